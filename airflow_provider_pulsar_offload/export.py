@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_pulsar_offload.hook import DEFAULT_CONNECTION, OffloadHook
+from pulsar_offload import export
 
 
 class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
@@ -40,7 +41,7 @@ class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
         topics: Sequence[str] | str | None = None,
         topics_pattern: str | None = None,
         to_conn_id: str | None = None,
-        scan: Mapping[str, Any] | None = None,
+        planned: Mapping[str, Any] | None = None,
         offload_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
@@ -51,7 +52,7 @@ class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
         self.topics = topics
         self.topics_pattern = topics_pattern
         self.to_conn_id = to_conn_id
-        self.scan = scan
+        self.scan = planned
         self.offload_conn_id = offload_conn_id
         self._ended = threading.Event()
 
@@ -60,11 +61,9 @@ class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
         options = {} if self.to_conn_id is None else OffloadHook(self.to_conn_id).settings().options
         chosen: dict[str, Any] = {"topics_pattern": self.topics_pattern}
         if self.topics is not None:
-            chosen = {"topic": [self.topics] if isinstance(self.topics, str) else list(self.topics)}
+            chosen = {"topics": self.topics}
         with OffloadHook(self.offload_conn_id).open_tier() as tier:
-            report = tier.export(
-                self.to, to_options=options, ended=self._ended, **chosen, **(self.scan or {})
-            )
+            report = export(tier, self.to, to_options=options, ended=self._ended, **chosen, **self.scan or {})
         return {
             "rows": report.rows,
             "files": report.files,

@@ -15,12 +15,11 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import Records, TopicName, open_records, parse_topic
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.pulsar_admin import AdminPlugin, PulsarAdminClient
 from offload_hooks.errors import OptionError, UnknownTopicError
+from pulsar_offload import TierReader, open_tier
 
 DEFAULT_CONNECTION = "pulsar_offload_default"
 

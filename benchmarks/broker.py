@@ -39,10 +39,10 @@ from benchmarks.material import json_record
 from benchmarks.measure import Result
 from benchmarks.spark import PrebuiltSource, consume, prebuild, start
 from benchmarks.stores import CLIENTS, in_memory_where_it_can_be, options
-from offload_core import TierReader, open_tier
 from offload_core.scan import ReadOptions, ScanTask, read_task
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.tier import Tier
+from pulsar_offload import TierReader, open_tier, scan
 
 MESSAGES = 300_000
 MESSAGE_BYTES = 1024
@@ -176,9 +176,9 @@ def arrow_scan(tier: TierReader, pool: ProcessPoolExecutor, sent: Seen) -> Timed
 
     def read() -> float:
         began = time.perf_counter()
-        scan = tier.scan(topic=TOPIC, min_partitions=LEDGERS, isolation="uncommitted")
-        store = pickle.dumps(scan.tier)
-        reading = [pool.submit(read_part, store, task, scan.options) for task in scan.tasks]
+        scanned = scan(tier, TOPIC, min_partitions=LEDGERS, isolation="uncommitted")
+        store = pickle.dumps(scanned.tier)
+        reading = [pool.submit(read_part, store, task, scanned.options) for task in scanned.tasks]
         parts = [future.result() for future in reading]
         seconds = time.perf_counter() - began
         check(

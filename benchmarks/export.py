@@ -17,15 +17,16 @@ import psutil
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
+import pulsar_offload
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.spark import start
-from offload_core import TierReader
 from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_core.export import ParquetOptions
 from offload_core.messages.compression import Compression
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.executor import SparkExecutor
+from pulsar_offload import TierReader
 
 PAYLOAD_BYTES = 1 << 30
 BLOCK_BYTES = 16 << 20
@@ -100,7 +101,9 @@ def export(tier: TierReader, out: Path, executor: Executor, level: int | None) -
     """Our way."""
     shutil.rmtree(out, ignore_errors=True)
     parquet = ParquetOptions(compression_level=level)
-    tier.export(out, executor=executor, file_bytes=TASK_BYTES, parquet=parquet, isolation="uncommitted")
+    pulsar_offload.export(
+        tier, out, executor=executor, file_bytes=TASK_BYTES, parquet=parquet, isolation="uncommitted"
+    )
 
 
 def write_by_spark(spark: SparkSession, tier: Path, out: Path) -> None:

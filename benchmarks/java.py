@@ -29,13 +29,13 @@ from tiers import MemoryDriver
 from benchmarks.material import LEDGER_ID, random_entries, write_ledger
 from benchmarks.measure import Result, one_core
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core import TierReader
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.pip17 import plan_blocks
 from offload_core.scan import Scan
 from offload_core.tier import MemoryBudget, Tier, open_store, upload_blocks
+from pulsar_offload import TierReader, scan
 
 BLOCK_BYTES = 64 << 20
 LEDGER_BYTES = BLOCK_BYTES
@@ -70,11 +70,11 @@ def reading(oracle: Oracle, folder: Path, size: int, target: float) -> Result:
         objects = {key: bytes(tier.store.read_range(key, 0, length)) for key, length in stored.items()}
     views = {key: memoryview(data) for key, data in objects.items()}  # whose ranges are not copies
     memory = Tier(MemoryDriver(views, metadata=about, make=memoryview, range_bytes=BLOCK_BYTES))
-    scan = TierReader(memory).scan(ledger=LEDGER_ID, level="entries")
-    count = sum(batch.num_rows for batch in scan)
+    planned = scan(TierReader(memory), ledger=LEDGER_ID, level="entries")
+    count = sum(batch.num_rows for batch in planned)
     name = f"entries of {size:,} B read, all columns"
     return reading_against_java(
-        name, oracle, {"tier": {"folder": str(folder)}}, scan, count, count * size, target
+        name, oracle, {"tier": {"folder": str(folder)}}, planned, count, count * size, target
     )
 
 
@@ -82,7 +82,7 @@ def reading_against_java(
     name: str,
     oracle: Oracle,
     place: dict[str, object],
-    scan: Scan,
+    planned: Scan,
     count: int,
     payload_bytes: int,
     target: float,
@@ -96,7 +96,7 @@ def reading_against_java(
     }
 
     def ours() -> None:
-        if sum(batch.num_rows for batch in scan) != count:
+        if sum(batch.num_rows for batch in planned) != count:
             raise AssertionError("entries are missing")
 
     return against_java(

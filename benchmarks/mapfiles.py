@@ -19,7 +19,7 @@ from benchmarks.java import reading_against_java
 from benchmarks.material import DISTINCT, LEDGER_ID, json_record
 from benchmarks.measure import Result, one_core
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core import open_tier
+from pulsar_offload import open_tier, scan
 
 LEDGER_BYTES = 32 << 20
 SIZES = (100, 1024)
@@ -46,7 +46,7 @@ def reading(oracle: Oracle, root: Path, compression: str, size: int) -> Result:
     oracle.offload_files(root, attempt, LEDGER_ID, payloads, io_seqfile_compression_type=compression)
     name = f"MapFile, {compression}, entries of {size:,} B, all columns"
     with open_tier(root) as tier:
-        scan = tier.scan(ledger=LEDGER_ID, level="entries")
+        planned = scan(tier, ledger=LEDGER_ID, level="entries")
         return reading_against_java(
-            name, oracle, {"uri": f"file://{root}"}, scan, count, count * size, TARGET
+            name, oracle, {"uri": f"file://{root}"}, planned, count, count * size, TARGET
         )

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from entries import batch_entry, entry, ledger_metadata
 
-from offload_core import TierReader, open_tier
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
 from offload_core.codec.index import BlockEntry, IndexedBlock
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
 from offload_core.scan.tasks import Run
+from pulsar_offload import TierReader, open_tier
 
 DISTINCT = 64
 """So many different entries are repeated."""

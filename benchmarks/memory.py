@@ -17,8 +17,8 @@ import psutil
 
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result
-from offload_core import open_tier
 from offload_core.messages.compression import Compression
+from pulsar_offload import open_tier, scan
 
 LEDGER_BYTES = 1 << 30
 CASES = ((5 << 20, Compression.NONE), (64 << 20, Compression.NONE), (64 << 20, Compression.LZ4))
@@ -57,10 +57,10 @@ def work(place: str) -> None:
 def read(folder: Path) -> int:
     """Scan everything as one task; the number of messages."""
     with open_tier(folder) as tier:
-        scan = tier.scan(task_bytes=2 * LEDGER_BYTES, isolation="uncommitted")
-        if len(scan.tasks) != 1:
-            raise AssertionError(f"{len(scan.tasks)} tasks")
-        return sum(batch.num_rows for batch in scan)
+        planned = scan(tier, task_bytes=2 * LEDGER_BYTES, isolation="uncommitted")
+        if len(planned.tasks) != 1:
+            raise AssertionError(f"{len(planned.tasks)} tasks")
+        return sum(batch.num_rows for batch in planned)
 
 
 def forget_peak() -> int:

@@ -22,12 +22,12 @@ from benchmarks.many_objects import LISTED_AT_ONCE, REQUEST_S
 from benchmarks.material import message_entries
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
-from offload_core import TierReader
 from offload_core.messages.compression import Compression
 from offload_core.scan import read_task
 from offload_core.tier import Tier
 from offload_hooks import hookimpl
 from offload_hooks.values import ListedObject, ObjectStat
+from pulsar_offload import TierReader, scan
 
 LEDGERS = 100_000
 
@@ -50,16 +50,16 @@ def work() -> None:
     with TierReader(Tier(driver)) as tier:
         before = forget_peak()
         began = time.perf_counter()
-        scan = tier.scan(task_bytes=1 << 20, isolation="uncommitted")
+        reading = scan(tier, task_bytes=1 << 20, isolation="uncommitted")
         seconds = time.perf_counter() - began
         used = peak() - before
         requests = driver.requests
-        expected = len(scan.tasks[0].runs) * driver.messages
-        for task in (scan.tasks[0], scan.tasks[-1]):
-            rows = sum(batch.num_rows for batch in read_task(tier.store, task, scan.options))
+        expected = len(reading.tasks[0].runs) * driver.messages
+        for task in (reading.tasks[0], reading.tasks[-1]):
+            rows = sum(batch.num_rows for batch in read_task(tier.store, task, reading.options))
             if rows != len(task.runs) * driver.messages:
                 raise AssertionError(f"{rows} messages instead of {expected}")
-    print(json.dumps([seconds, used, requests, len(scan.tasks)]))
+    print(json.dumps([seconds, used, requests, len(reading.tasks)]))
 
 
 class SlowDriver(MemoryDriver):

@@ -19,7 +19,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.compression import Compression
 from offload_core.metadata import ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.tier import Tier, open_store, upload_blocks
 from offload_hooks.testing import MemoryMetadataStore
 
@@ -65,7 +65,7 @@ def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | 
     records.write(NAME, info, None)
     with open_store(folder) as target:
         wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
-        book, audit = RecordBook(records, Clock()), Audit()
+        book, audit = RecordRegistry(records, Clock()), Audit()
         mover = Mover(book, source, target, audit, now_ms=Clock())  # type: ignore[arg-type]
         plan = plan_topic(topic_of_managed_ledger(NAME), info, wanted)
         for outcome in make_moves(mover, [plan], parallel=1):

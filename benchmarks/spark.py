@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
-from offload_core import TierReader
 from offload_core.messages.compression import Compression
 from offload_core.messages.schema import arrow_schema
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.types import spark_schema
+from pulsar_offload import TierReader, scan
 
 PAYLOAD_BYTES = 1 << 30
 BLOCK_BYTES = 64 << 20
@@ -127,16 +127,16 @@ def start() -> SparkSession:
 
 def prebuild(tier: TierReader, path: Path) -> tuple[int, int]:
     """Write the first batches of a scan (about 16 MiB) to a file; the scan's rows and tasks."""
-    scan = tier.scan(min_partitions=PARTITIONS, isolation="uncommitted")
+    planned = scan(tier, min_partitions=PARTITIONS, isolation="uncommitted")
     rows, kept = 0, []
-    for batch in scan:
+    for batch in planned:
         rows += batch.num_rows
         if len(kept) < 16:
             kept.append(batch)
-    with pa.ipc.new_stream(path, scan.schema) as file:
+    with pa.ipc.new_stream(path, planned.schema) as file:
         for batch in kept:
             file.write_batch(batch)
-    return rows, len(scan.tasks)
+    return rows, len(planned.tasks)
 
 
 def consume(spark: SparkSession, source: str, **options: object) -> None:

@@ -19,13 +19,13 @@ from tiers import MemoryDriver, Names
 
 from benchmarks.material import json_record
 from benchmarks.measure import Result
-from offload_core import TierReader
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.frames import padding
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.tier import Tier
+from pulsar_offload import TierReader, scan
 
 LEDGERS = 8
 BLOCKS = 8
@@ -48,8 +48,8 @@ def run(folder: Path) -> Iterator[Result]:
             start = BEGIN_MS + int(WEEK_MS * (1 - PART) * number / (QUERIES - 1))
             stop = start + int(WEEK_MS * PART)
             driver.reads.clear()
-            scan = tier.scan(columns=["__publishTime"], start_time=start, stop_time=stop)
-            rows = scan.to_table().num_rows / ledger.messages
+            planned = scan(tier, columns=["__publishTime"], start_time=start, stop_time=stop)
+            rows = planned.to_table().num_rows / ledger.messages
             if abs(rows - entries * PART) > 1:
                 raise AssertionError(f"{rows} entries instead of {entries * PART:.0f}")
             parts.append(100 * sum(length for _, _, length in driver.reads) / total)

@@ -24,13 +24,13 @@ from benchmarks.many_objects import REQUEST_S, Many, ManyObjects, write_records
 from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from benchmarks.memory import forget_peak, peak
-from offload_core import TierReader, open_tier
 from offload_core.audit import LoggedChanges
 from offload_core.catalogue import open_records
 from offload_core.executors import ThreadExecutor
 from offload_core.messages.compression import Compression
 from offload_core.tier import Tier
 from offload_core.verify import Sealing, Verification
+from pulsar_offload import TierReader, open_tier, scan
 
 LEDGER_BYTES = 64 << 20
 LEDGERS = 3
@@ -83,7 +83,7 @@ def _verify(tier: TierReader, **options: Any) -> None:
 
 
 def _scan(tier: TierReader) -> int:
-    return sum(batch.num_rows for batch in tier.scan())
+    return sum(batch.num_rows for batch in scan(tier))
 
 
 def _metadata(folder: Path) -> Iterator[Result]:

@@ -35,6 +35,7 @@ from offload_core.messages.compression import Compression
 from offload_core.scan import ReadOptions, Scan, ScanTask, read_task
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.tier import Tier
+from pulsar_offload import scan
 
 PAYLOAD_BYTES = 1 << 30
 BLOCK_BYTES = 16 << 20
@@ -62,12 +63,12 @@ def run(folder: Path) -> Iterator[Result]:
             entries = message_entries(1024, 100, compression)
             stored = PAYLOAD_BYTES * sum(map(len, entries)) // (len(entries) * 100 * 1024)
             tier = write_ledger(place, entries, stored, BLOCK_BYTES)
-            scan = tier.scan(isolation="uncommitted", min_partitions=TASKS)
+            scanned = scan(tier, isolation="uncommitted", min_partitions=TASKS)
             kinds: tuple[tuple[str, list[Seconds], float | None], ...] = (
-                ("processes", [functools.partial(scan_by, pool, scan) for pool in processes], TARGET),
+                ("processes", [functools.partial(scan_by, pool, scanned) for pool in processes], TARGET),
                 (
                     "threads of one process",
-                    [functools.partial(scan_by, pool, scan) for pool in threads],
+                    [functools.partial(scan_by, pool, scanned) for pool in threads],
                     None,
                 ),
                 (
@@ -77,7 +78,7 @@ def run(folder: Path) -> Iterator[Result]:
                 ),
             )
             for kind, reading, target in kinds:
-                yield compared(f"{compression.name}, {kind}", scan.tasks, [*reading, *computing], target)
+                yield compared(f"{compression.name}, {kind}", scanned.tasks, [*reading, *computing], target)
             yield first_batch(place, compression)
     shutil.rmtree(place)
     spark.stop()
@@ -124,10 +125,10 @@ def first_batch(place: Path, compression: Compression) -> Result:
     )
 
 
-def scan_by(pool: Executor, scan: Scan) -> float:
+def scan_by(pool: Executor, scanned: Scan) -> float:
     """All tasks of the scan by a pool's workers."""
     began = time.perf_counter()
-    for rows in pool.map(functools.partial(read_all, scan.tier, scan.options), scan.tasks):
+    for rows in pool.map(functools.partial(read_all, scanned.tier, scanned.options), scanned.tasks):
         assert rows
     return time.perf_counter() - began
 

@@ -24,8 +24,7 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from offload_core import open_tier
-from offload_core.tier import Tier
+from pulsar_offload import Tier, open_tier
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "broker" / "s3"

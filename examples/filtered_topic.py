@@ -16,14 +16,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from switched_topic import offload_ledgers, write_settings
 
-from offload_core import open_tier
-from offload_core.catalogue import TopicName
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.codec.object_format import parse_key
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import TransactionalTopic, open_environment, open_managed_ledger
-from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.policy_store import open_policies
+from pulsar_offload import (
+    NewMessage,
+    TopicName,
+    TransactionalTopic,
+    load_configuration,
+    managed_ledger_of_topic,
+    open_environment,
+    open_managed_ledger,
+    open_policies,
+    open_tier,
+    pack_entry,
+    parse_key,
+)
 
 TOPIC = "persistent://demo/cold/payments"
 TRANSACTIONS = 120

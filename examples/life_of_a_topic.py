@@ -15,24 +15,27 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from offload_core import open_tier
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue import TopicName
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.codec.object_format import ObjectKey
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from pulsar_offload import (
     Environment,
+    FileAuditLog,
+    FileLedgerStore,
     HotLedgers,
+    KnownTiers,
+    LedgerRecord,
     ManagedLedger,
+    ManagedLedgerRecords,
+    NewMessage,
+    ObjectKey,
+    RecordedOffloads,
     RolloverPolicy,
+    Tier,
+    TopicName,
+    managed_ledger_of_topic,
     open_managed_ledger,
+    open_metadata_store,
+    open_tier,
+    pack_entry,
 )
-from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords, open_metadata_store
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.tier import Tier
 
 TOPIC = "persistent://demo/cold/orders"
 ENTRIES = 350

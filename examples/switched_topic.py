@@ -12,16 +12,16 @@ from pathlib import Path
 from life_of_a_topic import MESSAGES_PER_ENTRY, ROLLOVER, messages, produce, records_url
 from pyspark.sql import DataFrame, SparkSession
 
-from offload_core.catalogue import TopicName
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from pulsar_offload import (
     ManagedLedger,
     StreamingSettings,
+    TopicName,
+    load_configuration,
+    managed_ledger_of_topic,
     open_environment,
     open_managed_ledger,
+    open_policies,
 )
-from offload_core.policy_store import open_policies
 
 TOPIC = "persistent://demo/cold/switched"
 ENTRIES = 800

@@ -1,4 +1,4 @@
-"""Who runs the tasks of commands that have many: threads, processes of this machine, or whatever is handed in.
+"""Executors of commands that have many tasks: threads, processes of this machine, or whatever is handed in.
 
 An executor takes a function and items, all of them picklable, and gives the results in the items' order. It draws an
 item when somebody is free for it, so that who gives the items can end the work early.
@@ -29,7 +29,7 @@ _is_second_try: ContextVar[bool] = ContextVar("_is_second_try", default=False)
 
 
 def is_second_try() -> bool:
-    """Whether the item in hand was given to another worker before, which may still be at it; only Spark does that."""
+    """True if the item in hand was given to another worker before, which may still work on it; only Spark does that."""
     return _is_second_try.get()
 
 

@@ -1,4 +1,4 @@
-"""What offloading tells of itself, as Pulsar's `LedgerOffloaderStats`: who offloads, reads or deletes is handed one."""
+"""Statistics of offloading, as Pulsar's `LedgerOffloaderStats`: who offloads, reads or deletes is handed one."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from exports import ORDERS, parquet_rows, scanned, two_partitions
 
-from offload_core import open_tier
 from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError
+from pulsar_offload import export, open_tier
 
 
 def squared(number: int) -> tuple[int, int]:
@@ -80,5 +80,5 @@ def test_workers_are_one_or_more() -> None:
 def test_processes_export_as_threads_do(tmp_path: Path) -> None:
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
-        reader.export(tmp_path / "out", topic=ORDERS, file_bytes=4096, executor=ProcessExecutor(2))
+        export(reader, tmp_path / "out", ORDERS, file_bytes=4096, executor=ProcessExecutor(2))
     assert parquet_rows(tmp_path / "out") == scanned(tier)

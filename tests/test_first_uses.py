@@ -64,9 +64,9 @@ print(set(at_once(use)))
 
 READ = """
 def use(_):
-    from offload_core import open_tier
+    from pulsar_offload import open_tier, scan
     with open_tier(sys.argv[1]) as tier:
-        table = tier.scan(topic=sys.argv[2], isolation="uncommitted").to_table()
+        table = scan(tier, sys.argv[2], isolation="uncommitted").to_table()
     return table.num_rows, hash(tuple(table["value"].to_pylist()))
 
 print(len(set(at_once(use))), use(0)[0])
@@ -90,9 +90,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 SAME_BOOT = """
 from pathlib import Path
-from offload_core.ledgers import boot
-boot._LINUX, boot._MACOS = Path("/nonexistent"), ["/nonexistent"]
-print(len(set(at_once(lambda _: boot.boot_identity()))))
+from offload_core.ledgers import file_calls
+file_calls._LINUX, file_calls._MACOS = Path("/nonexistent"), ["/nonexistent"]
+print(len(set(at_once(lambda _: file_calls.boot_identity()))))
 """
 
 ONE_USER = """

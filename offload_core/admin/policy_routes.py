@@ -15,10 +15,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
-from offload_core.admin.requests import AdminRoute, in_thread, is_by_tenant, mapping, number, shown
+from offload_core.admin.requests import (
+    NAMESPACE_PATH,
+    TOPIC_PATH,
+    AdminRoute,
+    in_thread,
+    is_by_tenant,
+    mapping,
+    namespace_of_path,
+    number,
+    shown,
+    topic_of_path,
+)
 from offload_core.policies import OffloadPolicies, RetentionPolicies
-from offload_core.policies.model import shown_value
+from offload_core.policies.offload_policies import shown_value
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
 from offload_core.policy_store.level import NAMESPACE_NAMES, Part, parse_offload, parse_retention, unmasked
 
@@ -72,7 +82,7 @@ def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> l
 
 
 def _level_routes(path: str, level: _Level) -> list[AdminRoute]:
-    """What can be asked of namespaces and of topics alike."""
+    """The routes that namespaces and topics have alike."""
     return [
         AdminRoute(f"{path}/offloadPolicies", level.get_offload, methods=["GET"]),
         AdminRoute(f"{path}/offloadPolicies", level.set_offload, methods=["POST"]),
@@ -177,7 +187,7 @@ def _is_applied(request: Request) -> bool:
 
 
 def _applied(resolved: ResolvedPolicies) -> dict[str, Any] | None:
-    """What holds, if there is a driver: without one nothing is offloaded, whatever the thresholds."""
+    """The policies in force, if there is a driver: without one nothing is offloaded, whatever the thresholds."""
     if resolved.offload.driver is None:
         return None
     values = {name: setting.value for name, setting in resolved.offload.settings.items()}

@@ -1,4 +1,4 @@
-"""What all answers have in common: who may ask, what a body may be, and errors as Pulsar's clients read them.
+"""Requests and answers of the service: topics in paths, who may ask, bodies, and errors as Pulsar's clients read them.
 
 An error is `{"reason": "…"}` with a status. What the core refuses as it was asked for wrongly is 412, as Pulsar's
 refusals of policies are; a body that cannot be read is 400.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 import structlog
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from offload_core.admin.tokens import NoTokenError
+from offload_core.catalogue import TopicName
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
@@ -33,6 +35,50 @@ from offload_hooks.errors import (
     VersionConflictError,
 )
 from offload_hooks.json_text import read_json
+
+NAMESPACE_PATH = "/admin/v2/namespaces/{tenant}/{namespace}"
+_OF_TENANTS = ("namespaces", "persistent", "non-persistent", "schemas")
+TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
+BUFFER_STATS_PATH = "/admin/v3/transactions/transactionBufferStats/{tenant}/{namespace}/{topic:path}"
+
+
+def tenant_of_path(scope: Scope) -> str | None:
+    """The tenant that all of a request's path is of, whichever way it is read; None if there is no such.
+
+    Routes see the path decoded, topics' names are taken from it as it came.
+    """
+    decoded = scope["path"].split("/")
+    given = [unquote(part) for part in scope["raw_path"].decode("ascii").split("/")]
+    if decoded[:3] != ["", "admin", "v2"] or len(decoded) < 5 or decoded[3] not in _OF_TENANTS:
+        return None
+    if decoded[:5] != given[:5] or {".", ".."}.intersection(decoded):
+        return None
+    tenant: str = decoded[4]
+    return tenant or None
+
+
+def namespace_of_path(request: Request) -> str:
+    """The namespace of a request's path, `tenant/namespace`."""
+    return f"{request.path_params['tenant']}/{request.path_params['namespace']}"
+
+
+def topic_of_path(request: Request, *, before: int = 4, after: int = 1) -> TopicName:
+    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space.
+
+    Args:
+        before: how many parts of the path come before it.
+        after: how many come after it.
+
+    Raises:
+        HTTPException: 404, where a `/` that is encoded stands outside the topic's own name.
+    """
+    path = request.scope["raw_path"].decode("ascii").split("/")
+    end = len(path) - after
+    parts, around = path[before:end], [*path[: before + 2], *path[end:]]
+    if len(parts) < 3 or "/" in unquote("".join(around)):
+        raise HTTPException(404)
+    return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")
+
 
 MAX_BODY_BYTES = 1 << 20
 _RETRY_AFTER_S = 1
@@ -148,7 +194,7 @@ async def mapping(request: Request) -> dict[str, Any]:
 
 
 def is_by_tenant(request: Request) -> bool:
-    """Whether a role of a tenant makes a request, and no superuser's; `Guard` says so."""
+    """True if a role of a tenant makes a request, and no superuser's; `Guard` says so."""
     by_tenant: bool = request.scope["by_tenant"]
     return by_tenant
 

@@ -91,7 +91,7 @@ class Tokens:
         return role
 
     def is_superuser(self, role: str) -> bool:
-        """Whether a role may do everything."""
+        """True if a role may do everything."""
         return role in self._settings.superuser_roles
 
     def check_may(self, role: str, tenant: str | None) -> None:
@@ -110,7 +110,7 @@ class Tokens:
 
 
 def has_tokens(settings: TokenSettings) -> bool:
-    """Whether requests must have a token.
+    """True if requests must have a token.
 
     Raises:
         OptionError: it is said whose tokens are good, and no key is.

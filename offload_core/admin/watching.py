@@ -1,4 +1,4 @@
-"""What is seen of each request: a line in the log and a count, who may make it at all, and how many at a time."""
+"""Limits and records of requests: a line in the log and a count, who may make it, and how many at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offload_core.admin.paths import tenant_of_path
-from offload_core.admin.requests import answer_error, refused
+from offload_core.admin.requests import answer_error, refused, tenant_of_path
 from offload_core.admin.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
@@ -170,7 +169,7 @@ def _too_large(scope: Scope) -> Response | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is this machine's own."""
+    """True if a host's name or address is this machine's own."""
     if host == "localhost":
         return True
     try:

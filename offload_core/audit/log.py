@@ -55,7 +55,7 @@ class Deletion:
 
 
 class ChangeAction(enum.Enum):
-    """What is about to be done, other than a deletion of a ledger's copy."""
+    """Action that is about to be taken, other than a deletion of a ledger's copy."""
 
     WRITE = "write"
     """A new object is written under a key that nothing had, or that had what is worse."""
@@ -99,7 +99,7 @@ _log = logging.getLogger(__name__)
 
 
 class AuditLog(Protocol):
-    """Where changes are recorded. Calls may come from many threads at once."""
+    """Log of changes. Calls may come from many threads at once."""
 
     def record(self, change: Deletion | Change) -> None:
         """Record a change, before it is made; if this raises, it is not made."""
@@ -171,7 +171,9 @@ class FileAuditLog:
 
     def _open(self) -> int:
         descriptor = open_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        if not self._is_synced:  # whoever created the file may have been killed before its name was durable
+        if (
+            not self._is_synced
+        ):  # the process that created the file may have been killed before its name was durable
             try:
                 sync_directory(self._path.absolute().parent)
             except BaseException:

@@ -1,4 +1,4 @@
-"""Where each ledger's copies are."""
+"""Places of each ledger's copies."""
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import list_catalogue, with_index
@@ -10,8 +10,9 @@ from offload_core.catalogue.record_source import (
     read_each,
     require_complete,
 )
-from offload_core.catalogue.recorded import record_catalogue, record_catalogues
+from offload_core.catalogue.recorded_catalogue import record_catalogue, record_catalogues
 from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
+from offload_core.catalogue.tier_reader import TierReader, open_tier
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "RecordedCopy",
     "Records",
     "StoredObject",
+    "TierReader",
     "Topic",
     "TopicName",
     "concurrently",
     "list_catalogue",
     "open_records",
+    "open_tier",
     "parse_topic",
     "piece_of",
     "read_each",

@@ -42,7 +42,7 @@ def concurrently(function: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
 
 
 def batch_size(executor: Executor | None) -> int:
-    """How many items `look_at` takes well at a time."""
+    """Return how many items `look_at` takes well at a time."""
     return AT_ONCE if executor is None else AT_ONCE_BY_OTHERS
 
 
@@ -89,7 +89,7 @@ def look_at(
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """What an executor does: a whole batch, whose first error is its result, so that nobody tries it all again."""
+    """The work of an executor: a whole batch, whose first error is its result, so that it is not all tried again."""
 
     look: Callable[[Any], Any]
 

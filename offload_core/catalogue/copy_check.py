@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from offload_core.catalogue.reading import read_index
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.recorded_copies import RecordedCopy
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
@@ -44,8 +44,8 @@ TOPIC_OF_METADATA = "pulsar/managed-ledger"
 """The custom metadata of a ledger that a broker made: its managed ledger's name."""
 
 
-class Severity(enum.IntEnum):
-    """How bad a mismatch is; the higher, the worse."""
+class MismatchSeverity(enum.IntEnum):
+    """Severity of a mismatch; the higher, the worse."""
 
     NOTE = 1
     """The copy has all entries of the record; what both tell besides is not the same."""
@@ -55,57 +55,57 @@ class Severity(enum.IntEnum):
     """The copy is not read."""
 
 
-class Kind(enum.Enum):
-    """What is wrong with a copy, by a stable name; and how bad that is."""
+class MismatchKind(enum.Enum):
+    """Kind of a mismatch, by a stable name; and its severity."""
 
-    UNFINISHED = ("unfinished", Severity.UNREADABLE)
-    NO_DATA = ("no-data", Severity.UNREADABLE)
-    NO_INDEX = ("no-index", Severity.UNREADABLE)
-    WRONG_LENGTH = ("wrong-length", Severity.UNREADABLE)
-    UNKNOWN_VERSION = ("unknown-version", Severity.UNREADABLE)
-    OTHER_LEDGER = ("other-ledger", Severity.UNREADABLE)
+    UNFINISHED = ("unfinished", MismatchSeverity.UNREADABLE)
+    NO_DATA = ("no-data", MismatchSeverity.UNREADABLE)
+    NO_INDEX = ("no-index", MismatchSeverity.UNREADABLE)
+    WRONG_LENGTH = ("wrong-length", MismatchSeverity.UNREADABLE)
+    UNKNOWN_VERSION = ("unknown-version", MismatchSeverity.UNREADABLE)
+    OTHER_LEDGER = ("other-ledger", MismatchSeverity.UNREADABLE)
     """No block of the ledger, in an object that leaves no entries out."""
-    BEYOND_END = ("beyond-end", Severity.UNREADABLE)
+    BEYOND_END = ("beyond-end", MismatchSeverity.UNREADABLE)
     """A block begins after the last entry of the record."""
-    LOST = ("lost", Severity.LACKING)
+    LOST = ("lost", MismatchSeverity.LACKING)
     """It was salvaged from a damaged copy, and says which entries it lacks."""
-    NO_BLOCK = ("no-block", Severity.LACKING)
+    NO_BLOCK = ("no-block", MismatchSeverity.LACKING)
     """No block of the ledger, in an object that leaves entries out; its writer always makes one."""
-    DAMAGED = ("damaged", Severity.LACKING)
+    DAMAGED = ("damaged", MismatchSeverity.LACKING)
     """A repair found it damaged, and its record says so."""
-    NO_VERSION = ("no-version", Severity.LACKING)
+    NO_VERSION = ("no-version", MismatchSeverity.LACKING)
     """Pulsar does not read it."""
-    OTHER_TOPIC = ("other-topic", Severity.LACKING)
-    INDEX_OTHER_TOPIC = ("index-other-topic", Severity.LACKING)
+    OTHER_TOPIC = ("other-topic", MismatchSeverity.LACKING)
+    INDEX_OTHER_TOPIC = ("index-other-topic", MismatchSeverity.LACKING)
     """The ledger's own metadata in the index names another topic."""
-    NO_END = ("no-end", Severity.LACKING)
+    NO_END = ("no-end", MismatchSeverity.LACKING)
     """The record does not say with which entry a segment ends."""
-    FIRST_ENTRY = ("first-entry", Severity.LACKING)
-    GAP_AT_BEGIN = ("gap-at-begin", Severity.LACKING)
+    FIRST_ENTRY = ("first-entry", MismatchSeverity.LACKING)
+    GAP_AT_BEGIN = ("gap-at-begin", MismatchSeverity.LACKING)
     """It leaves entries out, and its first block begins after the entry of the record, which is to be in a block."""
-    LAST_ENTRY = ("last-entry", Severity.LACKING)
-    ENTRIES = ("entries", Severity.LACKING)
+    LAST_ENTRY = ("last-entry", MismatchSeverity.LACKING)
+    ENTRIES = ("entries", MismatchSeverity.LACKING)
     """Record and index do not have as many entries of the whole ledger."""
-    FILTER = ("filter", Severity.LACKING)
+    FILTER = ("filter", MismatchSeverity.LACKING)
     """What record, index and user metadata tell of a filter, or of gaps, is not the same, or not all."""
-    COVERAGE = ("coverage", Severity.LACKING)
+    COVERAGE = ("coverage", MismatchSeverity.LACKING)
     """The segments of the ledger do not go to its end."""
-    MORE_ENTRIES = ("more-entries", Severity.NOTE)
+    MORE_ENTRIES = ("more-entries", MismatchSeverity.NOTE)
     """The segments have entries that the ledger does not: the hot tier lost them."""
-    SIZE = ("size", Severity.NOTE)
+    SIZE = ("size", MismatchSeverity.NOTE)
     """Record and index do not have as many bytes; lengths can be wrong in the field."""
 
-    def __init__(self, label: str, severity: Severity) -> None:
+    def __init__(self, label: str, severity: MismatchSeverity) -> None:
         self.label = label
         self.severity = severity
 
 
-_SHOWN_BY_INDEX = frozenset((Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END))
+_SHOWN_BY_INDEX = frozenset((MismatchKind.NO_INDEX, MismatchKind.OTHER_LEDGER, MismatchKind.BEYOND_END))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """What is wrong with a copy.
+    """A mismatch between a copy and its record.
 
     Attributes:
         what: in words, without the key.
@@ -113,7 +113,7 @@ class Mismatch:
         lacks: of another first entry: entries are missing; else there are more.
     """
 
-    kind: Kind
+    kind: MismatchKind
     what: str
     expected: str | None = None
     found: str | None = None
@@ -121,8 +121,8 @@ class Mismatch:
     lacks: bool = True
 
     @property
-    def severity(self) -> Severity:
-        """How bad it is."""
+    def severity(self) -> MismatchSeverity:
+        """Return how bad it is."""
         return self.kind.severity
 
     def key(self, copy: RecordedCopy) -> str:
@@ -139,7 +139,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStat:
-    """What size and user metadata of a copy's data object tell.
+    """Size and user metadata of a copy's data object.
 
     Attributes:
         version: of its format; None without.
@@ -189,30 +189,32 @@ def find_mismatches(
 ) -> Iterator[Mismatch]:
     """All that is wrong with a copy, for reports; arguments as `check_copy`."""
     if copy.unfinished is not None:
-        yield Mismatch(kind=Kind.UNFINISHED, what=copy.unfinished)
+        yield Mismatch(kind=MismatchKind.UNFINISHED, what=copy.unfinished)
         return
     if stat is None:
         # An index is written after its data, and deleted before it: this is loss, and never "not yet".
         found = "nothing" if index is None else "an index without data"
-        yield Mismatch(kind=Kind.NO_DATA, what="its data object is not there", found=found)
+        yield Mismatch(kind=MismatchKind.NO_DATA, what="its data object is not there", found=found)
         return
     if index is None:
-        yield Mismatch(kind=Kind.NO_INDEX, what="its index is not there")
+        yield Mismatch(kind=MismatchKind.NO_INDEX, what="its index is not there")
         return
     if copy.driver is not None and copy.driver.get(DAMAGED_PROPERTY) == str(copy.key.uuid):
-        yield Mismatch(kind=Kind.DAMAGED, what="its record says that it is damaged, as a repair has found")
+        yield Mismatch(
+            kind=MismatchKind.DAMAGED, what="its record says that it is damaged, as a repair has found"
+        )
     yield from _object_mismatches(copy, stat, index)
     ledger = find_ledger(copy, index, gaps=stat.has_gaps)
     if ledger is None:
         yield Mismatch(
-            kind=Kind.OTHER_LEDGER,
+            kind=MismatchKind.OTHER_LEDGER,
             what=f"by its record it holds entries of ledger {copy.ledger_id}, by its index none",
             expected=f"ledger {copy.ledger_id}",
             found=", ".join(f"ledger {each.ledger_id}" for each in index.ledgers[:_MOST_NAMED]) or None,
         )
     elif not ledger.blocks:
         yield Mismatch(
-            kind=Kind.NO_BLOCK,
+            kind=MismatchKind.NO_BLOCK,
             what="its index has no block of the ledger",
             expected=f"entries from {copy.begin_entry_id} on",
             found="none",
@@ -231,7 +233,7 @@ def check_coverage(record: LedgerRecord) -> Mismatch | None:
     if covered >= entries:
         return None
     return Mismatch(
-        kind=Kind.COVERAGE,
+        kind=MismatchKind.COVERAGE,
         what="the complete segments of the ledger do not go to its end",
         expected=f"entries {covered} to {entries - 1} in complete segments",
         found="none",
@@ -254,7 +256,7 @@ class FoundCopy:
 
     @property
     def stat(self) -> CopyStat | None:
-        """What its data object tells."""
+        """Return what its data object tells."""
         return None if self.data is None else CopyStat.of(self.data)
 
 
@@ -281,7 +283,7 @@ def check_stored(tier: Tier, record: LedgerRecord, copy: RecordedCopy) -> Mismat
     try:
         found = find_copy(tier, copy)
     except FormatError as error:
-        return Mismatch(kind=Kind.NO_INDEX, what="its index cannot be read", found=str(error))
+        return Mismatch(kind=MismatchKind.NO_INDEX, what="its index cannot be read", found=str(error))
     return check_found(tier, record, found)
 
 
@@ -297,7 +299,7 @@ def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch 
         _walk_to_end(tier, found.copy.key, found.index, found.index.sequence_file)
     except (FormatError, ObjectNotFoundError) as error:
         return Mismatch(
-            kind=Kind.LAST_ENTRY,
+            kind=MismatchKind.LAST_ENTRY,
             what="its data file does not end with the last entry of its record",
             expected=f"entry {(record.info.entries or 0) - 1} as the last",
             found=str(error),
@@ -307,12 +309,12 @@ def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch 
 
 
 def is_deletable_for(mismatch: Mismatch | None) -> bool:
-    """Whether another copy may go because of one that is judged so: it has all entries of its record."""
-    return mismatch is None or mismatch.severity < Severity.LACKING
+    """Return whether another copy may go because of one that is judged so: it has all entries of its record."""
+    return mismatch is None or mismatch.severity < MismatchSeverity.LACKING
 
 
 def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> LedgerIndex | None:
-    """What an index has of a recorded copy's ledger; with `gaps` that may be no block, else None if it has none."""
+    """Return a recorded copy's ledger in an index; with `gaps` perhaps without blocks, else None if it has none."""
     found = next((each for each in index.ledgers if each.ledger_id == copy.ledger_id), None)
     if found is not None or not gaps or copy.key.ledger_id is not None:
         return found
@@ -347,7 +349,7 @@ def _abridged(blocks: BlockTable) -> BlockTable:
     return blocks if len(blocks) < 4 else BlockTable.of((blocks[0], *blocks[1:-1].condensed(), blocks[-1]))
 
 
-def _severity(mismatch: Mismatch) -> Severity:
+def _severity(mismatch: Mismatch) -> MismatchSeverity:
     return mismatch.severity
 
 
@@ -355,13 +357,13 @@ def _object_mismatches(copy: RecordedCopy, stat: CopyStat, index: ObjectIndex) -
     """The two objects, whatever they hold."""
     if index.data_length != stat.size_bytes:
         yield Mismatch(
-            kind=Kind.WRONG_LENGTH,
+            kind=MismatchKind.WRONG_LENGTH,
             what="its data object is not as long as its index says",
             expected=f"{index.data_length} bytes",
             found=f"{stat.size_bytes} bytes",
         )
     if stat.version != FORMAT_VERSION and not copy.key.is_mapfile:  # Pulsar's filesystem offloader keeps none
-        kind = Kind.NO_VERSION if stat.version is None else Kind.UNKNOWN_VERSION
+        kind = MismatchKind.NO_VERSION if stat.version is None else MismatchKind.UNKNOWN_VERSION
         yield Mismatch(
             kind=kind,
             what="its format version is not one that is known",
@@ -370,17 +372,17 @@ def _object_mismatches(copy: RecordedCopy, stat: CopyStat, index: ObjectIndex) -
         )
     if stat.lost is not None:
         yield Mismatch(
-            kind=Kind.LOST,
+            kind=MismatchKind.LOST,
             what="it was salvaged from a damaged copy, and lacks entries",
             expected="all entries",
             found=f"all but {stat.lost.pack()}",
             entry_id=next((first for at, first, _ in stat.lost.ranges if at == copy.ledger_id), None),
         )
     if stat.managed_ledger is not None and topic_of_managed_ledger(stat.managed_ledger) != copy.topic:
-        yield _other_topic(Kind.OTHER_TOPIC, copy, stat.managed_ledger)
+        yield _other_topic(MismatchKind.OTHER_TOPIC, copy, stat.managed_ledger)
 
 
-def _other_topic(kind: Kind, copy: RecordedCopy, managed_ledger: str) -> Mismatch:
+def _other_topic(kind: MismatchKind, copy: RecordedCopy, managed_ledger: str) -> Mismatch:
     return Mismatch(
         kind=kind,
         what="it says that it is of another topic",
@@ -392,17 +394,17 @@ def _other_topic(kind: Kind, copy: RecordedCopy, managed_ledger: str) -> Mismatc
 def _entry_mismatches(
     record: LedgerRecord, copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex
 ) -> Iterator[Mismatch]:
-    """Which entries record and index have of the ledger."""
+    """Yield which entries record and index have of the ledger."""
     metadata = ledger.metadata
     if isinstance(metadata, LedgerMetadata):
         named = dict(metadata.custom).get(TOPIC_OF_METADATA)
         said = None if named is None else named.decode(errors="backslashreplace")
         if said is not None and topic_of_managed_ledger(said) != copy.topic:
-            yield _other_topic(Kind.INDEX_OTHER_TOPIC, copy, said)
+            yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, said)
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
     if first != begin and not (first > begin and stat.lost is not None):  # which says so
         yield Mismatch(
-            kind=Kind.GAP_AT_BEGIN if first > begin and stat.has_gaps else Kind.FIRST_ENTRY,
+            kind=MismatchKind.GAP_AT_BEGIN if first > begin and stat.has_gaps else MismatchKind.FIRST_ENTRY,
             what="it does not begin with the entry that its record says",
             expected=f"entries from {begin} on by the record",
             found=f"entries from {first} on in the object",
@@ -417,10 +419,10 @@ def _entry_mismatches(
 def _segment_end(
     copy: RecordedCopy, ledger: LedgerIndex, last_block: int, stat: CopyStat
 ) -> Iterator[Mismatch]:
-    """Where a segment ends in the ledger: a streaming index tells that of no more than its last block."""
+    """Yield where a segment ends in the ledger: a streaming index tells that of no more than its last block."""
     stop = copy.stop_entry_id
     if stop is None:
-        yield Mismatch(kind=Kind.NO_END, what="its record does not say where it ends")
+        yield Mismatch(kind=MismatchKind.NO_END, what="its record does not say where it ends")
         return
     info = ledger.metadata
     known = ledger.end_entry_id
@@ -431,7 +433,7 @@ def _segment_end(
     most = info.entries if isinstance(info, LedgerInfo) else None
     if stop <= last_block:
         yield Mismatch(
-            kind=Kind.BEYOND_END,
+            kind=MismatchKind.BEYOND_END,
             what=f"by its record it ends with entry {stop - 1} of ledger {copy.ledger_id}, "
             f"by its index a block begins with entry {last_block}",
             expected=f"entry {stop - 1} as the last by the record",
@@ -440,7 +442,7 @@ def _segment_end(
         )
     elif (counted is not None and counted != stop and not skips_ids) or stop > (most or 0):
         yield Mismatch(
-            kind=Kind.LAST_ENTRY,
+            kind=MismatchKind.LAST_ENTRY,
             what="it does not end with the entry that its record says",
             expected=f"entry {stop - 1} as the last by the record",
             found=f"entry {(most or 0) - 1 if counted is None else counted - 1}",
@@ -449,7 +451,7 @@ def _segment_end(
 
 
 def _whole_ledger(record: LedgerRecord, copy: RecordedCopy, ledger: LedgerIndex) -> Iterator[Mismatch]:
-    """What record and index say of the whole ledger."""
+    """Yield what record and index say of the whole ledger."""
     info, metadata = record.info, ledger.metadata
     entries: int | None
     if isinstance(metadata, LedgerMetadata):
@@ -463,22 +465,22 @@ def _whole_ledger(record: LedgerRecord, copy: RecordedCopy, ledger: LedgerIndex)
     wrong = entries if entries != info.entries else end
     if is_segment:
         if info.is_closed and None not in (info.entries, entries) and entries != info.entries:
-            kind = Kind.MORE_ENTRIES if (entries or 0) > (info.entries or 0) else Kind.ENTRIES
+            kind = MismatchKind.MORE_ENTRIES if (entries or 0) > (info.entries or 0) else MismatchKind.ENTRIES
             yield _entries(kind, info.entries, entries)
     elif wrong != info.entries:
-        yield _entries(Kind.ENTRIES, info.entries, wrong)
+        yield _entries(MismatchKind.ENTRIES, info.entries, wrong)
     size = ledger.payload_bytes
     is_known = isinstance(metadata, LedgerMetadata) or metadata.is_closed
     if info.is_closed and is_known and None not in (info.size, size) and size != info.size:
         yield Mismatch(
-            kind=Kind.SIZE,
+            kind=MismatchKind.SIZE,
             what="record and index do not have as many bytes of the ledger",
             expected=f"{info.size} bytes by the record",
             found=f"{size} bytes by the index",
         )
 
 
-def _entries(kind: Kind, expected: int | None, found: int | None) -> Mismatch:
+def _entries(kind: MismatchKind, expected: int | None, found: int | None) -> Mismatch:
     return Mismatch(
         kind=kind,
         what="record and index do not have as many entries of the ledger",
@@ -488,16 +490,18 @@ def _entries(kind: Kind, expected: int | None, found: int | None) -> Mismatch:
 
 
 def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) -> Iterator[Mismatch]:
-    """What a filter did to the entries: told alike by record, index and user metadata, and each entry counted once."""
+    """Yield where record, index and user metadata differ about a filter, or an entry is not counted once."""
     try:
         said, found = recorded_filter(copy.driver, copy.ledger_id), indexed_filter(ledger)
     except FormatError as error:
-        yield Mismatch(kind=Kind.FILTER, what="what is told of a filter cannot be read", found=str(error))
+        yield Mismatch(
+            kind=MismatchKind.FILTER, what="what is told of a filter cannot be read", found=str(error)
+        )
         return
     if said is None and found is None:
         if stat.is_filtered:
             yield Mismatch(
-                kind=Kind.FILTER,
+                kind=MismatchKind.FILTER,
                 what="a filter took entries out of it, and neither record nor index tells of that",
                 expected="a filter record",
                 found="none",
@@ -505,7 +509,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
         return
     if said is None or found is None or _brief(said) != _brief(found):
         yield Mismatch(
-            kind=Kind.FILTER,
+            kind=MismatchKind.FILTER,
             what="an index does not say of a filter what the offload context says",
             expected=_brief(said),
             found=_brief(found),
@@ -514,7 +518,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
     marked = (stat.is_filtered, stat.has_gaps)
     if marked != (True, found.mode is FilterMode.GAP) and not copy.key.is_mapfile:
         yield Mismatch(
-            kind=Kind.FILTER,
+            kind=MismatchKind.FILTER,
             what="user metadata does not say of a filter what the index says",
             expected=found.mode.value,
             found="no filter" if not stat.is_filtered else "gaps" if stat.has_gaps else "no gaps",
@@ -524,7 +528,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
     counted = found.kept.entries + sum(each.entries for each in (found.dropped or {}).values())
     if counted != entries or found.kept.entries + found.total_dropped.entries != entries:
         yield Mismatch(
-            kind=Kind.FILTER,
+            kind=MismatchKind.FILTER,
             what="what a filter kept and dropped is not all that was to be offloaded",
             expected=f"{entries} entries",
             found=f"{found.kept.entries} kept, {found.total_dropped.entries} dropped",
@@ -532,7 +536,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
     length, least = ledger.blocks.data_bytes, _least_bytes(ledger, found)
     if length < least and not copy.key.is_mapfile:  # which is compressed
         yield Mismatch(
-            kind=Kind.FILTER,
+            kind=MismatchKind.FILTER,
             what="the blocks of a ledger are smaller than what a filter kept of it",
             expected=f"{least} bytes or more",
             found=str(length),
@@ -540,7 +544,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
 
 
 def _least_bytes(ledger: LedgerIndex, record: FilterRecord) -> int:
-    """What the entries that were kept take, without padding."""
+    """Return what the entries that were kept take, without padding."""
     frames = record.kept.entries * FRAME_HEADER_BYTES + record.kept.payload_bytes
     return len(ledger.blocks) * BLOCK_HEADER_BYTES + frames
 

@@ -19,7 +19,7 @@ _LOCATION = "location"
 
 
 def tier_record(tier: Tier) -> DriverMetadata:
-    """What is recorded of a tier: Pulsar's name of its driver, Pulsar's properties, and its location."""
+    """Return what is recorded of a tier: Pulsar's name of its driver, Pulsar's properties, and its location."""
     description = tier.describe()
     properties = {name: value for name, value in description.driver_metadata.items() if name != _DRIVER}
     return DriverMetadata(
@@ -69,12 +69,12 @@ class KnownTiers:
 
 
 def _names_none(recorded: DriverMetadata) -> bool:
-    """Whether nothing is recorded but how the attempt went: an old record's, which named no driver."""
+    """Return whether nothing is recorded but how the attempt went: an old record's, which named no driver."""
     return not recorded.name and not place_of(recorded).properties
 
 
 def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
-    """Whether a record means the tier of which `tier_record` says `ours`.
+    """Return whether a record means the tier of which `tier_record` says `ours`.
 
     By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
     location = recorded.get(_LOCATION)
@@ -86,7 +86,7 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 
 
 def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
-    """Whether a record surely means another tier than that of which `tier_record` says `ours`.
+    """Return whether a record surely means another tier than that of which `tier_record` says `ours`.
 
     A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder surely means
     no bucket."""

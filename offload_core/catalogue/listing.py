@@ -14,8 +14,8 @@ from functools import partial
 from itertools import chain
 
 from offload_core.catalogue.concurrency import concurrently, in_batches, look_at
+from offload_core.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
-from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.codec.filtered_objects import has_gaps, is_filtered, is_settled
 from offload_core.codec.object_format import (
     CLUSTER_KEY,
@@ -40,7 +40,7 @@ class Pair:
     """An attempt's two objects as a listing has them, None for what is not there; and what lies beside them.
 
     `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` are those of both objects.
-    `user_metadata` is None as long as nobody has asked for it.
+    `user_metadata` is None until it is asked for.
     """
 
     key: ObjectKey
@@ -53,7 +53,7 @@ class Pair:
 
     @property
     def is_lone(self) -> bool:
-        """Whether there are checksums of it and nothing else."""
+        """True if there are checksums of it and nothing else."""
         return self.data is None and self.index is None
 
     @property
@@ -101,7 +101,7 @@ def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 
 def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
-    """What there is of one pair now."""
+    """Return what there is of one pair now."""
     stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
     found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
     return next(found, None)
@@ -124,7 +124,7 @@ def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
 
 
 def look_up(tier: Tier, key: str) -> ObjectStat | None:
-    """What the tier has under a key; None if it has nothing."""
+    """Return what the tier has under a key; None if it has nothing."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:
@@ -174,7 +174,7 @@ def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
 
 
 def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:
-    """What is known of a pair, if it still looks as it did."""
+    """Return what is known of a pair, if it still looks as it did."""
     if stored is None or stored.is_unread or pair.data is None or pair.index is None:
         return None
     looks = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)

@@ -1,4 +1,4 @@
-"""What lies in a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
+"""Contents of a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
 
 A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
 are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces. Objects that
@@ -29,7 +29,7 @@ LOST_ENTRIES = "lost-entries"
 
 
 class Problem(enum.Enum):
-    """Why an object is not read, by a stable code."""
+    """Reason why an object is not read, by a stable code."""
 
     NO_INDEX = "no-index"
     NO_DATA = "no-data"
@@ -96,7 +96,7 @@ class StoredObject:
 
     @property
     def stat(self) -> CopyStat | None:
-        """What its data object tells of itself, to be judged against a record; None without one."""
+        """Return what its data object tells of itself, to be judged against a record; None without one."""
         if self.data_bytes is None:
             return None
         return CopyStat(
@@ -110,7 +110,7 @@ class StoredObject:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be read: an index is there, and the data object has the length that it states.
+        """True if it can be read: an index is there, and the data object has the length that it states.
 
         As far as is known: of an unread one, that both objects are there.
         """
@@ -118,7 +118,7 @@ class StoredObject:
 
     @property
     def complaint(self) -> tuple[str, str] | None:
-        """What is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
+        """Return what is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
         if self.problem is not None:
             return self.problem.value, self.detail or ""
         if self.lost is not None:
@@ -127,12 +127,12 @@ class StoredObject:
 
     @property
     def skips_ids(self) -> bool:
-        """Whether any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
+        """True if any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
         return self.has_gaps or self.lost is not None
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was complete, and cannot be read any more: an index is written after its data, deleted before.
+        """True if it was complete, and cannot be read any more: an index is written after its data, deleted before.
 
         Not so what has no index, or no right one, of a MapFile: its files grow while it is written.
         """
@@ -142,7 +142,7 @@ class StoredObject:
 
     @property
     def is_unread(self) -> bool:
-        """Whether nothing wrong is known, and its index has not been read yet."""
+        """True if nothing wrong is known, and its index has not been read yet."""
         return self.problem is None and self.index is None
 
 
@@ -195,7 +195,7 @@ class Ledger:
 
     @property
     def entries(self) -> int | None:
-        """How many entries its record or metadata says that it has; None if neither says."""
+        """Return how many entries its record or metadata says that it has; None if neither says."""
         if self.record is not None and self.record.info.entries is not None:
             return self.record.info.entries
         if not self.pieces:
@@ -207,12 +207,12 @@ class Ledger:
 
     @property
     def has_nothing_to_lose(self) -> bool:
-        """Whether it has no entries, or its record says that it is being deleted."""
+        """True if it has no entries, or its record says that it is being deleted."""
         return self.entries == 0 or (self.record is not None and self.record.is_condemned)
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has no copy that is read, and had one: by its record, or as an index was left of it."""
+        """True if it has no copy that is read, and had one: by its record, or as an index was left of it."""
         if self.is_readable or self.has_nothing_to_lose:
             return False
         if self.record is not None and self.record.has_complete_copy:
@@ -241,7 +241,7 @@ class Ledger:
 
     @property
     def was_offloaded(self) -> bool:
-        """Whether some of it was, by its record; without one, whether that was tried at least."""
+        """True if some of it was, by its record; without one, if that was tried at least."""
         return bool(self.attempts) if self.record is None else self.record.has_complete_copy
 
     @property
@@ -251,7 +251,7 @@ class Ledger:
 
     @property
     def is_readable(self) -> bool:
-        """Whether there is something to read it from, as far as is known."""
+        """True if there is something to read it from, as far as is known."""
         return bool(self.pieces) or self.unread is not None
 
     @property
@@ -263,7 +263,7 @@ class Ledger:
 
     @property
     def why_not_read(self) -> str:
-        """What is wrong with its attempts, in words, if no piece of it can be read."""
+        """Return what is wrong with its attempts, in words, if no piece of it can be read."""
         if not self.attempts:
             return "by its record it is in BookKeeper only"
         return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)

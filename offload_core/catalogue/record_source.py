@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -88,7 +89,7 @@ class StoreRecords:
             }
 
     def _is_claim(self, name: str) -> bool:
-        """Whether a topic has no record of this name, but a placeholder."""
+        """Return whether a topic has no record of this name, but a placeholder."""
         try:
             record = read_record(self._store, name)
         except FormatError:
@@ -100,6 +101,7 @@ class StoreRecords:
         return self._names.get(topic) or managed_ledger_of_topic(topic)
 
 
+_TOPICS_AT_ONCE = 256
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 _TOPIC = "persistent://"
 _ROOT = "managed-ledgers"
@@ -303,23 +305,30 @@ def _check_complete(records: Records) -> None:
         )
 
 
+def in_parts(topics: Iterable[TopicName]) -> Iterator[list[TopicName]]:
+    """As many topics at a time as have their records read, and kept in memory, together."""
+    rest = iter(topics)
+    while some := list(islice(rest, _TOPICS_AT_ONCE)):
+        yield some
+
+
 def read_each(
-    records: Records, topics: Sequence[TopicName]
+    records: Records, topics: Iterable[TopicName]
 ) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
-    """The records of these topics; where one of them cannot be parsed, its error in its place.
+    """The records of these topics, however many; where one of them cannot be parsed, its error in its place.
 
     Raises:
         StoreError: as `Records.read`.
     """
-    try:
-        yield from records.read(topics).items()
-        return
-    except FormatError as error:
-        if len(topics) == 1:
-            yield topics[0], error
-            return
-    for topic in topics:
-        yield from read_each(records, [topic])
+    for some in in_parts(topics):
+        try:
+            yield from records.read(some).items()
+        except FormatError as error:
+            if len(some) == 1:
+                yield some[0], error
+            else:
+                for topic in some:
+                    yield from read_each(records, [topic])
 
 
 class _RelocatedRecords:

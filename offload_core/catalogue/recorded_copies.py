@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
+    AttemptStatus,
     CopyForm,
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
-    SegmentStatus,
 )
 from offload_core.metadata.offload_context import FILTER_PROPERTY
 
@@ -24,8 +24,8 @@ MAPFILE_DRIVER = "filesystem"
 """Pulsar's driver that stores MapFiles."""
 
 _UNFINISHED = {
-    SegmentStatus.ASSIGNED: "by its record this segment is not offloaded yet",
-    SegmentStatus.FAILED: "by its record the offload of this segment failed",
+    AttemptStatus.ASSIGNED: "by its record this segment is not offloaded yet",
+    AttemptStatus.FAILED: "by its record the offload of this segment failed",
 }
 
 
@@ -54,26 +54,23 @@ class RecordedCopy:
 
 def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
     """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
-    context = record.context
-    if context is None:
-        return
     begin = 0
-    for segment in context.segments:
-        stop = None if segment.end_entry_id is None else segment.end_entry_id + 1
-        yield RecordedCopy(
-            topic=topic,
-            ledger_id=record.ledger_id,
-            key=ObjectKey(folder=folder, uuid=segment.uuid, ledger_id=None, is_index=False),
-            begin_entry_id=begin,
-            stop_entry_id=stop,
-            unfinished=_UNFINISHED.get(segment.status),
-            driver=segment.driver or context.driver,
-        )
-        begin = max(begin, stop or 0)
-    if context.uuid is not None and not context.segments:
-        driver = context.driver
+    for copy in record.copies:
+        driver = copy.driver
+        if copy.segment is not None:
+            yield RecordedCopy(
+                topic=topic,
+                ledger_id=record.ledger_id,
+                key=ObjectKey(folder=folder, uuid=copy.uuid, ledger_id=None, is_index=False),
+                begin_entry_id=begin,
+                stop_entry_id=copy.stop_entry_id,
+                unfinished=_UNFINISHED.get(copy.segment.status),
+                driver=driver,
+            )
+            begin = max(begin, copy.stop_entry_id or 0)
+            continue
         object_key = ObjectKey(
-            folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
+            folder=folder, uuid=copy.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
         )
         mapfile_key = replace(
             object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
@@ -84,14 +81,14 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
             key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
             begin_entry_id=0,
             stop_entry_id=None,
-            unfinished=None if context.complete else "by its record this attempt did not finish",
+            unfinished=None if copy.complete else "by its record this attempt did not finish",
             driver=driver,
             mapfile_key=mapfile_key if driver is None else None,
         )
 
 
 def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
-    """Where the data object is of a copy that a topic's record names beside those that are read."""
+    """Return where the data object is of a copy that a topic's record names beside those that are read."""
     is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
     return ObjectKey(
         folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
@@ -103,7 +100,7 @@ def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryRange:
+class RecordedRange:
     """Entries of one ledger that follow one another and lie in the same places.
 
     Attributes:
@@ -124,11 +121,11 @@ class EntryRange:
 
     @property
     def entries(self) -> int | None:
-        """How many there are; None where it is not known yet."""
+        """Return how many there are; None where it is not known yet."""
         return None if self.end_entry_id is None else self.end_entry_id + 1 - self.first_entry_id
 
 
-def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
+def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[RecordedRange]:
     """All entries of a topic, in their order; without ledgers that are empty or being deleted."""
     return [
         part
@@ -138,7 +135,7 @@ def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
     ]
 
 
-def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryRange]:
+def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[RecordedRange]:
     stop = ledger.info.entries if ledger.info.is_closed else None
     is_hot = ledger.has_hot_copy
     first = 0
@@ -158,8 +155,8 @@ def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryR
 
 def _range(
     ledger: LedgerRecord, first: int, stop: int | None, copy: RecordedCopy | None, *, is_hot: bool
-) -> EntryRange:
-    return EntryRange(
+) -> RecordedRange:
+    return RecordedRange(
         ledger_id=ledger.ledger_id,
         first_entry_id=first,
         end_entry_id=None if stop is None else stop - 1,

@@ -91,14 +91,14 @@ def managed_ledger_of_topic(topic: TopicName) -> str:
 
 
 def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
-    """Whether a topic is one of these, or a partition of one; any is without any."""
+    """Return whether a topic is one of these, or a partition of one; any is without any."""
     return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)
 
 
 def topics_wanted(
     topics: Sequence[TopicName], namespaces: Sequence[str] = ()
 ) -> Callable[[TopicName | None], bool] | None:
-    """Whether a topic is one of these, or a partition of one, and in one of these namespaces; None without any.
+    """Return whether a topic is one of these, or a partition of one, and in one of these namespaces; None without any.
 
     What has no topic is not wanted.
 

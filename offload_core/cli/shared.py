@@ -23,7 +23,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.api import TierReader, open_tier
+from offload_core.catalogue import TierReader, open_tier
 from offload_hooks.errors import (
     OffloadError,
     OptionError,

@@ -1,7 +1,6 @@
-"""How a service is set up: one typed tree from a TOML file, the environment and flags."""
+"""The configuration of a service: one typed tree from a TOML file, the environment and flags."""
 
-from offload_core.configuration.loading import load_configuration
-from offload_core.configuration.tree import (
+from offload_core.configuration.loading import (
     AuditLogSettings,
     Configuration,
     HotTierSettings,
@@ -10,6 +9,7 @@ from offload_core.configuration.tree import (
     TenantPlace,
     TierSettings,
     TokenSettings,
+    load_configuration,
 )
 
 __all__ = [

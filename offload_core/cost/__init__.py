@@ -1,4 +1,4 @@
-"""What it costs to keep, to have written, to scan and to move what is offloaded, by a file of prices."""
+"""Costs to keep, to have written, to scan and to move what is offloaded, by a file of prices."""
 
 from offload_core.cost.charges import (
     Money,

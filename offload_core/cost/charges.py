@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from offload_core.cost.prices import Tariff
 from offload_core.cost.stored import Stored
 from offload_core.tier import Requests
-from offload_core.tier.measured_tier import LIST_PAGE_KEYS
+from offload_core.tier.watched_tiers import LIST_PAGE_KEYS
 from offload_hooks.errors import OptionError
 
 BEGIN_AND_END = 2
@@ -22,7 +22,7 @@ BEGIN_AND_END = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What something costs once, in the currency of its prices."""
+    """An amount that is paid once, in the currency of its prices."""
 
     requests: float = 0.0
     retrieval: float = 0.0
@@ -35,13 +35,13 @@ class Money:
 
 
 def month_of_storage(stored: Stored, tariff: Tariff) -> float:
-    """What it costs to keep this for a month; small objects as large as the class has them at least."""
+    """Return what it costs to keep this for a month; small objects as large as the class has them at least."""
     lacking = stored.padding.get(tariff.of_class.minimum_object_bytes, 0)
     return tariff.for_storage(stored.total_bytes + lacking)
 
 
 def offload_requests(stored: Stored) -> Requests:
-    """What it took to write this: each part, the beginning and end of each upload, and each index.
+    """Return what it took to write this: each part, the beginning and end of each upload, and each index.
 
     MapFiles are written as files: one request for each.
     """
@@ -51,7 +51,7 @@ def offload_requests(stored: Stored) -> Requests:
 
 
 def money_of(requests: Requests, tariff: Tariff, *, leaves: bool = False) -> Money:
-    """What requests cost; what is read is paid for as egress if it `leaves` the provider's network or region."""
+    """Return what requests cost; what is read is paid for as egress if it `leaves` the provider's network or region."""
     prices = tariff.of_class
     head = prices.get_per_1000 if prices.head_per_1000 is None else prices.head_per_1000
     return Money(
@@ -101,12 +101,12 @@ class Saving:
 
     @property
     def once(self) -> float:
-        """What moving costs."""
+        """Return what moving costs."""
         return self.reading + self.egress + self.writing + self.early
 
     @property
     def saved_a_month(self) -> float:
-        """What storage costs less then; negative if it costs more."""
+        """Return what storage costs less then; negative if it costs more."""
         return self.month - self.month_then
 
     @property
@@ -140,7 +140,7 @@ def weigh_classes(
     merge_bytes: int | None = None,
     scan: Requests | None = None,
 ) -> Saving:
-    """What moving these topics from `here` to `there` costs and saves.
+    """Return what moving these topics from `here` to `there` costs and saves.
 
     Args:
         classes: topics by their storage class, whose prices `here` tells.

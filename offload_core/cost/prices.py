@@ -1,6 +1,6 @@
 """A file of prices, TOML or JSON: what a store charges for keeping, asking and taking away. Source: docs/cost.md.
 
-Prices are whoever writes the file's. The examples that come along are dated, say so in their names, and are to be
+Prices are those of the file's author. The examples that come along are dated, say so in their names, and are to be
 checked before anything is decided by them.
 """
 
@@ -28,7 +28,7 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class StorageClass(BaseModel):
-    """What one storage class costs; what a file does not say costs nothing.
+    """Prices of one storage class; what a file does not say costs nothing.
 
     Attributes:
         storage_per_gb_month: for what is stored, a month.
@@ -99,7 +99,7 @@ class Tariff:
 
     @property
     def of_class(self) -> StorageClass:
-        """What the class costs."""
+        """Return what the class costs."""
         return self.prices.classes[self.class_name]
 
     def for_storage(self, count: float) -> float:
@@ -133,7 +133,7 @@ class Rates:
         self.prices.tariff(self.given)
 
     def knows(self, storage_class: str) -> bool:
-        """Whether a store's word is a class of the file; not to be known (empty) is to be of the default one."""
+        """Return whether a store's word is a class of the file; not to be known (empty) is to be of the default one."""
         return self.given is not None or not storage_class or self._named(storage_class) is not None
 
     def of(self, storage_class: str) -> Tariff:

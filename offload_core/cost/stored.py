@@ -1,4 +1,4 @@
-"""What is stored, by topic and month: counted from a listing or from records, and each object's index.
+"""Stored objects by topic and month: counted from a listing or from records, and each object's index.
 
 Memory grows with topics and months, not with objects: they are looked at some at a time, and added up.
 """
@@ -10,24 +10,23 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.cost.prices import StorageClass
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 
-_TOPICS_AT_ONCE = 256
 _DAY = timedelta(days=1)
 
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """What was stored of a topic in a month, or of several together.
+    """Objects of a topic that were stored in a month, or of several together.
 
     Attributes:
         copies: data objects with their indexes; `mapfiles` those of them that were not written as uploads of parts.
@@ -127,14 +126,14 @@ def by_class(found: StoredBy) -> dict[str, dict[str, Stored]]:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """What counts of an object, and where; picklable."""
+    """Measure of an object, and where it counts; picklable."""
 
     classes: tuple[StorageClass, ...]
     topics: tuple[str, ...]
     now: datetime
 
     def __call__(self, topic: str, stored: StoredObject) -> tuple[_Place, Stored | None]:
-        """Where it counts, and what; None if its topic is not asked for."""
+        """Return where it counts, and what; None if its topic is not asked for."""
         month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
         place = (topic, month, stored.storage_class or "")
         if self.topics and not any(
@@ -182,8 +181,7 @@ def _recorded(
     executor: Executor | None,
 ) -> Iterator[tuple[str, StoredObject]]:
     with opened() as records:
-        topics = iter(records.topics())
-        parts = (records.read(some) for some in iter(lambda: list(islice(topics, _TOPICS_AT_ONCE)), []))
+        parts = map(records.read, in_parts(records.topics()))
         for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
             for topic in catalogue.topics:
                 copies: Mapping[str, StoredObject] = {

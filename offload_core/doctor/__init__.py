@@ -2,6 +2,6 @@
 
 from offload_core.doctor.checks import DEFAULT_BYTES
 from offload_core.doctor.examine import examine
-from offload_core.doctor.results import STATUSES, CheckResult, Diagnosis, Finding, Status
+from offload_core.doctor.results import STATUSES, CheckFinding, CheckResult, Diagnosis, Status
 
-__all__ = ["DEFAULT_BYTES", "STATUSES", "CheckResult", "Diagnosis", "Finding", "Status", "examine"]
+__all__ = ["DEFAULT_BYTES", "STATUSES", "CheckFinding", "CheckResult", "Diagnosis", "Status", "examine"]

@@ -3,7 +3,7 @@
 Reading: the tier answers, listings are up to date and in order, ranges are exact; ranges are read of any object,
 whether it was made here or was there before. Writing: an object comes back as it was, appears whole, is not
 overwritten, and can be deleted. Measuring: bytes a second up and down, time per request, and what others left. Each
-takes the `Probe` and answers with a `Finding`. Later ones use what earlier ones made, under the keys here.
+takes the `TierProbe` and answers with a `CheckFinding`. Later ones use what earlier ones made, under the keys here.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY
-from offload_core.doctor.probe import NAME, Probe, Subject
 from offload_core.doctor.results import (
     REPORT_DRIVER,
-    Finding,
+    CheckFinding,
     failed,
     ok,
     skipped,
     stale_uploads_advice,
     warning,
 )
+from offload_core.doctor.tier_probe import NAME, Subject, TierProbe
 from offload_hooks import BlockReceipt, ByteRange, Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, RangeError
 
@@ -57,17 +57,17 @@ _OVERWRITTEN = (
 )
 
 
-def data_bytes(probe: Probe) -> int:
+def data_bytes(probe: TierProbe) -> int:
     """The size of the data object."""
     return first_part_bytes(probe) + LAST_PART_BYTES
 
 
-def first_part_bytes(probe: Probe) -> int:
+def first_part_bytes(probe: TierProbe) -> int:
     """The size of the data object's first part: the least that the store takes."""
     return max(probe.capabilities.min_block_bytes, LEAST_PART_BYTES)
 
 
-def put(probe: Probe) -> Finding:
+def put(probe: TierProbe) -> CheckFinding:
     """A small object can be stored and read back."""
     key, data = probe.key(INDEX), probe.sample.at(0, INDEX_BYTES)
     stat = probe.write_index(key, data, METADATA | {"role": "index"})
@@ -78,12 +78,12 @@ def put(probe: Probe) -> Finding:
     return ok(f"{INDEX_BYTES} bytes stored and read back")
 
 
-def metadata(probe: Probe) -> Finding:
+def metadata(probe: TierProbe) -> CheckFinding:
     """User metadata comes back with the small object."""
     return _metadata_finding(probe, INDEX, "index")
 
 
-def multipart(probe: Probe) -> Finding:
+def multipart(probe: TierProbe) -> CheckFinding:
     """A data object takes two parts, the second before the first where the driver can."""
     upload = probe.begin_data(probe.key(DATA), METADATA | {"role": "data"})
     first = (1, 0, first_part_bytes(probe))
@@ -96,7 +96,7 @@ def multipart(probe: Probe) -> Finding:
     return ok(f"2 parts of {first[2]:,} and {last[2]:,} bytes stored, {order}")
 
 
-def invisible(probe: Probe) -> Finding:
+def invisible(probe: TierProbe) -> CheckFinding:
     """Nothing is there before the commit."""
     key = probe.key(DATA)
     if _is_there(probe, key):
@@ -106,7 +106,7 @@ def invisible(probe: Probe) -> Finding:
     return ok("neither stat nor list shows the uncommitted object")
 
 
-def commit(probe: Probe) -> Finding:
+def commit(probe: TierProbe) -> CheckFinding:
     """The commit makes the data object visible, in its full size."""
     (upload,) = [upload for upload in probe.uploads if upload.key == probe.key(DATA)]
     stat = probe.commit_data(upload, probe.receipts, create_only=probe.capabilities.create_only)
@@ -121,7 +121,7 @@ def commit(probe: Probe) -> Finding:
     return ok(f"an object of {stat.size_bytes:,} bytes, made of 2 parts")
 
 
-def head(probe: Probe) -> Finding:
+def head(probe: TierProbe) -> CheckFinding:
     """`stat` knows the data object's size and user metadata at once."""
     size_bytes = probe.stat(probe.key(DATA)).size_bytes
     if size_bytes != data_bytes(probe):
@@ -131,7 +131,7 @@ def head(probe: Probe) -> Finding:
     return _metadata_finding(probe, DATA, "data")
 
 
-def create_only(probe: Probe) -> Finding:
+def create_only(probe: TierProbe) -> CheckFinding:
     """An object that is there is not overwritten by a create-only write, of either kind."""
     if not probe.capabilities.create_only:
         return skipped("the driver does not declare create_only")
@@ -154,8 +154,8 @@ def create_only(probe: Probe) -> Finding:
     return ok("refused for both kinds of objects, which are as they were")
 
 
-def uploads(probe: Probe) -> Finding:
-    """An upload that nobody commits is listed, can be dropped, and is then gone."""
+def uploads(probe: TierProbe) -> CheckFinding:
+    """Check that an upload without a commit is listed, can be dropped, and is then gone."""
     key = probe.key(SPARE)
     upload, _ = _small_upload(probe, key)
     listed = probe.capabilities.stale_uploads
@@ -176,7 +176,7 @@ def uploads(probe: Probe) -> Finding:
     )
 
 
-def delete(probe: Probe) -> Finding:
+def delete(probe: TierProbe) -> CheckFinding:
     """A deleted object is gone at once, and no other with it."""
     key = probe.key(DATA)
     probe.delete([key])
@@ -192,7 +192,7 @@ def delete(probe: Probe) -> Finding:
     return ok("gone at once, the other object is still there")
 
 
-def delete_again(probe: Probe) -> Finding:
+def delete_again(probe: TierProbe) -> CheckFinding:
     """Deleting what is not there is no error, and counts."""
     count = probe.delete([probe.key(DATA)])
     if count != 1:
@@ -200,7 +200,7 @@ def delete_again(probe: Probe) -> Finding:
     return ok("no error, and counted")
 
 
-def clock(probe: Probe) -> Finding:
+def clock(probe: TierProbe) -> CheckFinding:
     """The store's clock and this machine's agree."""
     key = probe.key(CLOCK)  # a key of its own: GCS takes one write a second of each
     begun = datetime.now(UTC)
@@ -221,11 +221,11 @@ def clock(probe: Probe) -> Finding:
 
 
 def seconds_ahead(modified_at: datetime, begun: datetime, ended: datetime) -> float:
-    """How far the clock of `modified_at` is ahead of the one that saw the write begin and end; 0 if it may agree."""
+    """Return how far `modified_at` is ahead of the clock that saw the write begin and end; 0 if it may agree."""
     return max((modified_at - ended).total_seconds(), 0) + min((modified_at - begun).total_seconds(), 0)
 
 
-def _metadata_finding(probe: Probe, name: str, role: str) -> Finding:
+def _metadata_finding(probe: TierProbe, name: str, role: str) -> CheckFinding:
     wanted = METADATA | {"role": role}
     found = probe.stat(probe.key(name)).user_metadata
     missing = [key for key in wanted if key not in found]
@@ -239,7 +239,7 @@ def _metadata_finding(probe: Probe, name: str, role: str) -> Finding:
     return ok(f"all {len(wanted)} names that Pulsar needs, kept {where}")
 
 
-def _is_there(probe: Probe, key: str) -> bool:
+def _is_there(probe: TierProbe, key: str) -> bool:
     try:
         probe.stat(key)
     except ObjectNotFoundError:
@@ -247,12 +247,12 @@ def _is_there(probe: Probe, key: str) -> bool:
     return True
 
 
-def _small_upload(probe: Probe, key: str) -> tuple[Upload, BlockReceipt]:
+def _small_upload(probe: TierProbe, key: str) -> tuple[Upload, BlockReceipt]:
     upload = probe.begin_data(key, METADATA | {"role": "data"})
     return upload, probe.write_block(upload, 1, 0, probe.sample.at(0, LAST_PART_BYTES))
 
 
-def _is_listed(probe: Probe, upload: Upload) -> bool:
+def _is_listed(probe: TierProbe, upload: Upload) -> bool:
     return upload in [found.upload for found in probe.list_uploads(upload.key, limit=100)]
 
 
@@ -265,13 +265,13 @@ _STALE_LIST = (
 )
 
 
-def reach(probe: Probe) -> Finding:
+def reach(probe: TierProbe) -> CheckFinding:
     """The tier is there and answers, with these credentials."""
     found = probe.list_objects(limit=1)
     return ok("it answers and has objects" if found else "it answers and is empty")
 
 
-def listing(probe: Probe) -> Finding:
+def listing(probe: TierProbe) -> CheckFinding:
     """A listing shows at once what was written, in order, and can begin after a key."""
     first, second = probe.key(DATA), probe.key(INDEX)
     found = probe.list_objects(probe.prefix, limit=10)
@@ -288,7 +288,7 @@ def listing(probe: Probe) -> Finding:
     return ok("both objects at once, in order; start_after is kept")
 
 
-def choose(probe: Probe) -> Finding:
+def choose(probe: TierProbe) -> CheckFinding:
     """There is an object to read, and the tier's order is right as far as it was looked at."""
     found = probe.list_objects(limit=_LOOKED_AT)
     keys = [each.key.encode() for each in found]
@@ -315,7 +315,7 @@ def choose(probe: Probe) -> Finding:
     )
 
 
-def ranges(probe: Probe) -> Finding:
+def ranges(probe: TierProbe) -> CheckFinding:
     """The first, middle and last bytes of an object, one by one and many at once."""
     subject = subject_of(probe)
     size = subject.size_bytes
@@ -343,7 +343,7 @@ def ranges(probe: Probe) -> Finding:
     return ok(f"{len(wanted)} ranges: first, middle and last bytes, one by one and at once")
 
 
-def past_the_end(probe: Probe) -> Finding:
+def past_the_end(probe: TierProbe) -> CheckFinding:
     """A range that ends past the object is refused."""
     subject = subject_of(probe)
     for offset in (subject.size_bytes - 1, subject.size_bytes):
@@ -355,7 +355,7 @@ def past_the_end(probe: Probe) -> Finding:
     return ok("refused")
 
 
-def subject_of(probe: Probe) -> Subject:
+def subject_of(probe: TierProbe) -> Subject:
     """The object to read; an earlier check made or found it."""
     assert probe.subject is not None
     return probe.subject
@@ -377,7 +377,7 @@ FORGOTTEN = timedelta(hours=1)
 _COUNTED = 10_000
 
 
-def throughput(probe: Probe, size_bytes: int) -> Finding:
+def throughput(probe: TierProbe, size_bytes: int) -> CheckFinding:
     """Bytes a second up, one part after another, and down, as a scan reads: by ranges, several on their way."""
     key, limits = probe.key("throughput"), probe.capabilities
     block = max(
@@ -400,7 +400,7 @@ def throughput(probe: Probe, size_bytes: int) -> Finding:
     return ok(f"up {_rate(size_bytes, up_s)}, down {_rate(size_bytes, down_s)} ({len(receipts)} parts)")
 
 
-def download(probe: Probe, size_bytes: int) -> Finding:
+def download(probe: TierProbe, size_bytes: int) -> CheckFinding:
     """Bytes a second down, of the object that was there."""
     subject = subject_of(probe)
     size_bytes = min(size_bytes, subject.size_bytes)
@@ -408,7 +408,7 @@ def download(probe: Probe, size_bytes: int) -> Finding:
     return ok(f"down {_rate(size_bytes, down_s)}")
 
 
-def latency(probe: Probe) -> Finding:
+def latency(probe: TierProbe) -> CheckFinding:
     """The time of one small read."""
     subject = subject_of(probe)
     length = min(SMALL_BYTES, subject.size_bytes)
@@ -422,7 +422,7 @@ def latency(probe: Probe) -> Finding:
     return ok(f"median {median * 1e3:.1f} ms, slowest {slowest * 1e3:.1f} ms of {LATENCY_REQUESTS} requests")
 
 
-def leftovers(probe: Probe) -> Finding:
+def leftovers(probe: TierProbe) -> CheckFinding:
     """Uploads and objects of doctors that were left behind long ago, by whomever."""
     now = datetime.now(UTC)
     uploads = []
@@ -457,8 +457,8 @@ def _pieces(size_bytes: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
         yield offset, min(piece_bytes, size_bytes - offset)
 
 
-def _read_down(probe: Probe, key: str, size_bytes: int, *, is_sample: bool) -> tuple[float, bool]:
-    """How long it takes to read so many bytes, and whether they are those of the sample."""
+def _read_down(probe: TierProbe, key: str, size_bytes: int, *, is_sample: bool) -> tuple[float, bool]:
+    """Return how long it takes to read so many bytes, and whether they are those of the sample."""
     seconds, is_same = 0.0, True
     limits = probe.capabilities
     pieces = list(_pieces(size_bytes, limits.range_bytes))

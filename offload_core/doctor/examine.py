@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from offload_core.doctor import checks
-from offload_core.doctor.probe import Probe
 from offload_core.doctor.results import (
     REPORT_DRIVER,
+    CheckFinding,
     CheckResult,
     Diagnosis,
-    Finding,
     Status,
     advice,
     failed,
     ok,
     skipped,
 )
+from offload_core.doctor.tier_probe import TierProbe
 from offload_core.tier import Tier
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, OptionError
@@ -37,7 +37,7 @@ _Made = dict[str, Upload | str]
 """Uploads and keys, by the names that people are told."""
 
 
-def clean_up(probe: Probe) -> tuple[Finding, tuple[str, ...]]:
+def clean_up(probe: TierProbe) -> tuple[CheckFinding, tuple[str, ...]]:
     """Remove what was made; what was found, and the names of what is left behind."""
     if not probe.keys:
         return skipped("nothing was made"), ()
@@ -64,7 +64,7 @@ def _named(uploads: dict[Upload, None]) -> _Made:
     return {f"{upload.key} (upload {upload.upload_id})": upload for upload in uploads}
 
 
-def _listed_uploads(probe: Probe) -> _Made:
+def _listed_uploads(probe: TierProbe) -> _Made:
     if not probe.capabilities.stale_uploads:
         return {}
     with contextlib.suppress(Exception):  # those that are known are removed even so
@@ -72,14 +72,14 @@ def _listed_uploads(probe: Probe) -> _Made:
     return {}
 
 
-def _listed_objects(probe: Probe) -> _Made:
+def _listed_objects(probe: TierProbe) -> _Made:
     with contextlib.suppress(Exception):
         return {found.key: found.key for found in probe.list_objects(probe.prefix, limit=_LISTED)}
     return {}
 
 
-def _remove(probe: Probe, made: Upload | str) -> str | None:
-    """Why an upload or object is still there; None if it is gone."""
+def _remove(probe: TierProbe, made: Upload | str) -> str | None:
+    """Return why an upload or object is still there; None if it is gone."""
     fault = "The store says that it is gone, and has it still."
     try:
         if isinstance(made, Upload):
@@ -93,7 +93,7 @@ def _remove(probe: Probe, made: Upload | str) -> str | None:
     return None if isinstance(made, str) and _is_gone(probe, made) else fault
 
 
-def _is_gone(probe: Probe, key: str) -> bool:
+def _is_gone(probe: TierProbe, key: str) -> bool:
     with contextlib.suppress(Exception):
         try:
             probe.stat(key)
@@ -110,7 +110,7 @@ class Check:
     """A check: its name, what makes it, and the checks that must have gone well before."""
 
     name: str
-    make: Callable[[Probe], Finding]
+    make: Callable[[TierProbe], CheckFinding]
     needs: tuple[str, ...] = ()
 
 
@@ -156,7 +156,7 @@ def examine(
     *,
     read_only: bool = False,
     throughput_bytes: int = checks.DEFAULT_BYTES,
-    private: Callable[[], Finding] | None = None,
+    private: Callable[[], CheckFinding] | None = None,
     on_begin: Callable[[str], None] = lambda _: None,
 ) -> Diagnosis:
     """Check what a tier can do and whether it keeps what the hooks promise. Raises nothing of the store's.
@@ -173,7 +173,7 @@ def examine(
     ordered = reading_checks(throughput_bytes) if read_only else writing_checks(throughput_bytes)
     if private is not None:
         ordered = (*ordered, Check("private files", lambda _: private()))
-    probe = Probe(tier)
+    probe = TierProbe(tier)
     results: list[CheckResult] = []
     interrupted = False
     try:
@@ -204,14 +204,14 @@ def examine(
     )
 
 
-def _result(check: Check, probe: Probe, earlier: list[CheckResult]) -> CheckResult:
+def _result(check: Check, probe: TierProbe, earlier: list[CheckResult]) -> CheckResult:
     ended = {result.name: result.finding.status for result in earlier}
     begun = time.perf_counter()
     finding = _unmet(check, ended) or _found(check, probe)
     return CheckResult(name=check.name, finding=finding, seconds=time.perf_counter() - begun)
 
 
-def _unmet(check: Check, ended: Mapping[str, Status]) -> Finding | None:
+def _unmet(check: Check, ended: Mapping[str, Status]) -> CheckFinding | None:
     for need in check.needs:
         if ended[need] in ("failed", "skipped"):
             how = "failed" if ended[need] == "failed" else "was skipped"
@@ -219,7 +219,7 @@ def _unmet(check: Check, ended: Mapping[str, Status]) -> Finding | None:
     return None
 
 
-def _found(check: Check, probe: Probe) -> Finding:
+def _found(check: Check, probe: TierProbe) -> CheckFinding:
     try:
         return check.make(probe)
     except OffloadError as error:

@@ -1,4 +1,4 @@
-"""What other users of this machine can read or write of that which is for this program alone.
+"""Exposure of private files: what other users of this machine can read or write.
 
 Looked at are the metadata database with what SQLite puts beside it, the hot tier, the audit log, the configuration if
 it holds secrets, and files of keys and credentials that it names; of local tiers only whether others can write there,
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from offload_core.configuration import Configuration
-from offload_core.doctor.results import Finding, ok, warning
+from offload_core.doctor.results import CheckFinding, ok, warning
 from offload_core.metadata.sqlite import parse_file
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import MASK
@@ -48,7 +48,7 @@ def private_places(configuration: Configuration, file: Path | None) -> list[Priv
     return list(_places(configuration, file))
 
 
-def exposure(places: list[PrivatePlace]) -> Finding:
+def exposure(places: list[PrivatePlace]) -> CheckFinding:
     """Others cannot read what is private, nor write it."""
     found = list(dict.fromkeys(each for place in places for each in _exposed(place)))
     if not found:
@@ -131,7 +131,7 @@ def _key_file(configuration: Configuration) -> Path | None:
 
 
 def _exposed(place: PrivatePlace) -> Iterator[tuple[str, Path, int, str]]:
-    """What of a place others can get at: noun, path, mode, and what `chmod` is to take away."""
+    """Yield what of a place others can get at: noun, path, mode, and what `chmod` is to take away."""
     try:
         folder, found = place.path.parent.stat().st_mode, place.path.stat().st_mode
     except OSError:

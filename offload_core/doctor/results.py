@@ -29,8 +29,8 @@ STATUSES: tuple[Status, ...] = ("ok", "warning", "failed", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What a check found: what was seen, and what to do about it, None if there is nothing to do."""
+class CheckFinding:
+    """Result of a check: what was seen, and what to do about it, None if there is nothing to do."""
 
     status: Status
     seen: str
@@ -42,7 +42,7 @@ class CheckResult:
     """A check's name, what it found, and how long it took."""
 
     name: str
-    finding: Finding
+    finding: CheckFinding
     seconds: float
 
 
@@ -70,32 +70,32 @@ class Diagnosis:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any check failed, or not all of them could be made."""
+        """True if any check failed, or not all of them could be made."""
         return self.interrupted or self.count("failed") > 0
 
     def count(self, status: Status) -> int:
-        """How many checks ended so."""
+        """Return how many checks ended so."""
         return Counter(result.finding.status for result in self.results)[status]
 
 
-def ok(seen: str) -> Finding:
+def ok(seen: str) -> CheckFinding:
     """All is as it should be."""
-    return Finding(status="ok", seen=seen)
+    return CheckFinding(status="ok", seen=seen)
 
 
-def warning(seen: str, fix: str) -> Finding:
+def warning(seen: str, fix: str) -> CheckFinding:
     """It works, but something should be looked at."""
-    return Finding(status="warning", seen=seen, fix=fix)
+    return CheckFinding(status="warning", seen=seen, fix=fix)
 
 
-def failed(seen: str, fix: str) -> Finding:
+def failed(seen: str, fix: str) -> CheckFinding:
     """It does not work, or not as the hooks ask for."""
-    return Finding(status="failed", seen=seen, fix=fix)
+    return CheckFinding(status="failed", seen=seen, fix=fix)
 
 
-def skipped(why: str) -> Finding:
+def skipped(why: str) -> CheckFinding:
     """It was not tried."""
-    return Finding(status="skipped", seen=why)
+    return CheckFinding(status="skipped", seen=why)
 
 
 REPORT_DRIVER = "Report it to the driver's authors: the driver breaks the contract of the hooks."
@@ -181,7 +181,7 @@ _UPLOADS = {
 
 
 def advice(driver: str, hook: str, error: OffloadError) -> str:
-    """What to do about an error that this hook of this driver raised; the error's own hint comes last."""
+    """Return what to do about an error that this hook of this driver raised; the error's own hint comes last."""
     own = error.hint
     return " ".join(part for part in (_words(driver, hook, error), own) if part)
 
@@ -193,7 +193,7 @@ def permission(driver: str, hook: str) -> str:
 
 
 def stale_uploads_advice(driver: str) -> str:
-    """How to get rid of uploads that nobody goes on with."""
+    """Return how to get rid of uploads that were abandoned."""
     by_hand = "Drop them: tier.abort_data(found.upload) for each found of tier.list_uploads()."
     return " ".join(part for part in (by_hand, _UPLOADS.get(driver)) if part)
 

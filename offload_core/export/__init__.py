@@ -3,7 +3,7 @@
 from offload_core.export.model import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
 from offload_core.export.opening import open_target
 from offload_core.export.partitions import NEEDED_COLUMNS
-from offload_core.export.run import Listener, run_export
+from offload_core.export.run import Listener, export
 
 __all__ = [
     "DEFAULT_ROW_GROUP_BYTES",
@@ -12,6 +12,6 @@ __all__ = [
     "ExportReport",
     "Listener",
     "ParquetOptions",
+    "export",
     "open_target",
-    "run_export",
 ]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from offload_core.catalogue import TopicName
-from offload_core.executors import Executor
+from offload_core.catalogue import TierReader, TopicName
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.export.model import (
     ExportProgress,
     ExportReport,
@@ -26,13 +26,76 @@ from offload_core.export.model import (
 from offload_core.export.opening import open_target
 from offload_core.export.partitions import NEEDED_COLUMNS
 from offload_core.export.task import WriteTask
-from offload_core.scan import Position, Scan, ScanTask
+from offload_core.scan import DEFAULT_TASK_BYTES, Position, Scan, ScanOptions, ScanTask, scan
 from offload_hooks.errors import OptionError
 
 Plan = Callable[[Mapping[TopicName, Position]], Scan]
 """What is to be read after these positions."""
 
 Listener = Callable[[ExportProgress], None]
+
+
+def export(
+    tier: TierReader,
+    to: str | os.PathLike[str],
+    topics: str | Iterable[str] = (),
+    options: ScanOptions | None = None,
+    *,
+    to_options: Mapping[str, Any] | None = None,
+    parquet: ParquetOptions | None = None,
+    file_bytes: int = DEFAULT_TASK_BYTES,
+    executor: Executor | None = None,
+    follow_s: float | None = None,
+    ended: threading.Event | None = None,
+    listener: Listener | None = None,
+    **keywords: Any,
+) -> ExportReport:
+    """Export messages to Parquet files, an Iceberg or a Delta table (docs/export.md).
+
+    Only what is new since the last export to the same place is, each message once, however that ended.
+
+    Args:
+        tier: where to read.
+        to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
+        topics, options: which topics, and how to read them: as of `scan`, without an end in time.
+        to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
+        parquet: how files are written.
+        file_bytes: about this many stored bytes make a file of each topic and day in them.
+        executor: who does the work; None for a thread a core.
+        follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
+        ended: once it is set no further file begins, and the export returns when those under way are committed.
+        listener: called once all is planned, and after each task.
+        keywords: fields of `ScanOptions`, in place of those of `options`.
+
+    Raises:
+        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+    """
+    asked = (options or ScanOptions()).having(**keywords)
+    columns = asked.columns
+    wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
+
+    def plan(resume: Mapping[TopicName, Position]) -> Scan:
+        return scan(tier, topics, asked.having(columns=wanted), resume=resume, task_bytes=file_bytes)
+
+    target = open_target(to, to_options or {})
+
+    def once() -> ExportReport:
+        return export_once(
+            plan,
+            target,
+            executor=executor or ThreadExecutor(),
+            parquet=parquet or ParquetOptions(),
+            columns=columns,
+            stop=ended,
+            listener=listener,
+        )
+
+    try:
+        if follow_s is None:
+            return once()
+        return follow_export(once, interval_s=follow_s, stop=ended or threading.Event())
+    finally:
+        target.close()
 
 
 def export_once(
@@ -136,32 +199,6 @@ def follow_export(
         )
         if stop.wait(interval_s):
             return total
-
-
-def run_export(
-    plan: Plan,
-    to: str | os.PathLike[str],
-    to_options: Mapping[str, Any],
-    *,
-    executor: Executor,
-    parquet: ParquetOptions,
-    columns: Sequence[str] | None,
-    follow_s: float | None,
-    ended: threading.Event,
-    listener: Listener | None,
-) -> ExportReport:
-    """Open a target and export once, or with `follow_s` again and again; errors as of `export_once`."""
-    target = open_target(to, to_options)
-
-    def once() -> ExportReport:
-        return export_once(
-            plan, target, executor=executor, parquet=parquet, columns=columns, stop=ended, listener=listener
-        )
-
-    try:
-        return once() if follow_s is None else follow_export(once, interval_s=follow_s, stop=ended)
-    finally:
-        target.close()
 
 
 def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:

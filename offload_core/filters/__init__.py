@@ -1,8 +1,16 @@
 """Offload filters: which entries are kept when a topic is offloaded, what takes the others' place, and what is told."""
 
-from offload_core.filters.chosen import NO_FILTER, ChosenFilter
-from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord, joined, parse_filter_record
-from offload_core.filters.run import FilteredEntries, FilterRun
+from offload_core.filters.filter_run import (
+    NO_FILTER,
+    ChosenFilter,
+    DroppedEntries,
+    FilteredEntries,
+    FilterMode,
+    FilterRecord,
+    FilterRun,
+    joined,
+    parse_filter_record,
+)
 
 __all__ = [
     "NO_FILTER",

@@ -1,18 +1,18 @@
 """Garbage collection of a tier: what nothing needs is found by complete metadata, and deleted after a last look."""
 
 from offload_core.gc.collection import Collection, measure_clock
-from offload_core.gc.garbage import Garbage, Kind, Outcome, Scope, Summary
+from offload_core.gc.garbage import CollectionSummary, Garbage, GarbageKind, RemovalOutcome, Scope
 from offload_core.gc.topic_deletion import Proof, Receipt, TopicDeletion, written_receipt
 
 __all__ = [
     "Collection",
+    "CollectionSummary",
     "Garbage",
-    "Kind",
-    "Outcome",
+    "GarbageKind",
     "Proof",
     "Receipt",
+    "RemovalOutcome",
     "Scope",
-    "Summary",
     "TopicDeletion",
     "measure_clock",
     "written_receipt",

@@ -16,12 +16,12 @@ from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import Records, require_complete
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.doctor.checks import seconds_ahead
-from offload_core.doctor.probe import NAME
+from offload_core.doctor.tier_probe import NAME
 from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
-from offload_core.gc.garbage import Garbage, Outcome, Scope, Summary
+from offload_core.gc.garbage import CollectionSummary, Garbage, RemovalOutcome, Scope
+from offload_core.gc.garbage_survey import GarbageSurvey
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
-from offload_core.gc.survey import Survey
 from offload_core.metadata.managed_ledger_records import release_claim
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
@@ -50,7 +50,7 @@ class Collection:
         *,
         elsewhere: Sequence[Tier] = (),
         executor: Executor | None = None,
-        listener: Callable[[Summary], None] = lambda _: None,
+        listener: Callable[[CollectionSummary], None] = lambda _: None,
     ) -> None:
         self._tier = tier
         self._elsewhere = elsewhere
@@ -58,9 +58,9 @@ class Collection:
         self._scope = Scope() if scope is None else scope
         self._executor = executor
         self._listener = listener
-        self.summary = Summary()
+        self.summary = CollectionSummary()
 
-    def report(self, *, limit: int | None = None) -> Iterator[Outcome]:
+    def report(self, *, limit: int | None = None) -> Iterator[RemovalOutcome]:
         """All garbage, or the first of it; nothing is changed.
 
         Raises:
@@ -71,7 +71,7 @@ class Collection:
 
     def collect(
         self, audit: AuditLog, *, limit: int | None = None, at_once: int = DEFAULT_AT_ONCE
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[RemovalOutcome]:
         """The same, deleted if it still is garbage just before. It can be called again after any failure.
 
         If a record cannot be read, or the clocks are too far apart, nothing is deleted: `summary.why_incomplete`.
@@ -85,9 +85,9 @@ class Collection:
         """
         yield from self._run(audit, limit, at_once)
 
-    def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
+    def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[RemovalOutcome]:
         summary = self.summary
-        with Survey() as survey:
+        with GarbageSurvey() as survey:
             finder = Finder(
                 self._tier,
                 survey,
@@ -113,8 +113,8 @@ class Collection:
                 garbage = counted()
                 deletes = audit is not None and summary.why_incomplete is None
                 if audit is None or not deletes:
-                    outcomes: Iterator[Outcome | OffloadError] = (
-                        Outcome(garbage=each) for each in islice(garbage, limit)
+                    outcomes: Iterator[RemovalOutcome | OffloadError] = (
+                        RemovalOutcome(garbage=each) for each in islice(garbage, limit)
                     )
                 else:
                     outcomes = self._removal(records, audit).remove(garbage, at_once=at_once, limit=limit)
@@ -145,7 +145,7 @@ class Collection:
 
 
 def measure_clock(tier: Tier, audit: AuditLog, prefix: str = "") -> timedelta:
-    """How far the store's clock is ahead of this machine's; zero if they may agree.
+    """Return how far the store's clock is ahead of this machine's; zero if they may agree.
 
     Raises:
         StoreError: of the tier or the audit log.

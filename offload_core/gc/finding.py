@@ -16,11 +16,20 @@ from uuid import UUID
 from offload_core.catalogue import RecordedCopy, Records, TopicName, concurrently, read_each
 from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
 from offload_core.catalogue.listing import stream_attempts
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
-from offload_core.gc.garbage import Garbage, Kind, Scope, Summary, objects_of
-from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
+from offload_core.gc.garbage import CollectionSummary, Garbage, GarbageKind, Scope, objects_of
+from offload_core.gc.garbage_judging import (
+    ELSEWHERE,
+    Kept,
+    Owners,
+    copies_asked_of,
+    judge_named,
+    judge_unnamed,
+)
+from offload_core.gc.garbage_survey import GarbageSurvey, ListedPair, Named
 from offload_core.gc.naming import (
     Asked,
     InspectCopy,
@@ -30,15 +39,13 @@ from offload_core.gc.naming import (
     is_under_way,
     namings,
 )
-from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
-from offload_core.verify.objects import Examine
+from offload_core.verify.pair_checks import Examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
-_TOPICS_AT_ONCE = 256
 _SAMPLES = 256
 """Objects that are asked for their cluster, each of another topic."""
 
@@ -54,10 +61,10 @@ class Finder:
     def __init__(
         self,
         tier: Tier,
-        survey: Survey,
+        survey: GarbageSurvey,
         scope: Scope,
-        summary: Summary,
-        listener: Callable[[Summary], None],
+        summary: CollectionSummary,
+        listener: Callable[[CollectionSummary], None],
         *,
         elsewhere: Sequence[Tier] = (),
         executor: Executor | None = None,
@@ -103,8 +110,7 @@ class Finder:
     def read_records(self, records: Records, topics: Sequence[TopicName]) -> None:
         """Note what all records name. `StoreError`: they cannot be read."""
         self._topics = frozenset(topics)
-        for begin in range(0, len(topics), _TOPICS_AT_ONCE):
-            some = topics[begin : begin + _TOPICS_AT_ONCE]
+        for some in in_parts(topics):
             found = dict(read_each(records, some))
             self.unrecorded += [topic for topic in some if topic not in found]
             for topic, info in found.items():
@@ -121,7 +127,7 @@ class Finder:
     def _clusters(self) -> frozenset[str]:
         """The clusters that objects name which records need, and which say that they are of that topic."""
 
-        def look(needed: tuple[Surveyed, Named]) -> str | None:
+        def look(needed: tuple[ListedPair, Named]) -> str | None:
             found, named = needed
             data = found.pair.data
             assert data is not None
@@ -163,7 +169,7 @@ class Finder:
                 yield from self._counted(judged, found)
 
     def _named_to_judge(self, records: Records) -> Iterator[_ToJudge]:
-        """What records name and do not need, that is here and nobody is at; some at a time, with its records now."""
+        """Yield what records name and do not need, that is here and under no lease, with its records now."""
         for some in self._survey.not_needed(self._before, batch_size(self._executor)):
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
@@ -183,7 +189,7 @@ class Finder:
                 self._add(due, found, topic, (named.ledger_id,) if is_asked else ())
             yield due
 
-    def _add(self, due: _ToJudge, found: Surveyed, topic: TopicName, ledger_ids: Sequence[int]) -> None:
+    def _add(self, due: _ToJudge, found: ListedPair, topic: TopicName, ledger_ids: Sequence[int]) -> None:
         """Take objects; the copies of these ledgers are going to be asked for."""
         due.objects.append((found, topic))
         asked = copies_asked_of(self._tier, topic, due.infos[topic], ledger_ids, self.owners.folder)
@@ -223,9 +229,9 @@ class Finder:
             yield from self._judged(records, due, copies)
 
     def _unnamed_to_judge(self, records: Records) -> Iterator[_ToJudge]:
-        """What no record names, and is ours; some at a time, with its topics' records now."""
+        """Yield what no record names, and is ours; some at a time, with its topics' records now."""
         for some in self._survey.described(batch_size(self._executor)):
-            ours: list[tuple[Surveyed, TopicName]] = []
+            ours: list[tuple[ListedPair, TopicName]] = []
             for found in some:
                 if not found.topic:
                     self._summary.nameless += 1
@@ -245,7 +251,7 @@ class Finder:
             yield due
 
     def _judged(self, records: Records, due: _ToJudge, copies: NamedCopies) -> Iterator[Garbage]:
-        def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
+        def judge(each: tuple[ListedPair, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each
             try:
                 return judge_unnamed(found, topic, due.infos[topic], self.owners.folder, copies.holds)
@@ -257,7 +263,7 @@ class Finder:
                 self._summary.fail(judged)
             elif (
                 isinstance(judged, Garbage)
-                and judged.kind is Kind.DELETED_TOPIC
+                and judged.kind is GarbageKind.DELETED_TOPIC
                 and records.why_incomplete is not None
             ):
                 self._summary.unknown["its topic has no record here, which may be elsewhere"] += 1
@@ -274,20 +280,20 @@ class Finder:
             elif not self._scope.is_wanted(None):
                 continue
             elif not stale.upload.key or not (self._scope.is_shared or key is None):
-                yield _upload(Kind.UPLOAD, stale, None, ())
+                yield _upload(GarbageKind.UPLOAD, stale, None, ())
             else:
                 self._summary.unknown["an upload of an attempt that no record names"] += 1
 
     def _upload_of_attempt(
         self, records: Records, stale: StaleUpload, topic: TopicName, named: Named, uuid: UUID
     ) -> Iterator[Garbage]:
-        kind = Kind.UPLOAD
+        kind = GarbageKind.UPLOAD
         if named.naming is Naming.UNFINISHED:
             info = self._read(records, [topic]).get(topic)
             if info is not None and is_under_way(info, uuid, self._scope.now_ms()):
                 self._summary.live += 1
                 return
-            kind = Kind.UNFINISHED
+            kind = GarbageKind.UNFINISHED
         yield _upload(kind, stale, topic, (named.ledger_id,))
 
     def _read(
@@ -303,7 +309,7 @@ class Finder:
         infos = {topic: found.get(topic) for topic in asked}
         return {topic: info for topic, info in infos.items() if not isinstance(info, FormatError)}
 
-    def _counted(self, judged: Garbage | Kept, found: Surveyed) -> Iterator[Garbage]:
+    def _counted(self, judged: Garbage | Kept, found: ListedPair) -> Iterator[Garbage]:
         if isinstance(judged, Garbage):
             yield judged
         elif judged.is_unknown:
@@ -318,7 +324,7 @@ class _ToJudge:
     """Objects with their topics, whose records are these; and the recorded copies that they are held against."""
 
     infos: Mapping[TopicName, ManagedLedgerInfo | None]
-    objects: list[tuple[Surveyed, TopicName]] = field(default_factory=list)
+    objects: list[tuple[ListedPair, TopicName]] = field(default_factory=list)
     copies: dict[Asked, tuple[RecordedCopy, LedgerRecord]] = field(default_factory=dict)
 
 
@@ -329,7 +335,7 @@ class _Look:
     tier: Tier
     takes_stand_ins: bool
 
-    def __call__(self, found: Surveyed) -> Surveyed | OffloadError | None:
+    def __call__(self, found: ListedPair) -> ListedPair | OffloadError | None:
         examined = Examine(tier=self.tier)(found.pair)
         if examined is None or isinstance(examined, StoreError):
             return examined
@@ -346,7 +352,9 @@ class _Look:
         )
 
 
-def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:
+def _upload(
+    kind: GarbageKind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]
+) -> Garbage:
     return Garbage(
         kind=kind,
         why=kind.meaning,

@@ -26,7 +26,7 @@ _COMPARED = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is looked for.
+    """Scope of a collection.
 
     Attributes:
         prefix: only objects whose keys begin so: the folder that the cluster's objects lie in.
@@ -54,7 +54,7 @@ class Scope:
         return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
 
     def is_wanted(self, topic: TopicName | None) -> bool:
-        """Whether garbage of a topic is wanted, or (None) such of which nothing tells the topic."""
+        """Return whether garbage of a topic is wanted, or (None) such of which nothing tells the topic."""
         return self.wants is None or self.wants(topic)
 
     def now(self) -> datetime:
@@ -63,7 +63,7 @@ class Scope:
 
     @property
     def before(self) -> datetime:
-        """What is later, by the store's clock, is not old enough."""
+        """Return what is later, by the store's clock, is not old enough."""
         return self.now() - self.grace - self.clock_skew
 
     def with_lead(self, lead: timedelta) -> Self:
@@ -71,8 +71,8 @@ class Scope:
         return replace(self, clock_lead=lead, clock_skew=_COMPARED)
 
 
-class Kind(enum.Enum):
-    """Why something is garbage, by a stable name."""
+class GarbageKind(enum.Enum):
+    """Kind of garbage, by a stable name."""
 
     code: Code
     meaning: str
@@ -124,7 +124,7 @@ class Garbage:
         modified_at: of the younger of the objects, or when the upload was begun.
     """
 
-    kind: Kind
+    kind: GarbageKind
     why: str
     key: str
     pair: Pair | None
@@ -168,8 +168,8 @@ _FAILURES_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of garbage: it was deleted, or it is there, because nothing was to be deleted or for a reason."""
+class RemovalOutcome:
+    """Fate of garbage: it was deleted, or it is there, because nothing was to be deleted or for a reason."""
 
     garbage: Garbage
     is_deleted: bool = False
@@ -177,15 +177,15 @@ class Outcome:
 
 
 @dataclass(slots=True, kw_only=True)
-class Summary:
-    """What was looked at, and what came of it.
+class CollectionSummary:
+    """A collection in numbers.
 
     Attributes:
         objects: pairs of data and index objects; `object_bytes` all their bytes; `uploads` that are under way.
         topics: whose records were read.
         garbage, garbage_bytes: how much of each kind; `deleted`, `deleted_bytes` of it that went.
         younger: that no record needs, and that are not old enough to be looked at.
-        live: attempts that somebody is at.
+        live: attempts whose leases are held.
         kept: that may be needed all the same, by the reason; `kept_bytes` how large these are.
         unknown: of the wanted topics, that may be another cluster's, by the reason.
         nameless: that no record names, and that name no topic.
@@ -198,10 +198,10 @@ class Summary:
     object_bytes: int = 0
     uploads: int = 0
     topics: int = 0
-    garbage: Counter[Kind] = field(default_factory=Counter)
-    garbage_bytes: Counter[Kind] = field(default_factory=Counter)
-    deleted: Counter[Kind] = field(default_factory=Counter)
-    deleted_bytes: Counter[Kind] = field(default_factory=Counter)
+    garbage: Counter[GarbageKind] = field(default_factory=Counter)
+    garbage_bytes: Counter[GarbageKind] = field(default_factory=Counter)
+    deleted: Counter[GarbageKind] = field(default_factory=Counter)
+    deleted_bytes: Counter[GarbageKind] = field(default_factory=Counter)
     younger: int = 0
     live: int = 0
     kept: Counter[str] = field(default_factory=Counter)
@@ -218,7 +218,7 @@ class Summary:
         """Garbage that is still there."""
         return self.garbage.total() - self.deleted.total()
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: RemovalOutcome) -> None:
         """Some garbage, and what became of it."""
         kind, size = outcome.garbage.kind, outcome.garbage.size_bytes or 0
         self.garbage[kind] += 1

@@ -21,7 +21,6 @@ from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
-    SegmentStatus,
     abandon_attempt,
     abandon_replacement,
     abandon_segment,
@@ -45,7 +44,7 @@ from offload_hooks.errors import AttemptError, LiveAttemptError, StoreError
 
 
 class Naming(enum.IntEnum):
-    """How a record names an attempt; of several ledgers the highest counts."""
+    """State of an attempt by its record; of several ledgers the highest counts."""
 
     CONDEMNED = 1
     """Its ledgers are being deleted."""
@@ -88,7 +87,7 @@ def namings(info: ManagedLedgerInfo) -> list[NamedAttempt]:
 
 
 def naming_of(info: ManagedLedgerInfo | None, uuid: UUID) -> NamedAttempt | None:
-    """How a record names this attempt; None if it does not. Errors as `namings`."""
+    """Return how a record names this attempt; None if it does not. Errors as `namings`."""
     found = [] if info is None else [each for each in namings(info) if each.uuid == uuid]
     if not found:
         return None
@@ -98,21 +97,14 @@ def naming_of(info: ManagedLedgerInfo | None, uuid: UUID) -> NamedAttempt | None
 
 
 def _of_ledger(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
-    context = ledger.context
-    if context is None:
-        return
     for each in _attempts(ledger):
         yield replace(each, naming=Naming.CONDEMNED) if ledger.is_condemned else each
 
 
 def _attempts(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
-    context, ledger_id = ledger.context, ledger.ledger_id
-    assert context is not None
-    for share in shares_of(ledger):
-        driver = share.driver or context.driver
-        yield _attempt(share.uuid, ledger_id, driver, complete=share.status is SegmentStatus.OFFLOADED)
-    if context.uuid is not None and not context.segments:
-        yield _attempt(context.uuid, ledger_id, context.driver, complete=context.complete)
+    ledger_id = ledger.ledger_id
+    for copy in ledger.copies:
+        yield _attempt(copy.uuid, ledger_id, copy.driver, complete=copy.complete)
     for other in others_of(ledger):
         if other.role is OtherRole.REPLACED:
             yield NamedAttempt(
@@ -134,7 +126,7 @@ def _attempt(uuid: UUID, ledger_id: int, driver: DriverMetadata | None, *, compl
 
 
 def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> None:
-    """Refuse an attempt that somebody is at (`LiveAttemptError`)."""
+    """Refuse an attempt whose lease is held (`LiveAttemptError`)."""
     segment = find_segment(info, uuid)
     if segment is not None and not segment.is_finished:
         check_over(uuid, segment.driver, now_ms, segment.begin.ledger_id)
@@ -147,7 +139,7 @@ def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> Non
 
 
 def is_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> bool:
-    """Whether somebody is at an attempt."""
+    """Return whether an attempt's lease is held."""
     try:
         check_not_under_way(info, uuid, now_ms)
     except LiveAttemptError:
@@ -159,7 +151,7 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
     """Record that an attempt never becomes complete, before its objects are deleted.
 
     Raises:
-        LiveAttemptError: somebody is at it. AttemptError: it is complete, or not recorded any more.
+        LiveAttemptError: its lease is held. AttemptError: it is complete, or not recorded any more.
     """
     check_not_under_way(info, uuid, now_ms)
     if find_segment(info, uuid) is not None:
@@ -175,8 +167,8 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
 def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     """Forget an attempt that was given up or replaced, now that its objects are deleted.
 
-    One at a segment stays recorded as failed: whoever goes on takes its positions. So does what ledgers name that are
-    being deleted, until they are. Of an attempt that is read by now nothing is forgotten.
+    One at a segment stays recorded as failed: the process that goes on takes its positions. So does what ledgers name
+    that are being deleted, until they are. Of an attempt that is read by now nothing is forgotten.
     """
     if uuid in read_copies(info) and _ledger_of(info, uuid) is None:
         return info
@@ -221,7 +213,7 @@ class InspectCopy:
     tier: Tier
 
     def __call__(self, asked: tuple[RecordedCopy, LedgerRecord]) -> bool | StoreError:
-        """Whether another copy may go because of this one; an error if the tier cannot be read."""
+        """Return whether another copy may go because of this one; an error if the tier cannot be read."""
         copy, record = asked
         try:
             return is_deletable_for(check_stored(self.tier, record, copy))
@@ -255,7 +247,7 @@ class NamedCopies:
         }
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
-        """Whether a copy is there, can be read, has what the ledger's record says and lost nothing. `StoreError`."""
+        """Return whether a copy is readable, has what the ledger's record says and lost nothing. `StoreError`."""
         driver = copy.driver
         if driver is None or is_same_place(self._here, driver):
             return self._holds(self._tier, copy, record)

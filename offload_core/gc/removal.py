@@ -26,10 +26,10 @@ from offload_core.catalogue import Records, read_each
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.gc.garbage import Garbage, Kind, Outcome, Scope
-from offload_core.gc.judging import Kept, judge_named, judge_unnamed
+from offload_core.gc.garbage import Garbage, GarbageKind, RemovalOutcome, Scope
+from offload_core.gc.garbage_judging import Kept, judge_named, judge_unnamed
+from offload_core.gc.garbage_survey import ListedPair
 from offload_core.gc.naming import NamedCopies, Naming, forget, give_up, naming_of
-from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.managed_ledger_records import claimed, is_claim
 from offload_core.offload.attempt_objects import delete_attempt, delete_unless
@@ -60,7 +60,7 @@ _TIME_TOLERANCE_S = 1.0
 _CLAIMS = 10
 """Others may write a topic's record between its reading and the claim; then it is judged once more."""
 
-_NAMED = (Kind.FAILED, Kind.UNFINISHED, Kind.CONDEMNED, Kind.REPLACED)
+_NAMED = (GarbageKind.FAILED, GarbageKind.UNFINISHED, GarbageKind.CONDEMNED, GarbageKind.REPLACED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Removal:
 
     def remove(
         self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE, limit: int | None = None
-    ) -> Iterator[Outcome | OffloadError]:
+    ) -> Iterator[RemovalOutcome | OffloadError]:
         """Delete it, and tell what became of each, in its order; an error where one could not be deleted.
 
         Args:
@@ -91,7 +91,7 @@ class Removal:
         Raises:
             StoreError: of the audit log, or one that all others would share; it can be called again.
         """
-        waiting: deque[Future[list[Outcome | OffloadError]]] = deque()
+        waiting: deque[Future[list[RemovalOutcome | OffloadError]]] = deque()
         batches = _Batches(garbage)
         left = math.inf if limit is None else limit  # without what is waiting, which may all go
         with ThreadPoolExecutor(at_once, thread_name_prefix="offload-gc") as pool:
@@ -108,11 +108,11 @@ class Removal:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _remove(self, batch: Sequence[Garbage]) -> list[Outcome | OffloadError]:
+    def _remove(self, batch: Sequence[Garbage]) -> list[RemovalOutcome | OffloadError]:
         """Garbage of one topic, or of none."""
         info = self._read(batch[0])
         copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
-        outcomes: list[Outcome | OffloadError] = []
+        outcomes: list[RemovalOutcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
             try:
@@ -129,7 +129,7 @@ class Removal:
                     raise
                 outcomes.append(error.at(key=each.key))
                 continue
-            outcomes.append(Outcome(garbage=each, is_deleted=why is None, why_kept=why))
+            outcomes.append(RemovalOutcome(garbage=each, is_deleted=why is None, why_kept=why))
         if due:
             assert not isinstance(info, str)
             outcomes += self._remove_unnamed(due, info)
@@ -137,7 +137,7 @@ class Removal:
 
     def _remove_unnamed(
         self, due: Sequence[Garbage], info: ManagedLedgerInfo | None
-    ) -> Iterator[Outcome | OffloadError]:
+    ) -> Iterator[RemovalOutcome | OffloadError]:
         """Objects of one topic that its record did not name, if it still does not when their indexes are gone."""
         by_key = {each.pair.key: each for each in due if each.pair is not None}
         needed: dict[ObjectKey, str] = {}
@@ -149,7 +149,7 @@ class Removal:
             why = needed.get(key)
             if why is not None:
                 self._record_kept(each, why)
-            yield Outcome(garbage=each, is_deleted=why is None, why_kept=why)
+            yield RemovalOutcome(garbage=each, is_deleted=why is None, why_kept=why)
 
     @contextmanager
     def _needed(
@@ -208,7 +208,7 @@ class Removal:
         return info
 
     def _names(self, due: Iterable[Garbage], info: ManagedLedgerInfo | None) -> set[str]:
-        """Where the record of their topic is; or may come to be: as the objects say, or as Pulsar encodes it."""
+        """Return where the record of their topic is; or may come to be: as the objects say, or as Pulsar encodes it."""
         names = set()
         for each in due:
             assert each.topic is not None
@@ -226,11 +226,13 @@ class Removal:
         return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
 
     def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies) -> str | None:
-        """Why it stays after all; None if it goes."""
+        """Return why it stays after all; None if it goes."""
         if garbage.pair is None:
             key = parse_key(garbage.key)
             named = None if key is None else naming_of(info, key.uuid)
-            is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
+            is_at_it = (
+                named is not None and named.naming is Naming.UNFINISHED and garbage.kind is GarbageKind.UPLOAD
+            )
             return "an attempt has begun" if is_at_it else None
         why = self._why_needed(garbage, info, copies)
         return why or (None if self._is_as_listed(garbage) else "it has changed since it was listed")
@@ -238,11 +240,11 @@ class Removal:
     def _why_needed(
         self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies
     ) -> str | None:
-        """Why objects stay by their topic's record; None if they go."""
+        """Return why objects stay by their topic's record; None if they go."""
         topic, pair = garbage.topic, garbage.pair
         assert topic is not None
         assert pair is not None
-        found = Surveyed(
+        found = ListedPair(
             number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
         )
         if garbage.kind in _NAMED:
@@ -280,7 +282,7 @@ class Removal:
     def _remove_attempt(self, garbage: Garbage, info: ManagedLedgerInfo | str | None) -> None:
         """An upload, or the objects of an attempt that the record names."""
         key = parse_key(garbage.key)
-        if garbage.kind is Kind.UPLOAD:
+        if garbage.kind is GarbageKind.UPLOAD:
             self._record(garbage)
             assert garbage.upload is not None
             self.tier.abort_data(garbage.upload)

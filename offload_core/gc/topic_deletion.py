@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from offload_core.audit import AuditLog
 from offload_core.catalogue import Records, TopicName, read_each, require_complete
 from offload_core.gc.collection import Collection
-from offload_core.gc.garbage import Outcome, Scope, Summary
+from offload_core.gc.garbage import CollectionSummary, RemovalOutcome, Scope
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError, StoreError
 from offload_hooks.private_files import open_file, sync_directory
@@ -28,7 +28,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a last listing found of the topics: of any age, and of whichever cluster.
+    """Result of the last listing of the topics: objects of any age, and of whichever cluster.
 
     Attributes:
         left: objects and uploads that are theirs, by their keys; the first thousand.
@@ -42,7 +42,7 @@ class Proof:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is left of them, whosever it is."""
+        """True if nothing is left of them, whosever it is."""
         return not self.count and not self.unknown
 
 
@@ -67,7 +67,7 @@ class TopicDeletion:
             return [topic for topic, _ in read_each(records, wanted)]  # not those of which it is only claimed
 
     def check_deleted(self) -> None:
-        """Refuse topics that have a managed ledger (`OptionError`): somebody reads and writes them."""
+        """Refuse topics that have a managed ledger (`OptionError`): they are read and written."""
         live = self.live_topics()
         if live:
             more = f" and {len(live) - _SHOWN} more" if len(live) > _SHOWN else ""
@@ -77,12 +77,12 @@ class TopicDeletion:
                 hint="Delete the topic first, by pulsar-admin, or with --managed-ledger where the records are ours.",
             )
 
-    def report(self) -> tuple[Summary, Iterator[Outcome]]:
-        """What would be deleted."""
+    def report(self) -> tuple[CollectionSummary, Iterator[RemovalOutcome]]:
+        """Return what would be deleted."""
         found = Collection(self._tier, self._records, self._scope)
         return found.summary, found.report()
 
-    def delete(self, audit: AuditLog) -> tuple[Summary, Iterator[Outcome]]:
+    def delete(self, audit: AuditLog) -> tuple[CollectionSummary, Iterator[RemovalOutcome]]:
         """Delete it, as the outcomes are iterated over; errors as `Collection.collect`."""
         found = Collection(self._tier, self._records, self._scope)
         return found.summary, found.collect(audit)

@@ -1,6 +1,6 @@
-"""What lies in a tier, however much it is: rows by level, bytes by place, and the life of ledgers."""
+"""Contents of a tier, however large it is: rows by level, bytes by place, and the life of ledgers."""
 
-from offload_core.inventory.rows import Level, Row, Spool, TopicPatterns, recorded_ledgers, rows_of
+from offload_core.inventory.inventory_rows import Level, Row, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_core.inventory.usage import By, Usage, measure
 
 __all__ = [

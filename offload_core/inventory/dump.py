@@ -1,7 +1,7 @@
 """A block or an index as annotated spans of bytes: which field each is, and what it says; damaged ones, too.
 
 The fields are those that the codec packs and parses with; where it refuses what is there, that is said, and
-what is left is one span of bytes that nobody explains. Source: docs/formats/index.md.
+what is left is one span of unexplained bytes. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many bytes lie in a tier, and whose or of what kind they are, from one listing.
+"""Bytes in a tier by owner or kind, from one listing.
 
 Format, age and storage class are in the listing. Whose an object is stands in its user metadata, which is a request for
 each pair, many at once; or in managed ledgers' records, which name it by its UUID. A MapFile has it in its key.
@@ -16,6 +16,7 @@ from uuid import UUID
 from offload_core.catalogue import UNKNOWN_TOPIC, Records, TopicName, recorded_copies
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, pair_up
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY
 from offload_core.executors import Executor
@@ -27,7 +28,6 @@ OTHER = "(other objects)"
 """What no offloader has written."""
 
 UNKNOWN_CLASS = "(not said)"
-_TOPICS_AT_ONCE = 2048
 _DOMAIN = "persistent://"
 _AGES = (
     (1, "under 1 day"),
@@ -39,7 +39,7 @@ _AGES = (
 
 
 class By(enum.Enum):
-    """What bytes are counted by."""
+    """Grouping of bytes."""
 
     PLACE = "place"
     """Tenant, namespace and topic."""
@@ -131,7 +131,7 @@ def measure(
 
 
 class _Others:
-    """What is listed and belongs to no pair."""
+    """Objects that are listed and belong to no pair."""
 
     def __init__(self) -> None:
         self.listed = 0
@@ -173,10 +173,9 @@ def _path(by: By, pair: Pair, listed: ListedObject, topic: TopicName | None, now
 
 def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
     """Whose the attempts are that records name."""
-    topics = records.topics()
     owners: dict[UUID, TopicName] = {}
-    for start in range(0, len(topics), _TOPICS_AT_ONCE):
-        for topic, info in records.read(topics[start : start + _TOPICS_AT_ONCE]).items():
+    for some in in_parts(records.topics()):
+        for topic, info in records.read(some).items():
             for ledger in info.ledgers:
                 owners.update((copy.key.uuid, topic) for copy in recorded_copies(topic, ledger))
     return owners

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from offload_core.ledgers.layout import FRAMES_OFFSET
+from offload_core.ledgers.ledger_layout import FRAMES_OFFSET
 from offload_hooks.errors import LedgerClosedError
 from offload_hooks.private_files import open_file
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from offload_core.ledgers.layout import FRAMES_OFFSET, MAX_POINTS, Points
+from offload_core.ledgers.ledger_layout import FRAMES_OFFSET, MAX_POINTS, Points
 
 STRIDE_BYTES = 1 << 16
 

@@ -1,26 +1,55 @@
 """A walk over the entries of a ledger file, window by window: to pass them, to copy them, to find the first fault.
 
-Every entry that is passed or copied is checked. The index learns where entries are.
+Every entry that is passed or copied is checked. The index learns where entries are. Buffers are used again: to have
+memory anew from the system costs more than to fill it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from offload_core.codec.byte_arrays import Bytes, read_only
-from offload_core.ledgers.files import read_into
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
-from offload_core.ledgers.kernels.frames import BAD_FRAME, CUT_OFF, FULL, PASSED, copy_frames, pass_frames
-from offload_core.ledgers.layout import Mark
-from offload_core.ledgers.spare_buffers import give, take
+from offload_core.ledgers.file_calls import read_into
+from offload_core.ledgers.kernels.ledger_frames import (
+    BAD_FRAME,
+    CUT_OFF,
+    FULL,
+    PASSED,
+    copy_frames,
+    pass_frames,
+)
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
+from offload_core.ledgers.ledger_layout import Mark
 from offload_core.ledgers.sparse_index import SparseIndex
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import FormatError, TruncatedError
 from offload_hooks.ledger_stores import EntryBatch
+
+MAX_BYTES = 8 << 20
+"""What is larger is not kept; nor are more than four."""
+
+_spare: deque[bytearray] = deque(maxlen=4)
+
+
+def take_buffer(size: int) -> bytearray:
+    """A buffer of at least `size` bytes, with anything in it."""
+    try:
+        buffer = _spare.pop()
+    except IndexError:
+        return bytearray(size)
+    return buffer if len(buffer) >= size else bytearray(size)
+
+
+def give_buffer(buffer: bytearray) -> None:
+    """It is not used any more, by nobody."""
+    if 0 < len(buffer) <= MAX_BYTES:
+        _spare.append(buffer)
+
 
 WINDOW_BYTES = 1 << 20
 MAX_WINDOW_BYTES = 8 << 20
@@ -133,7 +162,7 @@ class EntryWalk:
 
     def close(self) -> None:
         """Leave the window's memory to another; the walk is over."""
-        give(self._buffer)
+        give_buffer(self._buffer)
         self._buffer = bytearray()
 
     def _next_length(self, at: int) -> int:
@@ -161,7 +190,7 @@ class EntryWalk:
                 raise self._fault()
         before = len(self._window)
         if len(self._buffer) < size:
-            self._buffer = take(size)
+            self._buffer = take_buffer(size)
         window = memoryview(self._buffer)[:size]
         self._window = window[: read_into(self._descriptor, window, self.position)]
         if again and len(self._window) <= before:
@@ -170,7 +199,7 @@ class EntryWalk:
         self._begin = self._loaded = self.position
 
     def _fault(self) -> FormatError:
-        """What is wrong with the next entry."""
+        """The fault of the next entry."""
         at = self.position - self._begin
         seed = int(self._seed)
         try:

@@ -1,33 +1,44 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
-from offload_core.managed_ledger.configured import open_environment, policies_by_name
-from offload_core.managed_ledger.deletion import delete_managed_ledger
-from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.appender import RolloverPolicy
+from offload_core.managed_ledger.configured_environment import open_environment, policies_by_name
+from offload_core.managed_ledger.environment import Environment, HotLedgers
+from offload_core.managed_ledger.ledger_deletion import delete_managed_ledger
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.open_readers import OpenReader
-from offload_core.managed_ledger.opening import open_managed_ledger
-from offload_core.managed_ledger.policy_offloads import PolicyOffloads
-from offload_core.managed_ledger.policy_reads import PolicyReads
-from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unoffloaded, no_tier
-from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
-from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.policy_offloads import PolicyOffloads, PolicyReads
 from offload_core.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.managed_ledger.streaming.pool import StreamingPool
-from offload_core.managed_ledger.streaming.settings import StreamingSettings
-from offload_core.managed_ledger.streaming.status import StreamingStatus
-from offload_core.managed_ledger.tenant_threads import TenantThreads
-from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
-from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
-from offload_core.managed_ledger.transactions.followed_transactions import TransactionStatus
-from offload_core.managed_ledger.transactions.settlement import (
+from offload_core.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
+from offload_core.managed_ledger.topic_filters import (
+    TransactionStatus,
     begin_times_ms,
     look_at_transactions,
     settle_transactions,
 )
-from offload_core.managed_ledger.transactions.transactional_topic import SnapshotPolicy, TransactionalTopic
-from offload_core.managed_ledger.upkeep import UpkeepRound, complete_streamed, keep_up
-from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
+from offload_core.managed_ledger.topic_offloads import (
+    OffloadStatus,
+    TopicOffloads,
+    first_unoffloaded,
+    no_tier,
+    topic_offloads,
+)
+from offload_core.managed_ledger.topic_opening import open_managed_ledger
+from offload_core.managed_ledger.topic_reader import EntriesRead, LedgerEntries, OpenReader
+from offload_core.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
+from offload_core.managed_ledger.upkeep import (
+    DueLedgers,
+    UpkeepRound,
+    complete_streamed,
+    due_ledgers,
+    keep_up,
+)
+from offload_core.managed_ledger.upkeep_loop import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    TenantThreads,
+    UpkeepLoop,
+    UpkeepStatus,
+)
 from offload_core.offload.clock import system_now_ms
 
 __all__ = [

@@ -5,7 +5,8 @@
 
 Each step can be made again, and what did not succeed is what the next append begins with: a failure between any two
 leaves a managed ledger that can be appended to. A process that ends there leaves an unrecorded ledger, or a sealed one
-that is recorded as open; opening finds both. Ledgers are begun by the first append that needs one.
+that is recorded as open; opening finds both. Ledgers are begun by the first append that needs one. Source of the
+limits at which a new one begins: Pulsar's `managedLedgerMax…` settings, and their defaults.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from offload_core.audit import Deletion
-from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.record_changes import begin_ledger, check_not_terminated, end_ledger
-from offload_core.managed_ledger.rollover import RolloverPolicy
-from offload_core.managed_ledger.view import LedgersView
+from offload_core.managed_ledger.ledger_deletion import delete_hot
+from offload_core.managed_ledger.owned_record import (
+    OwnedRecord,
+    begin_ledger,
+    check_not_terminated,
+    end_ledger,
+)
+from offload_core.managed_ledger.topic_reader import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.managed_ledger_records import Change
 from offload_hooks.errors import (
@@ -28,10 +33,44 @@ from offload_hooks.errors import (
     LedgerFailedError,
     LedgerFencedError,
     OffloadError,
+    OptionError,
     StoreError,
 )
 from offload_hooks.ledger_stores import LedgerStatus, LedgerWriter
 from offload_hooks.values import ReadableBuffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloverPolicy:
+    """Bounds of one ledger. Producers that append at the same moment may go past them by what they append then.
+
+    Attributes:
+        max_entries: `managedLedgerMaxEntriesPerLedger`.
+        max_bytes: of payloads; `managedLedgerMaxSizePerLedgerMbytes`.
+        max_age_s: since it was begun, also of a ledger that nobody appends to; `…MaxLedgerRolloverTimeMinutes`.
+        min_age_s: a younger ledger is not full, whatever it has; `managedLedgerMinLedgerRolloverTimeMinutes`.
+    """
+
+    max_entries: int = 50_000
+    max_bytes: int = 2048 << 20
+    max_age_s: float = 4 * 3600
+    min_age_s: float = 600
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_entries", 1), ("max_bytes", 1), ("max_age_s", 0), ("min_age_s", 0)):
+            value = getattr(self, name)
+            if not value >= least:
+                raise OptionError(
+                    f"a rollover policy has an impossible {name}", expected=f"{least} or more", found=value
+                )
+
+    def is_full(self, status: LedgerStatus, age_s: float) -> bool:
+        """True if a ledger that was begun so long ago is to be sealed; never one without entries."""
+        if not status.entry_count or age_s < self.min_age_s:
+            return False
+        has_enough = status.entry_count >= self.max_entries or status.size_bytes >= self.max_bytes
+        return has_enough or age_s >= self.max_age_s
+
 
 _log = logging.getLogger(__name__)
 

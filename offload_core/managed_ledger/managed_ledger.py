@@ -7,23 +7,20 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from offload_core.managed_ledger.appender import Appender
-from offload_core.managed_ledger.deletion import delete_condemned, delete_managed_ledger
+from offload_core.managed_ledger.appender import Appender, RolloverPolicy
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S, OffloadStatus, no_tier
-from offload_core.managed_ledger.reading import EntriesRead, TopicReader
-from offload_core.managed_ledger.record_changes import terminate, without_ledgers
-from offload_core.managed_ledger.retention import ledgers_to_trim
-from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.ledger_deletion import (
+    delete_condemned,
+    delete_managed_ledger,
+    ledgers_to_trim,
+)
+from offload_core.managed_ledger.owned_record import OwnedRecord, terminate, without_ledgers
 from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_answer
-from offload_core.managed_ledger.streaming.settings import StreamingSettings
-from offload_core.managed_ledger.streaming.status import StreamingStatus
+from offload_core.managed_ledger.streaming.status import SegmentCompletion, StreamingSettings, StreamingStatus
 from offload_core.managed_ledger.streaming.topic_streaming import TopicStreaming
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
-from offload_core.managed_ledger.tail_cache import TailCache
-from offload_core.managed_ledger.topic_offloads import TopicOffloads
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.topic_filters import open_filter
+from offload_core.managed_ledger.topic_offloads import STOP_TIMEOUT_S, OffloadStatus, TopicOffloads, no_tier
+from offload_core.managed_ledger.topic_reader import EntriesRead, TailCache, TopicReader
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies
@@ -194,7 +191,7 @@ class ManagedLedger:
 
     @property
     def offload_status(self) -> OffloadStatus:
-        """How the offload stands that runs, or how the last one ended. Asks nobody."""
+        """The state of the offload that runs, or of the last one that ended, from memory."""
         return self._offloads.offload_status
 
     def set_streaming(self, settings: StreamingSettings | None) -> None:
@@ -211,22 +208,22 @@ class ManagedLedger:
 
     @property
     def streaming(self) -> StreamingSettings | None:
-        """How the topic is streamed; None if it is not."""
+        """The settings by which the topic is streamed; None if it is not."""
         return None if self._streaming is None else self._streaming.settings
 
     @property
     def is_streamed(self) -> bool:
-        """Whether streaming is switched on."""
+        """True if streaming is switched on."""
         return self.streaming is not None
 
     @property
     def has_left_segments(self) -> bool:
-        """Whether a former owner has begun what waits for `set_streaming`, on or off. Asks nobody."""
+        """True if a former owner has begun what waits for `set_streaming`, on or off."""
         return self._streaming is not None and self._streaming.has_left
 
     @property
     def streaming_status(self) -> StreamingStatus:
-        """How the streaming stands. Asks nobody."""
+        """The state of the streaming, from memory."""
         return StreamingStatus() if self._streaming is None else self._streaming.status
 
     def complete_segment(self, timeout_s: float | None = None) -> SegmentCompletion:
@@ -361,7 +358,7 @@ class ManagedLedger:
             self._streaming.close(STOP_TIMEOUT_S)
 
     def _keep(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """What was appended, for those who read along."""
+        """Keep what was appended, for those who read along."""
         self._cache.put(position.ledger_id, position.entry_id, payloads)
         if self._streaming is not None:
             self._streaming.offer(position, payloads)

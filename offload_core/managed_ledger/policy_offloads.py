@@ -1,13 +1,21 @@
-"""Offloads to the tiers that policies name: each topic's by what holds for it at that moment.
+"""Offloads and reads by policies: each topic's by what holds for it at that moment.
 
-A copy is read and deleted in the tier of its record: in one that a policy has named since the process began, or one
-that is configured beside them, see `policy_tiers`.
+`PolicyOffloads` offloads to the tier that policies name. A copy is read and deleted in the tier of its record: in one
+that a policy has named since the process began, or one that is configured beside them, see `policy_tiers`.
+
+`PolicyReads` reads ledgers by the read priority of the policies. They are looked up again only after a while: a read
+asks for them each time. While their store does not answer, those that were known hold, so that what is in memory or
+open can be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -15,20 +23,77 @@ from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import FilterRun
 from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
-from offload_core.managed_ledger.timed_reader import TimedReader
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords, OtherCopy
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offloader_stats import OffloaderStats
-from offload_core.policies import EffectivePolicies
+from offload_core.policies import EffectivePolicies, ReadPriority
 from offload_core.policy_store import ResolvedPolicies
+from offload_core.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
+from offload_core.read_handles.fallbacks import FallbackListener, ReadFallbacks
 from offload_core.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
-from offload_core.tier.counted_tier import CountedTier
 from offload_core.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
-from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError, OptionError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore
+from offload_core.tier.watched_tiers import CountedTier
+from offload_hooks.errors import (
+    LiveAttemptError,
+    OffloadError,
+    OffloadStoppedError,
+    OptionError,
+    StoreUnavailableError,
+)
+from offload_hooks.ledger_stores import (
+    DEFAULT_READ_BYTES,
+    EntryBatch,
+    LedgerReader,
+    LedgerStatus,
+    LedgerStore,
+)
+
+
+class ReaderOver:
+    """Passes all calls on to `reader`; see `LedgerReader`."""
+
+    def __init__(self, reader: LedgerReader) -> None:
+        self._reader = reader
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        return self._reader.ledger_id
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`."""
+        return self._reader.status()
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`."""
+        return self._reader.read(first_entry_id, last_entry_id, max_bytes)
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+        self._reader.close()
+
+
+class TimedReader(ReaderOver):
+    """A `LedgerReader` of one topic, for an offload."""
+
+    def __init__(self, reader: LedgerReader, stats: OffloaderStats, topic: str) -> None:
+        super().__init__(reader)
+        self._stats = stats
+        self._topic = topic
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`."""
+        began = time.perf_counter()
+        batch = super().read(first_entry_id, last_entry_id, max_bytes)
+        self._stats.time_ledger_read(self._topic, time.perf_counter() - began)
+        return batch
 
 
 class PolicyOffloads:
@@ -148,7 +213,7 @@ class PolicyOffloads:
 
     @property
     def open_tiers(self) -> int:
-        """How many tiers that policies named are open now."""
+        """The number of tiers that policies named and that are open now."""
         return self._tiers.open_count
 
     def close(self) -> None:
@@ -207,3 +272,113 @@ class PolicyOffloads:
             open_hot=open_hot,
             now_ms=self._now_ms,
         )
+
+
+DEFAULT_KEPT_S = 10.0
+
+_MOST_KNOWN = 10_000
+"""Of how many managed ledgers policies are remembered."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    policies: EffectivePolicies
+    until: float
+
+
+class PolicyReads:
+    """`open_reader` and `priority_of` of an `Environment`, for topics whose policies are these.
+
+    Args:
+        hot: where ledgers are before they are offloaded.
+        offloads: what knows the tiers.
+        policies_of: what holds for a managed ledger, by its name.
+        kept_s: how long that is taken to hold.
+        listener: told of each read that turned to the other copy; it must not raise.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        hot: LedgerStore,
+        offloads: PolicyOffloads,
+        policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        kept_s: float = DEFAULT_KEPT_S,
+        listener: FallbackListener | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hot = hot
+        self._offloads = offloads
+        self._policies_of = policies_of
+        self._kept_s = kept_s
+        self._fallbacks = ReadFallbacks(listener)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    @property
+    def fallback_counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
+        """See `TieredReaders`; of all ledgers that were opened here."""
+        return self._fallbacks.counts
+
+    def priority_of(self, name: str) -> ReadPriority:
+        """Which copy of a managed ledger's ledgers is read. Errors are those of the policies' store."""
+        return self._policies(name).read_priority
+
+    def open_reader(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
+        """Open a ledger; errors as `TieredReaders.open`.
+
+        Where no tier is configured, it is its hot copy, or by `OFFLOADED_ONLY` an `OptionError`.
+        """
+        lease = self._offloads.lease(name)
+        if lease is None:
+            if priority is ReadPriority.OFFLOADED_ONLY:
+                raise OptionError(
+                    f"no tier is configured from which {name} could be read", ledger_id=record.ledger_id
+                )
+            return self._hot.open(record.ledger_id)
+        with ExitStack() as stack:
+            stack.enter_context(lease)
+            cold = ColdReaders(lease.tiers, read_buffer_bytes=self._policies(name).read_buffer_bytes)
+            reader = TieredReaders(self._hot, cold, fallbacks=self._fallbacks).open(record, priority, name)
+            stack.pop_all()
+        return _LeasedReader(reader, lease)
+
+    def _policies(self, name: str) -> EffectivePolicies:
+        now = self._clock()
+        with self._lock:
+            known = self._known.get(name)
+        if known is None or known.until <= now:
+            policies = self._ask(name, known)
+            known = _Known(policies, now + self._kept_s)
+            with self._lock:
+                self._known.pop(name, None)
+                self._known[name] = known
+                if len(self._known) > _MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
+        return known.policies
+
+    def _ask(self, name: str, known: _Known | None) -> EffectivePolicies:
+        """The policies in force now; those from before, if their store does not answer."""
+        try:
+            return self._policies_of(name).offload
+        except StoreUnavailableError as error:
+            if known is None:
+                raise
+            _log.warning("%s is read by the policies that it had: %s", name, error)
+            return known.policies
+
+
+class _LeasedReader(ReaderOver):
+    """A `LedgerReader` that gives its tiers back when it is closed."""
+
+    def __init__(self, reader: LedgerReader, lease: TierLease) -> None:
+        super().__init__(reader)
+        self._lease = lease
+
+    def close(self) -> None:
+        super().close()
+        self._lease.close()

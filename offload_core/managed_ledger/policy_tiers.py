@@ -28,7 +28,7 @@ View = Callable[[Tier], Tier]
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What a tier is opened by: the driver's name, its options as text, and the rate limit."""
+    """The key of an open tier: the driver's name, its options as text, and the rate limit."""
 
     driver: str
     options: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class _Options:
 
 
 @dataclass(slots=True, eq=False)
-class _Opened:
+class _OpenTier:
     tier: Tier
     uses: int = 0
 
@@ -67,7 +67,7 @@ class PolicyTiers:
         self._upload_niceness = upload_niceness
         self._upload_timeouts = upload_timeouts
         self._lock = threading.Lock()
-        self._opened: OrderedDict[_Options, _Opened] = OrderedDict()
+        self._opened: OrderedDict[_Options, _OpenTier] = OrderedDict()
         self._places: dict[DriverMetadata, _Options] = {}
 
     def lease(self, policies: EffectivePolicies, view: View = lambda tier: tier) -> TierLease | None:
@@ -86,7 +86,7 @@ class PolicyTiers:
 
     @property
     def open_count(self) -> int:
-        """How many tiers are open now, without the others."""
+        """The number of tiers that are open now, without the others."""
         with self._lock:
             return len(self._opened)
 
@@ -98,7 +98,7 @@ class PolicyTiers:
         for each in opened:
             each.tier.close()
 
-    def use(self, options: _Options) -> _Opened:
+    def use(self, options: _Options) -> _OpenTier:
         """A tier, open until it was given back as often as it was used; for leases."""
         with self._lock:
             found = self._used(options)
@@ -108,14 +108,14 @@ class PolicyTiers:
         with self._lock:
             found = self._used(options)
             if found is None:
-                found = self._opened[options] = _Opened(tier, uses=1)
+                found = self._opened[options] = _OpenTier(tier, uses=1)
                 self._places[tier_record(tier)] = options
         if found.tier is not tier:
             tier.close()
         self._close_idle()
         return found
 
-    def give_back(self, opened: Sequence[_Opened]) -> None:
+    def give_back(self, opened: Sequence[_OpenTier]) -> None:
         """The tiers are not used any more; for leases."""
         with self._lock:
             for each in opened:
@@ -128,7 +128,7 @@ class PolicyTiers:
             places = list(self._places.items())
         return next((options for place, options in places if is_same_place(place, recorded)), None)
 
-    def _used(self, options: _Options) -> _Opened | None:
+    def _used(self, options: _Options) -> _OpenTier | None:
         """The tier, used once more, if it is open; the lock is held."""
         found = self._opened.get(options)
         if found is not None:
@@ -153,7 +153,7 @@ class TierLease:
         self._pool = pool
         self._view = view
         self._lock = threading.Lock()
-        self._held: list[_Opened] = []
+        self._held: list[_OpenTier] = []
         known = [view(tier) for tier in others]
         current = known[0] if wanted is None else self._hold(wanted)
         self.tiers = KnownTiers(current, known, elsewhere=self._elsewhere)

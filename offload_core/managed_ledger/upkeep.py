@@ -1,8 +1,12 @@
-"""What a topic's policies ask for, done once: rollover, retention, offload, deletion of hot copies.
+"""One round of a topic's policies: rollover, retention, offload, deletion of hot copies.
 
-Of a topic with transactions a snapshot of them is persisted before, so that what they have settled can be offloaded.
+Before it, a snapshot of a topic's transactions is persisted, so that what they have settled can be offloaded. Ledgers
+are offloaded whole, by thresholds, or by streaming, which goes on between the rounds.
 
-Offloaded is by whole ledgers and thresholds, or by streaming, which goes on between the rounds.
+Thresholds choose sealed ledgers as Pulsar does. A ledger is due if it and all sealed ledgers after it hold more than
+the threshold in bytes, or if it has been sealed for the threshold in seconds; either is enough. What lies in a tier
+already counts like what does not. So the ledgers that are due are the oldest. Source: Pulsar's `ManagedLedgerImpl`;
+docs/policies.md.
 """
 
 from __future__ import annotations
@@ -13,17 +17,16 @@ from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.streaming.completion_requests import (
     DEFAULT_TIMEOUT_S,
     request_completion,
     requests_of,
 )
-from offload_core.managed_ledger.streaming.settings import StreamingSettings
-from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
+from offload_core.managed_ledger.streaming.status import StreamingSettings
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
-from offload_core.managed_ledger.transactions.transactional_topic import TransactionalTopic
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.managed_ledger.topic_opening import open_managed_ledger
+from offload_core.managed_ledger.transactional_topic import TransactionalTopic
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import (
@@ -34,6 +37,71 @@ from offload_hooks.errors import (
     OwnershipLostError,
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueLedgers:
+    """Ledgers that are in no tier yet, by the thresholds: due, or not.
+
+    Attributes:
+        ledger_ids: those that are due, the oldest first.
+        skipped: all others, by id, and why each is not.
+    """
+
+    ledger_ids: tuple[int, ...] = ()
+    skipped: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def target(self) -> EntryPosition | None:
+        """The position up to which an offload takes all that is due; None if nothing is."""
+        return EntryPosition(self.ledger_ids[-1] + 1, 0) if self.ledger_ids else None
+
+
+def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: int) -> DueLedgers:
+    """Choose the ledgers that are due by these policies; none where they name no driver."""
+    due: list[int] = []
+    skipped: dict[int, str] = {}
+    newer_bytes = 0
+    for ledger in reversed(info.in_order):
+        if ledger.info.is_closed and not ledger.is_condemned:
+            newer_bytes += ledger.info.size or 0
+        if ledger.has_complete_copy:
+            continue
+        why_not = _why_not(ledger, policies, newer_bytes, now_ms)
+        if why_not is None:
+            due.append(ledger.ledger_id)
+        else:
+            skipped[ledger.ledger_id] = why_not
+    return DueLedgers(ledger_ids=tuple(reversed(due)), skipped=dict(sorted(skipped.items())))
+
+
+def _why_not(ledger: LedgerRecord, policies: EffectivePolicies, held_bytes: int, now_ms: int) -> str | None:
+    """Why a ledger is not due; None if it is."""
+    if ledger.is_condemned:
+        return "it is being deleted"
+    if not ledger.info.is_closed:
+        return "it is open"
+    if not ledger.info.entries:
+        return "it has no entries"
+    if ledger.context is not None and ledger.context.segments:
+        return "it is offloaded by segments"
+    if policies.driver is None:
+        return "no tier is configured"
+    limit_bytes, limit_s = policies.threshold_bytes, policies.threshold_s
+    if limit_bytes is None and limit_s is None:
+        return "no threshold is set"
+    reasons = []
+    if limit_bytes is not None:
+        if held_bytes > limit_bytes:
+            return None
+        reasons.append(f"{held_bytes} bytes from it on; the threshold is {limit_bytes} bytes")
+    if limit_s is not None:
+        sealed_s = (now_ms - (ledger.info.timestamp_ms or 0)) / 1000
+        if sealed_s >= limit_s:
+            return None
+        reasons.append(f"sealed {sealed_s:.0f} s ago; the threshold is {limit_s} s")
+    return ", and ".join(reasons)
+
+
 KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
 
@@ -43,7 +111,7 @@ _COMPLETION_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepRound:
-    """What one round did to a topic.
+    """The results of one round for a topic.
 
     Attributes:
         rolled: whether the ledger that was written was sealed.
@@ -63,7 +131,7 @@ class UpkeepRound:
 
 
 def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
-    """What offloads a topic."""
+    """The object that offloads a topic."""
     return kept.topic if isinstance(kept, TransactionalTopic) else kept
 
 
@@ -153,7 +221,7 @@ def complete_streamed(
 
 
 def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
-    """How policies have a topic streamed; None if not."""
+    """The streaming settings of policies; None if they have a topic not streamed."""
     if not policies.is_streamed or policies.driver is None:
         return None
     return StreamingSettings(
@@ -174,7 +242,7 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
 
 
 def _left(due: DueLedgers, offloaded: Sequence[int], why_not: OffloadError) -> Mapping[int, str]:
-    """What was skipped, by an offload that ended for a reason that is no failure."""
+    """Ledgers that were skipped, by an offload that ended for a reason that is no failure."""
     left = [ledger_id for ledger_id in due.ledger_ids if ledger_id not in offloaded]
     held = why_not.ledger_id if why_not.ledger_id is not None else next(iter(left), None)
     reasons = {

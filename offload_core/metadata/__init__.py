@@ -27,11 +27,11 @@ from offload_core.metadata.offload_attempt import (
     renew_attempt,
 )
 from offload_core.metadata.offload_context import (
+    AttemptStatus,
     DriverMetadata,
     EntryPosition,
     OffloadContext,
     OffloadSegment,
-    SegmentStatus,
 )
 from offload_core.metadata.replacement_record import (
     CopyForm,
@@ -68,6 +68,7 @@ from offload_core.metadata.stored_record import (
 )
 
 __all__ = [
+    "AttemptStatus",
     "CopyForm",
     "DriverMetadata",
     "EntryPosition",
@@ -80,7 +81,6 @@ __all__ = [
     "OtherRole",
     "Segment",
     "SegmentLayout",
-    "SegmentStatus",
     "StandaloneHeader",
     "StoredRecord",
     "VersionedInfo",

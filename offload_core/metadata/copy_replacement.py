@@ -20,14 +20,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from offload_core.metadata.attempt_lease import AttemptLease, with_lease
+from offload_core.metadata.attempts import (
+    AttemptLease,
+    AttemptStep,
+    abandoned,
+    check_step,
+    status_of,
+    with_lease,
+)
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
     END_PROPERTY,
-    FAILED,
     FILTER_PROPERTY,
-    STATUS_PROPERTY,
     DriverMetadata,
     EntryPosition,
     OffloadContext,
@@ -118,7 +123,7 @@ def renew_replacement(info: ManagedLedgerInfo, uuid: UUID, lease: AttemptLease) 
     Raises:
         AttemptError: it is not recorded, or it was abandoned, or has taken its place.
     """
-    copy = _going_on(info, uuid)
+    copy = _allowed(info, uuid, AttemptStep.GO_ON)
     return _with(info, copy, replace(copy, driver=with_lease(copy.driver, lease)))
 
 
@@ -142,7 +147,7 @@ def switch_replacement(
     """
     if uuid in read_copies(info) and all(each.uuid != uuid for each in other_copies(info)):
         return info
-    copy = _going_on(info, uuid)
+    copy = _allowed(info, uuid, AttemptStep.COMPLETE)
     if copy.segment is None:
         _check_whole(info, copy)
     else:
@@ -159,9 +164,8 @@ def abandon_replacement(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInf
     Raises:
         AttemptError: it is not recorded, or has taken its place.
     """
-    copy = _recorded(info, uuid)
-    driver = with_lease(copy.driver, None).with_property(STATUS_PROPERTY, FAILED)
-    return _with(info, copy, replace(copy, driver=driver))
+    copy = _allowed(info, uuid, AttemptStep.ABANDON)
+    return _with(info, copy, replace(copy, driver=abandoned(copy.driver)))
 
 
 def forget_replacement(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
@@ -174,7 +178,7 @@ def forget_replacement(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo
         raise AttemptError("the copy is read, and not forgotten", found=uuid)
     if find_replacement(info, uuid) is None:
         return info
-    copy = _recorded(info, uuid)
+    copy = _allowed(info, uuid, AttemptStep.FORGET)
     if not copy.is_abandoned:
         raise AttemptError("a replacement is abandoned before it is forgotten", found=uuid)
     return _with(info, copy, None)
@@ -318,7 +322,7 @@ def _moved(share: OffloadSegment, copy: OtherCopy, filter_record: str | None, no
 
 
 def _old_copies(ledger: LedgerRecord, copy: OtherCopy, now_ms: int) -> list[OtherCopy]:
-    """What the ledger reads until now, and does not any more."""
+    """Return what the ledger reads until now, and does not any more."""
     context = ledger.context
     assert context is not None
     assert context.uuid is not None
@@ -345,7 +349,7 @@ def _old_copies(ledger: LedgerRecord, copy: OtherCopy, now_ms: int) -> list[Othe
 
 
 def _only_filter_record(ledger: LedgerRecord) -> str | None:
-    """What a filter did to the ledger's one copy; None if none ran. Of several copies nobody has said it."""
+    """Return what a filter did to the ledger's one copy; None if none ran. Of several copies nobody has said it."""
     context = ledger.context
     assert context is not None
     if not context.segments:
@@ -365,7 +369,8 @@ def _extent(info: ManagedLedgerInfo, copy: OtherCopy) -> tuple[EntryPosition, En
     return EntryPosition(copy.ledger_ids[0], 0), EntryPosition(last.ledger_id, (last.info.entries or 0) - 1)
 
 
-def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy:
+def _allowed(info: ManagedLedgerInfo, uuid: UUID, step: AttemptStep) -> OtherCopy:
+    """The replacement, whose attempt allows this step."""
     copy = find_replacement(info, uuid)
     if copy is None:
         raise AttemptError(
@@ -373,13 +378,7 @@ def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy:
             expected=uuid,
             found="none",
         )
-    return copy
-
-
-def _going_on(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy:
-    copy = _recorded(info, uuid)
-    if copy.is_abandoned:
-        raise AttemptError("the replacement was abandoned", ledger_id=copy.ledger_ids[0], found=uuid)
+    check_step(step, status_of(copy.driver), "the replacement", uuid, copy.ledger_ids[0])
     return copy
 
 

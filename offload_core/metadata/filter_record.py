@@ -1,4 +1,4 @@
-"""What is told of a filter that ran over a ledger's or a segment's entries: in the index, and in short beside it.
+"""Record of a filter that ran over a ledger's or a segment's entries: in the index, and in short beside it.
 
     index             all of it, as JSON, in the ledger's metadata
     user metadata     filter and mode, on data and index object
@@ -32,7 +32,7 @@ _ABORTED = re.compile(r"aborted \((-?[0-9]{1,19}),(-?[0-9]{1,19})\)")
 
 
 class FilterMode(Enum):
-    """What takes the place of an entry that is dropped."""
+    """Substitute for an entry that is dropped."""
 
     TOMBSTONE = "tombstone"
     GAP = "gap"
@@ -40,7 +40,7 @@ class FilterMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedEntries:
-    """How many entries were dropped for one cause, and the bytes of their payloads."""
+    """Count of entries that were dropped for one cause, and the bytes of their payloads."""
 
     entries: int = 0
     payload_bytes: int = 0
@@ -90,7 +90,7 @@ class FilterRecord:
 
     @property
     def aborted(self) -> Mapping[TransactionId, int]:
-        """How many entries were dropped of each transaction because it was aborted."""
+        """Return how many entries were dropped of each transaction because it was aborted."""
         found = ((_ABORTED.fullmatch(cause), each.entries) for cause, each in (self.dropped or {}).items())
         return {TransactionId(int(match[1]), int(match[2])): entries for match, entries in found if match}
 

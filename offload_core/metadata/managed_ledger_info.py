@@ -27,6 +27,7 @@ from offload_core.metadata.offload_context import (
     BOOKKEEPER_DELETED_PROPERTY,
     DriverMetadata,
     EntryPosition,
+    NamedCopy,
     OffloadContext,
     OffloadSegment,
 )
@@ -77,7 +78,7 @@ _TRUE = "true"
 
 
 class SegmentLayout(enum.Enum):
-    """Which numbers a segment's fields have."""
+    """Layout of a segment's fields by their numbers."""
 
     SHIPPED = "shipped"
     PIP76 = "pip76"
@@ -220,7 +221,7 @@ class LedgerRecord:
 
     @property
     def has_complete_copy(self) -> bool:
-        """Whether some of it may be read from a tier: its one copy is complete, or one of its segments."""
+        """True if some of it may be read from a tier: its one copy is complete, or one of its segments."""
         if self.context is None:
             return False
         if not self.context.segments:
@@ -229,7 +230,7 @@ class LedgerRecord:
 
     @property
     def is_fully_offloaded(self) -> bool:
-        """Whether all of it may be read from a tier: its one copy is complete, or it is closed and in segments.
+        """True if all of it may be read from a tier: its one copy is complete, or it is closed and in segments.
 
         A context has `complete` of a copy that is one object only, so it is not asked where there are segments.
         """
@@ -240,15 +241,25 @@ class LedgerRecord:
 
     @property
     def has_hot_copy(self) -> bool:
-        """Whether by its record it is in the hot tier. It goes as a whole: one segment that denies it is enough."""
+        """True if by its record it is in the hot tier. It goes as a whole: one segment that denies it is enough."""
         context = self.context
         return context is None or not (
             context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)
         )
 
     @property
+    def copies(self) -> tuple[NamedCopy, ...]:
+        """The copies that its record names to be read, complete or not, in the order of their entries."""
+        return () if self.context is None else self.context.copies()
+
+    @property
+    def copy_uuids(self) -> tuple[UUID, ...]:
+        """Their attempts."""
+        return tuple(copy.uuid for copy in self.copies)
+
+    @property
     def is_condemned(self) -> bool:
-        """Whether it is to be deleted: neither a hot copy nor a cold one may be read."""
+        """True if it is to be deleted: neither a hot copy nor a cold one may be read."""
         return self.context is not None and self.context.bookkeeper_deleted and not self.has_complete_copy
 
     @property

@@ -71,6 +71,13 @@ class ManagedLedgerRecords:
         found = read_record(self.store, name)
         return None if found is None else VersionedInfo(info=found[0], version=found[1])
 
+    def require(self, name: str) -> VersionedInfo:
+        """A record that must be there: `UnknownTopicError` if there is none."""
+        found = self.read(name)
+        if found is None:
+            raise no_record(name)
+        return found
+
     def write(self, name: str, info: ManagedLedgerInfo, expected: VersionedInfo | None) -> VersionedInfo:
         """Store a record in place of `expected`; None: there is none yet.
 
@@ -93,20 +100,18 @@ class ManagedLedgerRecords:
         """Change a record, however many others change it at the same time; the record as it is then.
 
         Args:
-            change: gives the new record for one that was read; it is called again for each that somebody else wrote in
-                between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
+            change: gives the new record for one that was read; it is called again for each that another process wrote
+                in between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
                 written. Nothing is written either where it changes nothing, and the record has today's form.
 
         Raises:
             UnknownTopicError: there is no record of this managed ledger.
-            VersionConflictError: somebody else was faster every time.
+            VersionConflictError: another process was faster every time.
             OutcomeUnknownError: see `write`.
         """
 
         def turn() -> VersionedInfo:
-            known = self.read(name)
-            if known is None:
-                raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+            known = self.require(name)
             changed = as_written(change(known.info))
             return known if changed == known.info else self.write(name, changed, known)
 
@@ -122,17 +127,22 @@ class ManagedLedgerRecords:
         delete_resolved(self.store, record_path(name), expected.version)
 
 
+def no_record(name: str) -> UnknownTopicError:
+    """The error of all who need a record that there is none of."""
+    return UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+
+
 CLAIM_PROPERTY = "pulsar-offload.claim"
 
 
 def is_claim(info: ManagedLedgerInfo) -> bool:
-    """Whether a record is a placeholder, so that its managed ledger has no record."""
+    """Return whether a record is a placeholder, so that its managed ledger has no record."""
     names = [name for name, _ in info.properties]
     return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
 
 
 def placeholder(now_ms: int) -> ManagedLedgerInfo:
-    """What is in the place of a record while it is claimed (ms since 1970, UTC)."""
+    """Return what is in the place of a record while it is claimed (ms since 1970, UTC)."""
     return ManagedLedgerInfo(properties=((CLAIM_PROPERTY, str(now_ms)),))
 
 

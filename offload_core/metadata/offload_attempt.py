@@ -17,12 +17,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from offload_core.metadata.attempt_lease import AttemptLease, with_lease
+from offload_core.metadata.attempts import (
+    AttemptLease,
+    AttemptStep,
+    abandoned,
+    check_step,
+    status_of,
+    with_lease,
+)
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
-    FAILED,
     FILTER_PROPERTY,
-    STATUS_PROPERTY,
     DriverMetadata,
     OffloadContext,
 )
@@ -83,12 +88,9 @@ def renew_attempt(
     """
 
     def renew(context: OffloadContext) -> OffloadContext:
-        if context.complete or context.driver is None:
-            raise AttemptError("the offload attempt has ended", ledger_id=ledger_id, found=uuid)
-        _check_not_abandoned(context, ledger_id, uuid)
-        return replace(context, driver=with_lease(context.driver, lease))
+        return replace(context, driver=with_lease(context.driver or DriverMetadata(name=""), lease))
 
-    return _change(info, ledger_id, uuid, renew)
+    return _change(info, ledger_id, uuid, AttemptStep.GO_ON, renew)
 
 
 def complete_attempt(
@@ -108,15 +110,14 @@ def complete_attempt(
     """
 
     def complete(context: OffloadContext) -> OffloadContext:
-        if context.complete:
-            return context
-        _check_not_abandoned(context, ledger_id, uuid)
         driver = None if context.driver is None else with_lease(context.driver, None)
         if filter_record is not None:
             driver = (driver or DriverMetadata(name="")).with_property(FILTER_PROPERTY, filter_record)
         return replace(context, complete=True, timestamp_ms=timestamp_ms, driver=driver)
 
-    return _change(info, ledger_id, uuid, complete)
+    if is_complete(info, ledger_id, uuid):
+        return info
+    return _change(info, ledger_id, uuid, AttemptStep.COMPLETE, complete)
 
 
 def abandon_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
@@ -127,12 +128,9 @@ def abandon_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> Mana
     """
 
     def abandon(context: OffloadContext) -> OffloadContext:
-        if context.complete:
-            raise AttemptError("the ledger is offloaded already", ledger_id=ledger_id, found=uuid)
-        driver = context.driver or DriverMetadata(name="")
-        return replace(context, driver=with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED))
+        return replace(context, driver=abandoned(context.driver or DriverMetadata(name="")))
 
-    return _change(info, ledger_id, uuid, abandon)
+    return _change(info, ledger_id, uuid, AttemptStep.ABANDON, abandon)
 
 
 def fail_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
@@ -144,14 +142,12 @@ def fail_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> Managed
     ledger = _ledger(info, ledger_id)
     if ledger.context is None or ledger.context.uuid is None:
         return info
-    if ledger.context.complete:
-        raise AttemptError("a complete copy is not forgotten", ledger_id=ledger_id, found=ledger.context.uuid)
 
     def forget(context: OffloadContext) -> OffloadContext | None:
         rest = replace(context, uuid=None, timestamp_ms=None, driver=None)
         return None if rest == OffloadContext() else rest
 
-    return _change(info, ledger_id, uuid, forget)
+    return _change(info, ledger_id, uuid, AttemptStep.FORGET, forget)
 
 
 def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
@@ -170,12 +166,14 @@ def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -
             )
         return replace(context, bookkeeper_deleted=True)
 
-    return _change(info, ledger_id, uuid, mark)
+    return _change(info, ledger_id, uuid, None, mark)
 
 
-def _check_not_abandoned(context: OffloadContext, ledger_id: int, uuid: UUID) -> None:
-    if context.driver is not None and context.driver.get(STATUS_PROPERTY) == FAILED:
-        raise AttemptError("the offload attempt was abandoned", ledger_id=ledger_id, found=uuid)
+def is_complete(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> bool:
+    """Whether this attempt is recorded as the ledger's complete copy."""
+    ledger = info.ledger(ledger_id)
+    context = None if ledger is None else ledger.context
+    return context is not None and context.complete and context.uuid == uuid
 
 
 def _ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
@@ -191,6 +189,7 @@ def _change(
     info: ManagedLedgerInfo,
     ledger_id: int,
     uuid: UUID,
+    step: AttemptStep | None,
     change: Callable[[OffloadContext], OffloadContext | None],
 ) -> ManagedLedgerInfo:
     ledger = _ledger(info, ledger_id)
@@ -202,4 +201,7 @@ def _change(
             expected=uuid,
             found="none" if found is None else found,
         )
+    if step is not None:
+        status = status_of(ledger.context.driver, complete=ledger.context.complete)
+        check_step(step, status, "the offload attempt", uuid, ledger_id)
     return info.with_ledger(replace(ledger, context=change(ledger.context)))

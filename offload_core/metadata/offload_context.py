@@ -50,7 +50,7 @@ class EntryPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverMetadata:
-    """Which of Pulsar's drivers wrote a copy, and where: names and values in stored order."""
+    """Driver of Pulsar's that wrote a copy, and its place: names and values in stored order."""
 
     name: str
     properties: tuple[tuple[str, str], ...] = ()
@@ -68,12 +68,15 @@ class DriverMetadata:
         return replace(self, properties=tuple((known, given) for known, given in kept if given is not None))
 
 
-class SegmentStatus(enum.Enum):
-    """How far a segment's offload has come (PIP-76)."""
+class AttemptStatus(enum.Enum):
+    """The state of an attempt, by the names that PIP-76 has for those of segments."""
 
     ASSIGNED = "assigned"
+    """Begun: before its first byte is written."""
     OFFLOADED = "offloaded"
+    """Complete: data and index are there, and its copy is read."""
     FAILED = "failed"
+    """Abandoned: it never becomes complete, and its objects are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +101,11 @@ class OffloadSegment:
     unknown_fields: bytes = b""
 
     @property
-    def status(self) -> SegmentStatus:
+    def status(self) -> AttemptStatus:
         """Offloaded if it is complete, else failed if that is recorded, else assigned."""
         if self.complete:
-            return SegmentStatus.OFFLOADED
-        return SegmentStatus.FAILED if self._property(STATUS_PROPERTY) == FAILED else SegmentStatus.ASSIGNED
+            return AttemptStatus.OFFLOADED
+        return AttemptStatus.FAILED if self._property(STATUS_PROPERTY) == FAILED else AttemptStatus.ASSIGNED
 
     @property
     def begin(self) -> EntryPosition | None:
@@ -114,16 +117,16 @@ class OffloadSegment:
         """The whole segment's last entry, perhaps of a later ledger; None if not recorded. `MetadataError`."""
         return self._position(END_PROPERTY)
 
-    def with_status(self, status: SegmentStatus) -> Self:
+    def with_status(self, status: AttemptStatus) -> Self:
         """The same in another status. Failure is recorded in the driver metadata: `OptionError` without."""
-        changed = replace(self, complete=status is SegmentStatus.OFFLOADED)
-        if status is SegmentStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
-            return changed._with(STATUS_PROPERTY, FAILED if status is SegmentStatus.FAILED else None)
+        changed = replace(self, complete=status is AttemptStatus.OFFLOADED)
+        if status is AttemptStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
+            return changed._with(STATUS_PROPERTY, FAILED if status is AttemptStatus.FAILED else None)
         return changed
 
     @property
     def filter_record(self) -> str | None:
-        """What a filter did to the ledger's entries in it, in short; None if none ran."""
+        """Return what a filter did to the ledger's entries in it, in short; None if none ran."""
         return self._property(FILTER_PROPERTY)
 
     def with_filter_record(self, record: str | None) -> Self:
@@ -155,6 +158,25 @@ class OffloadSegment:
                 found=shortened(text),
             )
         return position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCopy:
+    """A copy that a ledger's record names to be read, complete or not: one object, or a share of a segment.
+
+    Attributes:
+        segment: the share; None of a copy that is one object.
+        driver: where it is; None if the record does not say.
+        begin_entry_id: its first entry of the ledger; None behind a share that is still open.
+        stop_entry_id: one past the last; None if the record does not say, or for a copy that is one object.
+    """
+
+    uuid: UUID
+    complete: bool
+    driver: DriverMetadata | None
+    segment: OffloadSegment | None = None
+    begin_entry_id: int | None = 0
+    stop_entry_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +223,24 @@ class OffloadContext:
         """The entry with which each segment begins in this ledger; None behind one that is still open."""
         ends = [segment.end_entry_id for segment in self.segments[:-1]]
         return (0, *(None if end is None else end + 1 for end in ends))[: len(self.segments)]
+
+    def copies(self) -> tuple[NamedCopy, ...]:
+        """The copies that are named, in the order of their entries; segments stand before an attempt at one object."""
+        if self.segments:
+            return tuple(
+                NamedCopy(
+                    uuid=each.uuid,
+                    complete=each.complete,
+                    driver=each.driver or self.driver,
+                    segment=each,
+                    begin_entry_id=begin,
+                    stop_entry_id=None if each.end_entry_id is None else each.end_entry_id + 1,
+                )
+                for begin, each in zip(self.first_entry_ids(), self.segments, strict=True)
+            )
+        if self.uuid is None:
+            return ()
+        return (NamedCopy(uuid=self.uuid, complete=self.complete, driver=self.driver),)
 
     def covered_stop(self) -> int:
         """One past the last entry that, with all before it, lies in complete segments; 0 if there is none."""

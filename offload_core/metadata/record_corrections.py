@@ -15,7 +15,7 @@ from uuid import UUID
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import DAMAGED_PROPERTY, DriverMetadata, OffloadContext
-from offload_core.metadata.segment_shares import ledger_of, shares_of
+from offload_core.metadata.segment_shares import ledger_of
 from offload_hooks.errors import AttemptError
 
 
@@ -25,7 +25,7 @@ def mark_damaged(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
 
 
 def is_marked_damaged(ledger: LedgerRecord) -> bool:
-    """Whether a ledger's record says of a copy which it names that it is damaged."""
+    """Return whether a ledger's record says of a copy which it names that it is damaged."""
     context = ledger.context
     if context is None:
         return False
@@ -63,7 +63,7 @@ def _with_mark(driver: DriverMetadata | None, uuid: UUID) -> DriverMetadata | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCounts:
-    """How many entries a ledger has, and the bytes of them all; None where a record does not say it."""
+    """Entries of a ledger, and the bytes of them all; None where a record does not say it."""
 
     entries: int | None
     size_bytes: int | None
@@ -73,19 +73,15 @@ class LedgerCounts:
 
 
 def counts_of(ledger: LedgerRecord) -> LedgerCounts:
-    """What a record says."""
+    """Return what a record says."""
     return LedgerCounts(entries=ledger.info.entries, size_bytes=ledger.info.size)
 
 
 def copies_read(ledger: LedgerRecord) -> tuple[UUID, ...]:
     """The attempts that a ledger is read from, in their order; none if one of them is not complete."""
-    context = ledger.context
-    if context is None or context.uuid is None or ledger.is_condemned:
+    if ledger.context is None or ledger.context.uuid is None or ledger.is_condemned:
         return ()
-    shares = shares_of(ledger)
-    if not shares:
-        return (context.uuid,) if context.complete else ()
-    return tuple(share.uuid for share in shares) if all(share.complete for share in shares) else ()
+    return ledger.copy_uuids if all(copy.complete for copy in ledger.copies) else ()
 
 
 def correct_counts(

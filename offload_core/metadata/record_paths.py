@@ -2,7 +2,7 @@
 
 Below `/managed-ledgers` lies `<tenant>/<namespace>/persistent/<topic>`; the namespaces of Pulsar 1 have a cluster's
 name between the two. What follows `/managed-ledgers/` is the managed ledger's name. A ZooKeeper refuses to be written
-where a live Pulsar's tree is; whoever only reads learns it from here. Source: docs/metadata-stores.md.
+where a live Pulsar's tree is; a process that only reads learns it from here. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each line is a step of one new copy: `begin` before its first byte is written, `done` when it is verified, `dropped`
 when its objects are deleted because it failed. Readers take the steps that are done. Lines are added at the end only,
-so that whoever is killed loses nothing; the last may be torn. Source: docs/formats/relocations.md.
+so that a process that is killed loses nothing; the last may be torn. Source: docs/formats/relocations.md.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def relocated(info: ManagedLedgerInfo, relocations: Iterable[Relocation]) -> Man
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """What a mapping says: the relocations that are done, in order, and those that were begun and did not end."""
+    """Contents of a mapping: relocations that are done, in order, and those that were begun and did not end."""
 
     done: tuple[Relocation, ...]
     under_way: tuple[Relocation, ...]
@@ -102,7 +102,7 @@ class Mapped:
 
 
 def read_mapping(path: str | os.PathLike[str]) -> Mapped:
-    """What a mapping file says.
+    """Return what a mapping file says.
 
     Raises:
         FormatError: it is none, with the line. UnsupportedVersionError: a newer one.
@@ -119,7 +119,7 @@ def read_mapping(path: str | os.PathLike[str]) -> Mapped:
 
 
 class MappingFile:
-    """A mapping that is added to; nobody else adds to it meanwhile. A context manager.
+    """A mapping that is added to; no other process adds to it meanwhile. A context manager.
 
     Raises:
         FormatError: the file is none of these. UnsupportedVersionError: a newer one.

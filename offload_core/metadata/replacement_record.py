@@ -1,4 +1,4 @@
-"""What a record says of copies beside the one that is read: of one to take its place, and of those that it replaced.
+"""Copies that a record names beside the one that is read: to take its place, or replaced by it.
 
 They stand in the driver metadata of the ledger's offload context as two properties, which Pulsar keeps and passes over:
 `pulsar-offload.replacement`, a JSON object, while another copy is under way, and `pulsar-offload.replaced`, a list of
@@ -15,21 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from offload_core.metadata.attempts import status_of
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
-    FAILED,
     REPLACED_PROPERTY,
     REPLACEMENT_PROPERTY,
-    STATUS_PROPERTY,
+    AttemptStatus,
     DriverMetadata,
 )
-from offload_core.metadata.segment_shares import shares_of
 from offload_hooks.errors import AttemptError, MetadataError, placed
 from offload_hooks.json_text import JsonObject, read_json
 
 
 class CopyForm(enum.Enum):
-    """What a copy's objects hold, and so what their keys are made of."""
+    """Form of a copy's objects, which their keys are made of."""
 
     LEDGER = "ledger"
     """One whole ledger: `<uuid>-ledger-<id>`, or a MapFile if the driver is `filesystem`."""
@@ -38,7 +37,7 @@ class CopyForm(enum.Enum):
 
 
 class OtherRole(enum.Enum):
-    """Why a record names a copy that is not read."""
+    """Role of a copy that is named and not read."""
 
     REPLACEMENT = "replacement"
     """It is being written, to take the place of the one that is read; or was abandoned."""
@@ -67,8 +66,8 @@ class OtherCopy:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it is a replacement that never takes the place of a copy."""
-        return self.driver.get(STATUS_PROPERTY) == FAILED
+        """True if it is a replacement that never takes the place of a copy."""
+        return status_of(self.driver) is AttemptStatus.FAILED
 
 
 def replacement_of(ledger: LedgerRecord) -> OtherCopy | None:
@@ -143,7 +142,7 @@ def check_reads(info: ManagedLedgerInfo, ledger_ids: Sequence[int], uuids: Seque
 
 def read_copies(info: ManagedLedgerInfo) -> frozenset[UUID]:
     """The attempts that ledgers which are not condemned name as their copies, complete or not."""
-    return frozenset(uuid for ledger in info.ledgers if not ledger.is_condemned for uuid in _own(ledger))
+    return frozenset(uuid for ledger in info.ledgers if not ledger.is_condemned for uuid in ledger.copy_uuids)
 
 
 def with_replacement(ledger: LedgerRecord, copy: OtherCopy | None) -> LedgerRecord:
@@ -155,12 +154,6 @@ def with_replaced(ledger: LedgerRecord, copies: Iterable[OtherCopy]) -> LedgerRe
     """The ledger, which has a copy, with these as the ones that it replaced."""
     fields = [_fields(copy) for copy in copies]
     return _with_property(ledger, REPLACED_PROPERTY, _dumps(fields) if fields else None)
-
-
-def _own(ledger: LedgerRecord) -> list[UUID]:
-    uuid = None if ledger.context is None else ledger.context.uuid
-    shares = [share.uuid for share in shares_of(ledger)]
-    return shares if shares or uuid is None else [uuid]
 
 
 def _property(ledger: LedgerRecord, name: str) -> str | None:

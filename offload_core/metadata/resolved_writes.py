@@ -56,12 +56,12 @@ def delete_resolved(store: WritableMetadataStore, path: str, version: int) -> No
 
 
 def until_first(turn: Callable[[], T]) -> T:
-    """What a turn of reading and writing gives, made again as often as somebody else was faster.
+    """Return what a turn of reading and writing gives, made again as often as another process was faster.
 
     Raises:
-        VersionConflictError: somebody else was faster every time. Others: those of the turn.
+        VersionConflictError: another process was faster every time. Others: those of the turn.
     """
-    # Not stamina, which tells of each turn in the log: that somebody else was faster is nothing to be told.
+    # Not stamina, which tells of each turn in the log: that another process was faster need not be reported.
     import tenacity  # here, as who only reads records never comes here: a Spark worker, for instance
 
     turns = tenacity.Retrying(
@@ -85,7 +85,7 @@ def _read_back(
 def _unresolved(
     path: str, found: tuple[bytes, int] | None, version: int | None, unknown: OutcomeUnknownError
 ) -> VersionConflictError | OutcomeUnknownError:
-    """What to raise when neither was written what should be, nor may it be written again."""
+    """Return what to raise when neither was written what should be, nor may it be written again."""
     there = None if found is None else found[1]
     if there == version:
         return unknown
@@ -98,7 +98,7 @@ def _unresolved(
 
 
 def open_metadata_store(url: str, options: Mapping[str, object] | None = None) -> WritableMetadataStore:
-    """The metadata store of a URL, with its options by name; whoever opens it closes it.
+    """The metadata store of a URL, with its options by name; the caller closes it.
 
     Raises:
         OptionError: no URL, a wrong option, or a store that only reads. PluginError: see `registry.make_driver`.

@@ -18,15 +18,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from offload_core.metadata.attempt_lease import with_lease
+from offload_core.metadata.attempts import abandoned
 from offload_core.metadata.copy_replacement import abandon_replacement, check_not_replaced
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
-    FAILED,
-    STATUS_PROPERTY,
+    AttemptStatus,
     DriverMetadata,
     OffloadContext,
-    SegmentStatus,
 )
 from offload_core.metadata.replacement_record import OtherRole, other_copies, others_of, read_copies
 from offload_core.metadata.segment_shares import ledger_of, segments_of, with_hot_copy_deleted
@@ -82,7 +80,7 @@ def _condemned(ledger: LedgerRecord) -> LedgerRecord:
 
 
 def _failed(driver: DriverMetadata | None) -> DriverMetadata | None:
-    return None if driver is None else with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED)
+    return None if driver is None else abandoned(driver)
 
 
 def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
@@ -114,7 +112,7 @@ def without_segments(ledger: LedgerRecord) -> LedgerRecord:
             hint="Switch streaming off, and wait until the ledger is closed.",
         )
     for share in context.segments:
-        if share.status is SegmentStatus.ASSIGNED:
+        if share.status is AttemptStatus.ASSIGNED:
             raise AttemptError(
                 "the ledger has a segment that is under way",
                 ledger_id=ledger_id,

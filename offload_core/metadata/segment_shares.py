@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from offload_core.metadata.attempt_lease import LEASE_PROPERTY
+from offload_core.metadata.attempts import LEASE_PROPERTY
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
@@ -25,11 +25,11 @@ from offload_core.metadata.offload_context import (
     REPLACED_PROPERTY,
     REPLACEMENT_PROPERTY,
     STATUS_PROPERTY,
+    AttemptStatus,
     DriverMetadata,
     EntryPosition,
     OffloadContext,
     OffloadSegment,
-    SegmentStatus,
 )
 from offload_hooks.errors import AttemptError
 
@@ -139,7 +139,7 @@ def _stop_of(shares: Sequence[OffloadSegment]) -> int:
 
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
-    """Where a copy is, without what is said of its attempt."""
+    """Return where a copy is, without what is said of its attempt."""
     for name in _OF_ATTEMPT + _OTHERS:
         driver = driver.with_property(name, None)
     return driver
@@ -264,7 +264,7 @@ class Segment:
     uuid: UUID
     begin: EntryPosition
     end: EntryPosition | None
-    status: SegmentStatus
+    status: AttemptStatus
     assigned_ms: int | None
     offloaded_ms: int | None
     driver: DriverMetadata | None
@@ -272,8 +272,8 @@ class Segment:
 
     @property
     def is_finished(self) -> bool:
-        """Whether its copy is complete; else it is being offloaded, or has to be."""
-        return self.status is SegmentStatus.OFFLOADED
+        """True if its copy is complete; else it is being offloaded, or has to be."""
+        return self.status is AttemptStatus.OFFLOADED
 
 
 def segments_of(info: ManagedLedgerInfo) -> tuple[Segment, ...]:
@@ -308,7 +308,7 @@ def unfinished_segment(info: ManagedLedgerInfo) -> Segment | None:
     """
     for ledger in info.in_order:
         for share in shares_of(ledger):
-            if share.status is not SegmentStatus.OFFLOADED and not ledger.is_condemned:
+            if share.status is not AttemptStatus.OFFLOADED and not ledger.is_condemned:
                 return find_segment(info, share.uuid)
     return None
 
@@ -332,9 +332,9 @@ def _segment(uuid: UUID, parts: Sequence[_Part]) -> Segment:
     )
 
 
-def _status(shares: Sequence[OffloadSegment]) -> SegmentStatus:
+def _status(shares: Sequence[OffloadSegment]) -> AttemptStatus:
     """Offloaded if all shares are, and failed if one is: our changes make all of them alike."""
     statuses = {share.status for share in shares}
-    if SegmentStatus.FAILED in statuses:
-        return SegmentStatus.FAILED
-    return statuses.pop() if len(statuses) == 1 else SegmentStatus.ASSIGNED
+    if AttemptStatus.FAILED in statuses:
+        return AttemptStatus.FAILED
+    return statuses.pop() if len(statuses) == 1 else AttemptStatus.ASSIGNED

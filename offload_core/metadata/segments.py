@@ -21,13 +21,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from offload_core.metadata.attempt_lease import AttemptLease, with_lease
+from offload_core.metadata.attempts import AttemptLease, AttemptStep, abandoned, check_step, with_lease
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
+    AttemptStatus,
     DriverMetadata,
     EntryPosition,
     OffloadSegment,
-    SegmentStatus,
 )
 from offload_core.metadata.segment_shares import (
     Segment,
@@ -49,6 +49,8 @@ from offload_core.metadata.segment_shares import (
     without_share,
 )
 from offload_hooks.errors import AttemptError
+
+_WHAT = "the segment's attempt"
 
 
 def assign_segment(
@@ -76,7 +78,11 @@ def assign_segment(
             offloaded of its ledger, or `end` not in closed ledgers from there on.
     """
     unfinished = unfinished_segment(info)
-    if unfinished is not None and unfinished.uuid == uuid and _assigned(info, uuid).begin == begin:
+    if (
+        unfinished is not None
+        and unfinished.uuid == uuid
+        and _allowed(info, uuid, AttemptStep.GO_ON).begin == begin
+    ):
         return info
     if unfinished is not None:
         raise AttemptError(
@@ -114,7 +120,7 @@ def extend_segment(info: ManagedLedgerInfo, uuid: UUID, ledger_id: int) -> Manag
         AttemptError: the segment is not recorded, was abandoned, has an end or is complete; or the next ledger is
             another one, or cannot be offloaded by segments; or the last one is open.
     """
-    segment = _assigned(info, uuid)
+    segment = _allowed(info, uuid, AttemptStep.GO_ON)
     if ledger_id in segment.ledger_ids:
         return info
     if segment.end is not None:
@@ -139,7 +145,7 @@ def renew_segment(info: ManagedLedgerInfo, uuid: UUID, lease: AttemptLease) -> M
     Raises:
         AttemptError: the segment is not recorded, was abandoned or is complete.
     """
-    segment = _assigned(info, uuid)
+    segment = _allowed(info, uuid, AttemptStep.GO_ON)
     return _each_share(info, segment, lambda share: _leased(share, lease))
 
 
@@ -163,10 +169,9 @@ def complete_segment(
             elsewhere, or has not all entries from its begin to its end.
     """
     segment = _recorded(info, uuid)
-    if not (segment.is_finished and segment.end == end):
-        segment = _assigned(info, uuid)
-    else:
+    if segment.is_finished and segment.end == end:
         return info
+    check_step(AttemptStep.COMPLETE, segment.status, _WHAT, uuid)
     if segment.end not in (None, end):
         raise AttemptError("the segment ends elsewhere", expected=segment.end, found=end)
     strangers = sorted(set(end_entry_ids) - set(segment.ledger_ids))
@@ -199,13 +204,13 @@ def abandon_segment(
     Raises:
         AttemptError: the segment is not recorded, or complete, or ends elsewhere.
     """
-    segment = _unfinished(info, uuid)
+    segment = _allowed(info, uuid, AttemptStep.ABANDON)
     if end is not None and segment.end is None:
         info = _with_end(info, segment, end)
         segment = _recorded(info, uuid)
     elif end is not None and segment.end != end:
         raise AttemptError("the segment ends elsewhere", expected=segment.end, found=end)
-    return _each_share(info, segment, lambda share: _leased(share, None).with_status(SegmentStatus.FAILED))
+    return _each_share(info, segment, _abandoned)
 
 
 def resume_segment(
@@ -225,10 +230,10 @@ def resume_segment(
         AttemptError: the old attempt is not recorded, or it was not abandoned.
     """
     if find_segment(info, old_uuid) is None and find_segment(info, new_uuid) is not None:
-        _assigned(info, new_uuid)
+        _allowed(info, new_uuid, AttemptStep.GO_ON)
         return info
-    segment = _unfinished(info, old_uuid)
-    if segment.status is not SegmentStatus.FAILED:
+    segment = _allowed(info, old_uuid, AttemptStep.ABANDON)
+    if segment.status is not AttemptStatus.FAILED:
         raise AttemptError("a segment is resumed after its attempt was abandoned", found=old_uuid)
     begin = segment.begin
     if begin.ledger_id not in segment.ledger_ids:
@@ -251,7 +256,7 @@ def forget_segment(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     segment = find_segment(info, uuid)
     if segment is None:
         return info
-    segment = _unfinished(info, uuid)
+    _allowed(info, uuid, AttemptStep.FORGET)
     return _each_ledger(info, segment, lambda ledger: without_share(ledger, uuid))
 
 
@@ -306,17 +311,10 @@ def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
     return segment
 
 
-def _unfinished(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
+def _allowed(info: ManagedLedgerInfo, uuid: UUID, step: AttemptStep) -> Segment:
+    """The segment, whose attempt allows this step."""
     segment = _recorded(info, uuid)
-    if segment.is_finished:
-        raise AttemptError("the segment is complete already", found=uuid)
-    return segment
-
-
-def _assigned(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
-    segment = _unfinished(info, uuid)
-    if segment.status is SegmentStatus.FAILED:
-        raise AttemptError("the segment's attempt was abandoned", found=uuid)
+    check_step(step, segment.status, _WHAT, uuid)
     return segment
 
 
@@ -326,6 +324,11 @@ def _share(ledger: LedgerRecord, uuid: UUID) -> OffloadSegment:
     assert share is not None
     assert ledger.context is not None
     return replace(share, driver=share.driver or place_of(ledger.context.driver or DriverMetadata(name="")))
+
+
+def _abandoned(share: OffloadSegment) -> OffloadSegment:
+    assert share.driver is not None
+    return replace(share, driver=abandoned(share.driver))
 
 
 def _leased(share: OffloadSegment, lease: AttemptLease | None) -> OffloadSegment:

@@ -124,7 +124,7 @@ class SqliteFile:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES + (1 << 20))
         if self._create and _is_empty(connection):
             connection.execute("BEGIN IMMEDIATE")
-            if _is_empty(connection):  # still, now that nobody else writes
+            if _is_empty(connection):  # still, now that no other process writes
                 connection.execute(_SCHEMA)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -217,7 +217,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether no program has written anything to the file."""
+    """Return whether no program has written anything to the file."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return (tables, _pragma(connection, "application_id"), _pragma(connection, "user_version")) == (0, 0, 0)
 
@@ -371,7 +371,7 @@ def parse_file(url: str) -> str:
 
 
 class _Connection:
-    """A connection that is made when it is first used; `lock` is held by whoever uses it."""
+    """A connection that is made when it is first used; `lock` is held while it is used."""
 
     def __init__(self, file: SqliteFile) -> None:
         self.lock = threading.Lock()
@@ -400,7 +400,7 @@ class _Connection:
             self.disconnect()
 
     def close(self) -> None:
-        """Give it back as soon as nobody uses it."""
+        """Give it back as soon as it is not used any more."""
         with self.lock:
             self.disconnect()
 

@@ -34,7 +34,7 @@ _STANDALONE_FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneHeader:
-    """What a standalone's RocksDB keeps before a record.
+    """Header that a standalone's RocksDB keeps before a record.
 
     Attributes:
         version: of the record, from 0.

@@ -6,7 +6,7 @@ transaction of three: the root's count of deletions is still what it was when th
 of this session that one write at a time uses, gets the write's number. When an answer is lost, the same transaction is
 sent again: it can succeed only if the first did not, and if it fails, the marker tells whether the first did. If the
 session is lost as well, the marker is, too: then a node that is as it was tells that nothing was written, and
-otherwise nobody knows. Source: docs/metadata-stores.md.
+otherwise the outcome is unknown. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, 
 from offload_hooks.tls_options import tls_context
 
 MAX_VALUE_BYTES = 1_000_000
-"""ZooKeeper closes the connection on whoever sends 1 MiB (`jute.maxbuffer`), all else of the request included."""
+"""ZooKeeper closes the connection of a client that sends 1 MiB (`jute.maxbuffer`), all else of the request included."""
 
 MARKERS = ".writers"
 _TURNS = 200
@@ -177,7 +177,7 @@ class ZooKeeperWriter:
     def _find_out(
         self, at: str, generation: int, node: _Node, marker: str, number: bytes, lost: Exception
     ) -> int | None:
-        """What became of a change whose answer was lost, now that it is not made any more; as `_commit`."""
+        """Return what became of a change whose answer was lost, now that it is not made any more; as `_commit`."""
         try:
             found = self._connection.ask(lambda client: client.get_async(marker), marker)
             if found is not None:
@@ -223,7 +223,7 @@ class ZooKeeperWriter:
     # --- markers -------------------------------------------------------------------------------
 
     def _marker(self) -> str:
-        """A marker that nobody else uses."""
+        """A marker that no other write uses."""
         with suppress(IndexError):
             return self._free_markers.setdefault(os.getpid(), []).pop()
         marker = f"{self._root.path}/{MARKERS}/{uuid.uuid4().hex}"
@@ -259,7 +259,7 @@ class ZooKeeperWriter:
 
 
 def _failure(results: Sequence[Any]) -> KazooException | None:
-    """What the first operation of a transaction that failed says; None if there is none."""
+    """Return what the first operation of a transaction that failed says; None if there is none."""
     failures = (each for each in results if isinstance(each, KazooException))
     return next((each for each in failures if not isinstance(each, RolledBackError)), None)
 

@@ -144,7 +144,7 @@ class ZooKeeperConnection:
             ) from error
 
     def is_back(self) -> bool:
-        """Whether a connection that was lost is there again, within the time limit."""
+        """Return whether a connection that was lost is there again, within the time limit."""
         client, deadline = self.client(), time.monotonic() + self._timeout_s
         while not client.connected and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -301,14 +301,14 @@ class ZooKeeperRoot:
 
     @property
     def acl(self) -> list[Any]:
-        """Who may do what with nodes of ours: with a login nobody else may write, without one all may."""
+        """Return who may do what with nodes of ours: with a login no other user may write, without one all may."""
         found: list[Any] = (
             [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if self._connection.has_login else OPEN_ACL_UNSAFE
         )
         return found
 
     def generation(self) -> int:
-        """How many deletions there were. A root that is not there yet, or empty, is made one of ours.
+        """Return how many deletions there were. A root that is not there yet, or empty, is made one of ours.
 
         Raises:
             OptionError: the ensemble's own root, or a node of Pulsar's.

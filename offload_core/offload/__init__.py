@@ -1,8 +1,7 @@
 """The verbs on one ledger or segment: offload it, read it back, delete its cold copy. Records are the caller's."""
 
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadedLedger, OffloadProgress
-from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
-from offload_core.offload.segment_offloader import SegmentOffloader
+from offload_core.offload.segment_offloader import Offered, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 
 __all__ = [

@@ -1,14 +1,117 @@
-"""What an offload attempt may have left in a tier, whatever there is of it, and its deletion."""
+"""The objects of an offload attempt: their user metadata, the checksum file beside them, and their deletion.
+
+Checksums are taken from the blocks before they go, and written before the index. The index also has BookKeeper's record
+of the ledger. Source: docs/formats/index.md, User metadata; docs/formats/metadata.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.block_checksums import BlockChecksums, crc32c, pack_block_checksums
+from offload_core.codec.filtered_objects import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
+)
+from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
+from offload_core.codec.object_format import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    ROLE_KEY,
+    SOFTWARE_VERSION_KEY,
+    ObjectKey,
+)
+from offload_core.filters import FilterRecord, FilterRun
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreError
+from offload_hooks.ledger_stores import LedgerStatus
+
+_NO_BOOKIE = "bookie:0"
+"""BookKeeper's record names a bookie for each ensemble; the embedded store has none."""
+
+
+def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """User metadata of an object; `role` is `data`, `index`, `checksums`. Keys are lower-case; ours go before those of
+    `extra`.
+    """
+    return {key.lower(): value for key, value in extra.items()} | {
+        FORMAT_VERSION_KEY: FORMAT_VERSION,
+        SOFTWARE_VERSION_KEY: software_version,
+        ROLE_KEY: role,
+    }
+
+
+def filter_metadata(run: FilterRun | None) -> dict[str, str]:
+    """User metadata of an object whose entries go through a filter: what is known before they do."""
+    if run is None:
+        return {}
+    stop = {} if run.stop is None else {FILTERED_STOP_KEY: str(run.stop)}
+    return {FILTERED_KEY: run.name, FILTERED_MODE_KEY: run.mode.value, **stop}
+
+
+def filter_counts(record: FilterRecord | None) -> dict[str, str]:
+    """User metadata of an index whose entries went through a filter: entries and bytes, beside `filter_metadata`."""
+    if record is None:
+        return {}
+    counts = ((FILTERED_KEPT_KEY, record.kept), (FILTERED_DROPPED_KEY, record.total_dropped))
+    return {key: f"{count.entries} entries, {count.payload_bytes} bytes" for key, count in counts}
+
+
+def ledger_metadata(status: LedgerStatus, record: FilterRecord | None = None) -> LedgerMetadata:
+    """BookKeeper's metadata of a sealed ledger that lies in another store; and what a filter did to it.
+
+    Entries and length stay the ledger's, whatever was filtered.
+    """
+    custom = dict(status.custom_metadata)
+    if record is not None:
+        custom[RECORD_KEY] = record.pack().encode()
+    return LedgerMetadata(
+        write_quorum_size=1,
+        ensemble_size=1,
+        ack_quorum_size=1,
+        length=status.size_bytes,
+        last_entry_id=status.entry_count - 1,
+        state=LedgerState.CLOSED,
+        ensembles=(Ensemble(first_entry_id=0, members=(_NO_BOOKIE,)),),
+        digest_type=DigestType.CRC32C,
+        ctime_ms=status.created_at_ms,
+        custom=tuple(sorted(custom.items())),
+    )
+
+
+class WrittenChecksums:
+    """The checksums of one attempt. Blocks may come from many threads, each once."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[int, int]] = {}
+
+    def of(self, blocks: Iterable[memoryview]) -> Iterator[memoryview]:
+        """These blocks, in their order, each as it is, after it was taken."""
+        for number, block in enumerate(blocks, start=1):
+            self.take(number, block)
+            yield block
+
+    def take(self, part_number: int, block: memoryview) -> None:
+        """Take a block, whose part number counts from 1."""
+        self._blocks[part_number] = (len(block), crc32c(block))
+
+    def write(self, tier: Tier, key: ObjectKey, index: bytes, about: Mapping[str, str]) -> None:
+        """Write the checksums of all blocks and of the index, which is to be written next; `about` is user metadata.
+
+        So where there is an index that its writer gave checksums, these are there.
+
+        Raises:
+            StoreError: the store fails.
+        """
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        checksums = BlockChecksums.of(len(index), crc32c(index), blocks)
+        tier.write_index(key.block_checksums_key, pack_block_checksums(checksums), user_metadata=about)
 
 
 def delete_attempt(tier: Tier, key: ObjectKey) -> None:
@@ -33,7 +136,7 @@ def abort_uploads(tier: Tier, key: ObjectKey) -> None:
 def delete_objects(tier: Tier, keys: Sequence[ObjectKey]) -> None:
     """Delete the objects of these attempts, not their uploads, by two calls.
 
-    The indexes go first, so that nobody finds an index without its data, and with them what lies beside the two, so
+    The indexes go first, so that no reader finds an index without its data, and with them what lies beside the two, so
     that nothing is left of it that no listing of attempts finds.
 
     Raises:

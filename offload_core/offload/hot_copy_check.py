@@ -1,4 +1,4 @@
-"""Whether a ledger's hot copy may go: its cold copies are as its record says, and what filters took out was right.
+"""Checks before a hot copy is deleted: cold copies are as recorded, and filters dropped only what may go.
 
     check_cold_copies   each copy that the record names has all entries of the record, and they go to its end
     check_settled       transactions are settled, as persisted by now, as far as a filter took them to be, and those
@@ -78,7 +78,7 @@ def _lacking(mismatch: Mismatch, ledger: LedgerRecord, copy: RecordedCopy | None
 
 
 def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | None, ledger_id: int) -> None:
-    """What these filters dropped was settled, and of transactions that were aborted.
+    """Check that entries which these filters dropped were settled, and of transactions that were aborted.
 
     Args:
         snapshot: the topic's, as it is persisted now; None if there is none.

@@ -1,7 +1,7 @@
 """The life of a ledger's cold copy, with its record: offloaded, and its hot copy deleted.
 
-    offload          older attempt, if nobody is at it, abandoned and cleaned → attempt recorded → data → index
-                     → recorded as complete
+    offload          older attempt, if its lease is not held, abandoned and cleaned → attempt recorded → data
+                     → index → recorded as complete
     delete_hot_copy  cold copy checked, and what a filter took out of it → announced → recorded as gone
                      → hot copy deleted
 
@@ -22,7 +22,7 @@ from offload_core.catalogue.recorded_copies import other_copy_key, recorded_copi
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
-from offload_core.filters.recorded import recorded_filters
+from offload_core.filters.recorded_filters import recorded_filters
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -38,6 +38,8 @@ from offload_core.metadata import (
     prepare_attempt,
     replacement_of,
 )
+from offload_core.metadata.managed_ledger_records import Change
+from offload_core.metadata.offload_attempt import is_complete
 from offload_core.metadata.record_corrections import is_marked_damaged
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
@@ -53,6 +55,7 @@ from offload_core.offload.running_attempt import (
     check_lease_length,
     check_not_alive,
     check_over,
+    clean_up,
 )
 from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
@@ -88,7 +91,7 @@ class RecordedOffloads:
         process: whose attempts they are.
 
     Raises:
-        OptionError: a lease that nobody would believe.
+        OptionError: a lease that no process would accept.
     """
 
     def __init__(
@@ -131,8 +134,8 @@ class RecordedOffloads:
 
         Raises:
             UnknownTopicError, UnknownLedgerError: there is no such managed ledger, or it has no such ledger.
-            LiveAttemptError: somebody offloads it at the moment; nothing was changed.
-            AttemptError: the ledger is open or empty, or somebody took this attempt over.
+            LiveAttemptError: another process offloads it at the moment; nothing was changed.
+            AttemptError: the ledger is open or empty, or another process took this attempt over.
             PluginError, UnresolvedTransactionError: of the filter; the attempt was given up.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
@@ -262,7 +265,7 @@ class RecordedOffloads:
             raise
 
     def _is_replaced_now(self, ledger: LedgerRecord) -> bool:
-        """Whether somebody makes another cold copy at the moment: of the hot one perhaps, as this one is damaged."""
+        """True if another cold copy is being made: of the hot one perhaps, as this one is damaged."""
         copy = replacement_of(ledger)
         try:
             if copy is not None:
@@ -323,10 +326,7 @@ class RecordedOffloads:
         delete_attempt(self._tiers.find(copy.driver), other_copy_key(topic_of_managed_ledger(name), copy))
 
     def _ledger(self, name: str, ledger_id: int) -> LedgerRecord:
-        known = self._records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        ledger = known.info.ledger(ledger_id)
+        ledger = self._records.require(name).info.ledger(ledger_id)
         if ledger is None:
             raise UnknownLedgerError(f"{name} has no such ledger", ledger_id=ledger_id)
         return ledger
@@ -334,42 +334,43 @@ class RecordedOffloads:
     def _take_over(
         self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata | None, announce: Announce
     ) -> None:
-        """Delete the objects of an attempt that nobody is at, and which can never be complete from then on."""
+        """Delete the objects of an attempt whose lease is not held, and which can never be complete from then on."""
         tier = self._tiers.find(driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
             check_not_alive(info.ledger(ledger_id), self._now_ms(), process=self._process)
             return abandon_attempt(info, ledger_id, uuid)
 
-        self._records.update(name, abandon)
-        announce(uuid, "its offload was left unfinished, and is begun anew")
-        self._offloader_of(tier).delete_offloaded(ledger_id, uuid)
+        def delete() -> None:
+            announce(uuid, "its offload was left unfinished, and is begun anew")
+            self._offloader_of(tier).delete_offloaded(ledger_id, uuid)
+
+        clean_up(partial(self._records.update, name), abandon, delete)
 
     def _give_up(
         self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata, announce: Callable[[], None]
     ) -> None:
         """Clean up after an attempt that failed; what cannot be cleaned now, the next attempt cleans."""
+
+        def update(step: Change) -> None:
+            with suppress(UnknownTopicError, AttemptError):  # trimmed, deleted, or another took its place
+                self._records.update(name, step)
+
+        def delete() -> None:
+            known = self._records.read(name)
+            if known is None or not is_complete(known.info, ledger_id, uuid):
+                announce()
+                self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
+
+        abandon, forget = (
+            partial(step, ledger_id=ledger_id, uuid=uuid) for step in (abandon_attempt, fail_attempt)
+        )
         try:
-            with suppress(
-                UnknownTopicError, AttemptError
-            ):  # trimmed, deleted, or another took the place of this one
-                self._records.update(name, partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid))
-            if self._is_complete(name, ledger_id, uuid):
-                return
-            announce()
-            self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
-            with suppress(UnknownTopicError, AttemptError):
-                self._records.update(name, partial(fail_attempt, ledger_id=ledger_id, uuid=uuid))
+            clean_up(update, abandon, delete, forget)
         except OffloadError as error:
             _log.warning(
                 "attempt %s at ledger %d of %s is not cleaned up yet: %s", uuid, ledger_id, name, error
             )
-
-    def _is_complete(self, name: str, ledger_id: int, uuid: UUID) -> bool:
-        known = self._records.read(name)
-        ledger = None if known is None else known.info.ledger(ledger_id)
-        context = None if ledger is None else ledger.context
-        return context is not None and context.complete and context.uuid == uuid
 
 
 def _nobody_asked(_: tuple[FilterRecord, ...]) -> None:

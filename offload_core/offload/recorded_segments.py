@@ -1,7 +1,7 @@
 """The life of a managed ledger's segments, with its record.
 
     assign     recorded → opened                                        → blocks → complete: recorded
-    resume     attempt, if nobody is at it, recorded as failed → its objects deleted → another recorded → opened
+    resume     attempt, if its lease is not held, recorded as failed → its objects deleted → another recorded → opened
     forget     recorded as failed → its objects deleted → forgotten
 
 The record is the commit point of each step, and it comes before what cannot be undone: a crash between any two lines
@@ -43,10 +43,15 @@ from offload_core.metadata.segments import (
     resume_segment,
 )
 from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
-from offload_core.offload.running_attempt import at_attempt, check_not_alive, check_over, lease_from
-from offload_core.offload.segment_filter import SegmentFilter
-from offload_core.offload.segment_offloader import SegmentOffloader, segment_key
+from offload_core.offload.running_attempt import check_not_alive, check_over, clean_up, lease_from, working_on
+from offload_core.offload.segment_offloader import (
+    Offered,
+    OfferResult,
+    OffloadHandle,
+    SegmentFilter,
+    SegmentOffloader,
+    segment_key,
+)
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 from offload_core.tier import MemoryBudget
 from offload_hooks.errors import AttemptError, OffloadError, UnknownTopicError
@@ -60,7 +65,7 @@ TiersOf = Callable[[], AbstractContextManager[KnownTiers]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentBounds:
-    """How segments are written; see `SegmentOffloader`."""
+    """Settings for writing segments; see `SegmentOffloader`."""
 
     max_segment_bytes: int
     block_bytes: int
@@ -136,7 +141,7 @@ class RecordedSegments:
         Its entries go through the filter anew, as it is now.
 
         Raises:
-            LiveAttemptError: somebody is at it; nothing was changed.
+            LiveAttemptError: its lease is held; nothing was changed.
             OptionError: its objects lie in a tier that is not configured; or as `assign`.
             OwnershipLostError, AttemptError, StoreError: of the record, the tier and the audit log.
         """
@@ -151,8 +156,8 @@ class RecordedSegments:
 
     def forget(self, old: Segment) -> None:
         """Clean up after an attempt at entries that are not there any more. Errors as `resume`."""
-        self._clean(old, "the entries of its segment are not there any more")
-        self.update(partial(forget_segment, uuid=old.uuid))
+        why = "the entries of its segment are not there any more"
+        self._clean(old, why, partial(forget_segment, uuid=old.uuid))
 
     def clear(self, ledger: LedgerRecord) -> None:
         """Clean up after an attempt at a whole ledger that did not come to its end. Errors as `resume`."""
@@ -165,10 +170,14 @@ class RecordedSegments:
             check_not_alive(info.ledger(ledger_id), self.now_ms())
             return abandon_attempt(info, ledger_id, uuid)
 
-        self.update(abandon)
         key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
-        self._delete(key, context.driver, ledger_id, "its offload was left unfinished, and segments follow")
-        self.update(lambda info: fail_attempt(info, ledger_id, uuid))
+        why = "its offload was left unfinished, and segments follow"
+        clean_up(
+            self.update,
+            abandon,
+            partial(self._delete, key, context.driver, ledger_id, why),
+            partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
+        )
 
     def delete_lost(self, segment: RecordedSegment) -> None:
         """Delete what an attempt of ours has in the tier, if another took its place in the record; see `give_up`."""
@@ -182,15 +191,15 @@ class RecordedSegments:
         except OffloadError as error:
             _log.warning("attempt %s of %s is not deleted yet: %s", segment.uuid, self.name, error)
 
-    def _clean(self, old: Segment, why: str) -> None:
+    def _clean(self, old: Segment, why: str, forget: Change | None = None) -> None:
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
             known = find_segment(info, old.uuid)
             if known is not None and not known.is_finished:
                 check_over(known.uuid, known.driver, self.now_ms(), known.begin.ledger_id)
             return abandon_segment(info, old.uuid)
 
-        self.update(abandon)
-        self._delete(segment_key(old.uuid), old.driver, old.begin.ledger_id, why)
+        delete = partial(self._delete, segment_key(old.uuid), old.driver, old.begin.ledger_id, why)
+        clean_up(self.update, abandon, delete, forget)
 
     def _delete(self, key: ObjectKey, driver: DriverMetadata | None, ledger_id: int, why: str) -> None:
         with self._tiers() as tiers:
@@ -207,7 +216,7 @@ class RecordedSegments:
         uuid = uuid4()
         with ExitStack() as held:
             tier = held.enter_context(self._tiers()).current
-            held.enter_context(at_attempt(uuid))
+            held.enter_context(working_on(uuid))
             offloader = SegmentOffloader(
                 tier,
                 budget=self._budget,
@@ -260,12 +269,12 @@ class RecordedSegment:
 
     @property
     def outcome(self) -> SegmentOutcome:
-        """What becomes of it; see `OffloadHandle.result`."""
+        """Its outcome; see `OffloadHandle.result`."""
         return self._handle.result()
 
     @property
     def has_ended(self) -> bool:
-        """Whether its outcome is there."""
+        """True if its outcome is there."""
         return self.outcome.done()
 
     @property

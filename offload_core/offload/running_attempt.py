@@ -1,30 +1,40 @@
-"""An offload attempt while this process is at it: its lease, renewed in the background until it has ended.
+"""An offload attempt while this process works on it: its lease, renewed in the background until it has ended.
 
-Whoever else wants the ledger sees by the lease that the attempt is alive, and leaves it alone. A lease that was not
-renewed is over, and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds
-that out at the next renewal, or at the latest when it is to be recorded as complete.
+Other processes see by the lease that the attempt is alive, and leave it alone. A lease that was not renewed is expired,
+and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds that out at the next
+renewal, or at the latest when it is to be recorded as complete.
 
 A process whose attempt was taken over, while it went on, compares no clocks any more: it watches whether others renew
 their leases, by its own monotonic clock. So processes whose clocks differ take attempts from each other once for each
-process, and not for ever. Source: docs/adr/0051-leases-are-watched-by-who-lost-one.md.
+process, and not for ever.
+
+A process is known by the machine since its start, the part of it whose process ids it shares (containers of one machine
+have each their own), its id there, and when it began. Of another machine's processes nothing can be found out. Source:
+docs/adr/0051-leases-are-watched-by-who-lost-one.md.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
+import xxhash
+
+from offload_core.ledgers.file_calls import boot_identity
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.managed_ledger_records import Change
 from offload_core.metadata.offload_attempt import renew_attempt
-from offload_core.offload.processes import has_ended, this_process
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -32,6 +42,50 @@ from offload_hooks.errors import (
     OptionError,
     UnknownTopicError,
 )
+
+_ENDED = ("Z", "X")
+"""States of a process that has ended and was not waited for yet."""
+
+
+def this_process() -> AttemptHolder:
+    """This process; in a forked child, the child."""
+    process = os.getpid()
+    looked = _look(process)
+    return AttemptHolder(machine=_machine(), process=process, started=0 if looked is None else looked[1])
+
+
+def has_ended(holder: AttemptHolder) -> bool:
+    """True if it is certain that a process has ended; False also where that cannot be known."""
+    if holder.machine != _machine():
+        return False
+    try:
+        os.kill(holder.process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # it is there, and another user's
+    looked = _look(holder.process)
+    return looked is not None and (looked[0] in _ENDED or looked[1] != holder.started)
+
+
+@functools.cache
+def _machine() -> int:
+    try:
+        part = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # a system without such parts
+        part = ""
+    return xxhash.xxh64_intdigest(f"{boot_identity():016x} {part}".encode())
+
+
+def _look(process: int) -> tuple[str, int] | None:
+    """State and start of a process, in the system's ticks; None where it does not tell. Source: proc_pid_stat(5)."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
 
 DEFAULT_LEASE_S = 60.0
 """How long a lease is; it is renewed three times in that time."""
@@ -59,7 +113,7 @@ class AttemptProcess:
     Args:
         holder: which process it is.
         has_ended: whether it is certain that another has ended.
-        monotonic_s: a clock that nobody sets, in s.
+        monotonic_s: a clock that is never set, in s.
 
     Attributes:
         running: the attempts that it is at.
@@ -82,11 +136,11 @@ class AttemptProcess:
         self._seen: dict[UUID, tuple[AttemptLease, float]] = {}
 
     def is_at(self, uuid: UUID, lease: AttemptLease) -> bool:
-        """Whether the attempt's holder may be at it still, whatever the time is."""
+        """True if the attempt's holder may work on it still, whatever the time is."""
         return uuid in self.running if lease.holder == self.holder() else not self._has_ended(lease.holder)
 
     def left_s(self, uuid: UUID, lease: AttemptLease, now_ms: int) -> float:
-        """How many seconds the lease is to be believed; 0 or less if it is over."""
+        """The seconds for which the lease is to be believed; 0 or less if it is expired."""
         if lease.holder == self.holder() or not self.watches:
             left_s = (lease.until_ms - now_ms) / 1000
             return left_s if left_s <= LONGEST_LEASE_S else 0.0
@@ -193,6 +247,31 @@ class RunningAttempt:
                 )
 
 
+def clean_up(
+    update: Callable[[Change], object],
+    abandon: Change,
+    delete: Callable[[], None],
+    forget: Change | None = None,
+) -> None:
+    """Abandon an attempt in its record, delete its objects, and forget it; it can be called again after any failure.
+
+    The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it, so
+    its objects are not needed; and until they are deleted its record names them, so that they are found.
+
+    Args:
+        update: makes a step in the record.
+        abandon: refuses an attempt whose lease is held, unless it is this process's own.
+        delete: announces the deletion, and makes it.
+        forget: None if another attempt takes its place in the record.
+
+    Errors: those of the four.
+    """
+    update(abandon)
+    delete()
+    if forget is not None:
+        update(forget)
+
+
 def check_not_alive(
     ledger: LedgerRecord | None,
     now_ms: int,
@@ -200,7 +279,7 @@ def check_not_alive(
     but: UUID | None = None,
     process: AttemptProcess = THIS_PROCESS,
 ) -> None:
-    """Refuse to touch an attempt at a whole ledger that somebody is at, if it is not `but`; see `check_over`."""
+    """Refuse to touch an attempt at a whole ledger whose lease is held, if it is not `but`; see `check_over`."""
     context = None if ledger is None else ledger.context
     if ledger is None or context is None or context.complete or context.uuid in (None, but):
         return
@@ -215,7 +294,7 @@ def check_over(
     ledger_id: int,
     process: AttemptProcess = THIS_PROCESS,
 ) -> None:
-    """Refuse to touch an attempt that is not complete, if somebody is at it.
+    """Refuse to touch an attempt that is not complete, if its lease is held.
 
     Args:
         driver: what is recorded of the attempt, its lease among it.
@@ -239,7 +318,7 @@ def check_over(
 
 
 def check_lease_length(lease_s: float) -> None:
-    """Refuse a lease that nobody would believe (`OptionError`)."""
+    """Refuse a lease that no process would accept (`OptionError`)."""
     if not 0 < lease_s <= LONGEST_LEASE_S:
         raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
 
@@ -250,7 +329,7 @@ def lease_from(now_ms: int, lease_s: float, process: AttemptProcess = THIS_PROCE
 
 
 @contextmanager
-def at_attempt(uuid: UUID) -> Iterator[None]:
+def working_on(uuid: UUID) -> Iterator[None]:
     """In the block, or until it is left, the attempt is this process's."""
     THIS_PROCESS.running.add(uuid)
     try:

@@ -1,8 +1,8 @@
 """A segment's object and index on their way, while the segment is still open: its blocks in, an outcome out.
 
-Whoever hands over a block never waits. The store is called by threads of a shared pool, a few for each segment at once,
-and by none while nothing is to be done. After an error all that the attempt left in the store is deleted, if the store
-still answers, and the memory of all blocks is given back, before the outcome is told.
+A caller that hands over a block never waits. The store is called by threads of a shared pool, a few for each segment at
+once, and by none while nothing is to be done. After an error all that the attempt left in the store is deleted, if the
+store still answers, and the memory of all blocks is given back, before the outcome is told.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from uuid import UUID
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord
 from offload_core.metadata import EntryPosition
-from offload_core.offload.attempt_objects import delete_attempt
+from offload_core.offload.attempt_objects import WrittenChecksums, delete_attempt
 from offload_core.offload.streaming_blocks import BuiltBlock
-from offload_core.offload.written_checksums import WrittenChecksums
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import OffloadError
@@ -56,7 +55,7 @@ class OffloadedSegment:
 
 
 class SegmentOutcome(Future[OffloadedSegment]):
-    """What becomes of a segment: `result()` waits in a thread, `await` in a coroutine. Both raise what went wrong."""
+    """The outcome of a segment: `result()` waits in a thread, `await` in a coroutine. Both raise what went wrong."""
 
     def __init__(self) -> None:
         super().__init__()

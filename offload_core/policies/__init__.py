@@ -1,11 +1,20 @@
 """Offload policies: what a broker, a namespace and a topic say, and what holds for a topic of it all."""
 
-from offload_core.policies.effective import EffectivePolicies, Setting, resolve_policies
-from offload_core.policies.model import DEFAULTS, OffloadPolicies, RetentionPolicies
-from offload_core.policies.names import parse_policies, pulsar_names
-from offload_core.policies.read_priority import ReadPriority, parse_read_priority
-from offload_core.policies.retention import OutrunThreshold, outrun_thresholds
-from offload_core.policies.written import read_policies, read_retention
+from offload_core.policies.effective import (
+    EffectivePolicies,
+    OutrunThreshold,
+    Setting,
+    outrun_thresholds,
+    resolve_policies,
+)
+from offload_core.policies.names import parse_policies, pulsar_names, read_policies, read_retention
+from offload_core.policies.offload_policies import (
+    DEFAULTS,
+    OffloadPolicies,
+    ReadPriority,
+    RetentionPolicies,
+    parse_read_priority,
+)
 
 __all__ = [
     "DEFAULTS",

@@ -1,6 +1,7 @@
-"""What holds for a topic: field by field what the topic says, else its namespace, else the broker, else the default.
+"""Policies in force for a topic: field by field those of the topic, else its namespace, the broker, the default.
 
-Source: Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
+Offload thresholds that retention outruns are found here, too: what it would delete first is never offloaded. Source:
+Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import DEFAULTS, OffloadPolicies, shown_value
-from offload_core.policies.read_priority import ReadPriority
+from offload_core.policies.offload_policies import (
+    DEFAULTS,
+    OffloadPolicies,
+    ReadPriority,
+    RetentionPolicies,
+    shown_value,
+)
 from offload_core.policies.tier_fields import (
     TIER_FIELDS,
     changed_ways,
@@ -70,7 +76,7 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePolicies:
-    """What holds for a topic.
+    """The policies in force for a topic.
 
     Attributes:
         settings: by field name, all of them.
@@ -103,7 +109,7 @@ class EffectivePolicies:
 
     @property
     def deletion_lag_s(self) -> float | None:
-        """How long after the offload the hot copy is deleted; None for never."""
+        """The time between offload and deletion of the hot copy; None for never."""
         lag: int = self["deletion_lag_in_millis"]
         return None if lag < 0 else lag / 1000
 
@@ -126,13 +132,13 @@ class EffectivePolicies:
 
     @property
     def read_buffer_bytes(self) -> int:
-        """How much is read at once where single entries are read."""
+        """The bytes that are read at once where single entries are read."""
         size: int = self._of_family("read_buffer_size_in_bytes")
         return size
 
     @property
     def max_threads(self) -> int:
-        """How many blocks are built and uploaded at a time."""
+        """The number of blocks that are built and uploaded at a time."""
         threads: int = self["max_threads"]
         return threads
 
@@ -144,7 +150,7 @@ class EffectivePolicies:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether entries are offloaded by segments as they arrive, not by whole ledgers."""
+        """True if entries are offloaded by segments as they arrive, not by whole ledgers."""
         streaming: bool = self["streaming"]
         return streaming
 
@@ -168,7 +174,7 @@ class EffectivePolicies:
 
     @property
     def filter_mode(self) -> Literal["tombstone", "gap"]:
-        """What takes the place of an entry that the filter drops."""
+        """The replacement of an entry that the filter drops."""
         mode: Literal["tombstone", "gap"] = self["filter_mode"]
         return mode
 
@@ -179,12 +185,12 @@ class EffectivePolicies:
 
     @property
     def writes_checksums(self) -> bool:
-        """Whether checksums of all blocks and of the index are written beside them."""
+        """True if checksums of all blocks and of the index are written beside them."""
         checksums: bool = self["checksums"]
         return checksums
 
     def tier(self) -> dict[str, Any]:
-        """What is said of the tier, by field; credentials in clear."""
+        """The policies of the tier, by field; credentials in clear."""
         said = {name: self[name] for name in TIER_FIELDS}
         return {name: value for name, value in said.items() if value not in (None, "")}
 
@@ -264,7 +270,7 @@ def resolve_policies(
     namespace: OffloadPolicies | None = None,
     broker: OffloadPolicies | None = None,
 ) -> EffectivePolicies:
-    """What holds of what the three levels say; credentials only as `tier_fields` has it."""
+    """Resolve the policies of the three levels; credentials only as `tier_fields` has it."""
     levels: tuple[tuple[Origin, OffloadPolicies | None], ...] = (
         ("broker", broker),
         ("namespace", namespace),
@@ -307,3 +313,58 @@ def _pulsar_name(name: str) -> str:
 
 def _threshold(value: int) -> int | None:
     return None if value < 0 else value
+
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutrunThreshold:
+    """A threshold that is not below what retention keeps; the same as another of the same values, whoever says it.
+
+    Attributes:
+        name, value: the threshold's. kept: the limit of retention, as text.
+        origin: who says the threshold.
+    """
+
+    name: str
+    value: int
+    kept: str
+    origin: Origin = field(compare=False)
+
+    def refusal(self, where: str) -> OptionError:
+        """The error that refuses it; `where` names the topic or namespace."""
+        return OptionError(
+            f"{where}: retention would delete ledgers before they are offloaded",
+            expected=f"less than {self.kept}",
+            found=f"{self.name} = {self.value} ({self.origin})",
+        )
+
+
+def outrun_thresholds(policies: EffectivePolicies, retention: RetentionPolicies) -> list[OutrunThreshold]:
+    """The thresholds that are not below what retention keeps.
+
+    A retention of 0 keeps nothing that is consumed and says nothing of what is not; −1 keeps all. Neither is compared.
+    """
+    kept_s, kept_bytes = retention.time_in_minutes * 60, retention.size_in_mb * _MIB
+    compared = (
+        (
+            "managedLedgerOffloadThresholdInSeconds",
+            "threshold_in_seconds",
+            kept_s,
+            f"retentionTimeInMinutes = {retention.time_in_minutes} ({kept_s} s)",
+        ),
+        (
+            "managedLedgerOffloadThresholdInBytes",
+            "threshold_in_bytes",
+            kept_bytes,
+            f"retentionSizeInMB = {retention.size_in_mb} ({kept_bytes} bytes)",
+        ),
+    )
+    return [
+        OutrunThreshold(
+            name=name, value=policies[setting], kept=text, origin=policies.settings[setting].origin
+        )
+        for name, setting, kept, text in compared
+        if 0 < kept <= policies[setting]
+    ]

@@ -1,7 +1,15 @@
-"""Policies as people and Pulsar write them: a mapping by any of their names → `OffloadPolicies`, or a clear refusal.
+"""Policies as people, Pulsar and brokers write them → `OffloadPolicies`, or a clear refusal.
 
-Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17
-and PIP-76.
+Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17 and PIP-76.
+
+What a broker wrote is never refused because it could not be set here:
+
+    thresholds and lag below −1    −1, never
+    sizes and threads too small    nothing set: no broker offloads by them
+    more threads than we take      as many as we take
+    an empty text                  stays: it counts before what levels above have, and names nothing
+
+Source: `OffloadPoliciesImpl` and the offloaders of Pulsar 4.0.8.
 """
 
 from __future__ import annotations
@@ -12,7 +20,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from offload_core.policies.model import OffloadPolicies
+from offload_core.policies.offload_policies import (
+    MAX_THREADS,
+    MIN_BLOCK_BYTES,
+    OffloadPolicies,
+    RetentionPolicies,
+)
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import INT64, shortened, whole_number
 
@@ -120,3 +133,53 @@ def _shown(field: str, value: object, more: str = "") -> str | None:
     """A value for an error; nothing of one that may be secret."""
     may_be_secret = "credential" in field or field in _MAPPINGS.values()
     return None if value is None or may_be_secret else f"{value!r}{more}"
+
+
+_NEVER = ("ThresholdInBytes", "ThresholdInSeconds", "DeletionLagInMillis")
+_LEAST = {
+    "MaxBlockSizeInBytes": MIN_BLOCK_BYTES,
+    "ReadBufferSizeInBytes": 1,
+    "Threads": 1,
+    "PrefetchRounds": 1,
+    "SegmentSizeInBytes": 1,
+    "SegmentRolloverTimeInSeconds": 1,
+}
+_MOST = {"Threads": MAX_THREADS, "PrefetchRounds": MAX_THREADS}
+
+
+def read_policies(written: Mapping[str, Any], where: str) -> OffloadPolicies:
+    """Policies from Pulsar's JSON, by Pulsar's names.
+
+    Raises:
+        OptionError: a value that no Pulsar writes; `where` is said with it.
+    """
+    known = pulsar_names()
+    return checked_policies({known[name]: _meant(name, value) for name, value in written.items()}, {}, where)
+
+
+def read_retention(written: Mapping[str, Any]) -> RetentionPolicies:
+    """Retention from Pulsar's JSON: below −1 is −1, what is not said is 0.
+
+    Raises:
+        ValidationError: a limit that is no number.
+    """
+    known = {str(field.alias) for field in RetentionPolicies.model_fields.values()}
+    return RetentionPolicies(
+        **{n: _at_least(-1, v) for n, v in written.items() if n in known and v is not None}
+    )
+
+
+def _meant(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: str(text) for key, text in value.items() if text is not None}
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if name.endswith(_NEVER):
+        return _at_least(-1, value)
+    least = next((least for end, least in _LEAST.items() if name.endswith(end)), None)
+    most = next((most for end, most in _MOST.items() if name.endswith(end)), value)
+    return None if least is not None and value < least else min(value, most)
+
+
+def _at_least(least: int, value: Any) -> Any:
+    return max(least, value) if isinstance(value, int) else value

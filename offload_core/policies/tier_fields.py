@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import OffloadPolicies
+from offload_core.policies.offload_policies import OffloadPolicies
 
 _BEHAVIOUR = frozenset(
     (
@@ -77,12 +77,12 @@ _WITHOUT_CREDENTIALS = frozenset(("local", "filesystem", "hdfs"))
 
 
 def same_driver(name: str | None, other: str | None) -> bool:
-    """Whether two names are of one built-in driver, or the same."""
+    """True if two names are of one built-in driver, or the same."""
     return _FAMILIES.get(name or "", name or "") == _FAMILIES.get(other or "", other or "")
 
 
 def tier_of(policies: OffloadPolicies | None) -> dict[str, Any]:
-    """What a level says of a tier, by field; an empty text is something said."""
+    """A level's policies of a tier, by field; an empty text counts."""
     said = {} if policies is None else {name: getattr(policies, name) for name in TIER_FIELDS}
     return {name: value for name, value in said.items() if value is not None}
 
@@ -93,7 +93,7 @@ def without_tier(policies: OffloadPolicies | None) -> OffloadPolicies | None:
 
 
 def changed_ways(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs that credentials do not follow: fields, and of the drivers' options their names; in order.
+    """Differences that credentials do not follow: fields, and of the drivers' options their names; in order.
 
     A mask of a secret, as any other value, is compared as it is.
     """
@@ -117,7 +117,7 @@ def changed_place(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of a tier's values where a level changed how it is reached: of another driver's nothing at all.
+    """Values of a tier that a level inherits where it changed how it is reached: none of another driver's.
 
     Args:
         before: the values without that level. after: with it. said: what the level itself says.
@@ -130,7 +130,7 @@ def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping
 
 
 def has_credentials(values: Mapping[str, Any]) -> bool:
-    """Whether values of a tier may hold credentials, name some, or say that there are none."""
+    """True if values of a tier may hold credentials, name some, or say that there are none."""
     fields = (name for name in values if name not in ("driver", _EXTRA, _SESSION_NAME, *_BUCKETS, *_WAYS))
     return any(_plain(values[name]) for name in fields) or any(
         name not in _HARMLESS | _WAY_OPTIONS for name, _ in _given_options(values)
@@ -138,7 +138,7 @@ def has_credentials(values: Mapping[str, Any]) -> bool:
 
 
 def asks_by_surroundings(values: Mapping[str, Any]) -> bool:
-    """Whether values of a tier name a server, and leave credentials to the machine, the environment or a file of it."""
+    """True if values of a tier name a server, and leave credentials to the machine, the environment or a file of it."""
     if values.get("driver") in _WITHOUT_CREDENTIALS:
         return False
     options = dict(_given_options(values))

@@ -1,8 +1,6 @@
-"""What namespaces and topics say of offloading and retention, kept in a metadata store, and what holds of it all."""
+"""Policies of namespaces and topics, kept in a metadata store, and those in force of them all."""
 
 from offload_core.policy_store.level import LevelPolicies
-from offload_core.policy_store.opening import open_policies
-from offload_core.policy_store.resolved import ResolvedPolicies
-from offload_core.policy_store.store import PolicyStore, namespace_of
+from offload_core.policy_store.store import PolicyStore, ResolvedPolicies, namespace_of, open_policies
 
 __all__ = ["LevelPolicies", "PolicyStore", "ResolvedPolicies", "namespace_of", "open_policies"]

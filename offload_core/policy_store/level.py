@@ -1,4 +1,4 @@
-"""What one namespace or topic says, between value and JSON.
+"""The policies of one namespace or topic, between value and JSON.
 
 A namespace's record is Pulsar's `Policies`; a topic's has the names of Pulsar's `TopicPolicies`. All that is not known
 here is kept as it is. Source: docs/policies.md, "Where they are kept".
@@ -22,7 +22,7 @@ from offload_core.policies import (
     read_policies,
     read_retention,
 )
-from offload_core.policies.model import shown_value
+from offload_core.policies.offload_policies import shown_value
 from offload_core.policies.tier_fields import changed_place, tier_of
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import read_json
@@ -42,7 +42,7 @@ _DERIVED = frozenset(("s3Driver", "gcsDriver", "fileSystemDriver"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """How a record calls its parts.
+    """The names of a record's parts.
 
     Attributes:
         older: names that values had before there were offload policies, by the policy; −1 and null say nothing.
@@ -67,7 +67,7 @@ TOPIC_NAMES = Names(offload="offloadPolicies", retention="retentionPolicies")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPolicies:
-    """What a namespace or a topic says; None where it says nothing.
+    """The policies of a namespace or a topic; None where it has none.
 
     Attributes:
         unknown_offload: fields of its offload policies that are not known here, as they were given.
@@ -146,7 +146,7 @@ def _filled(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_secret(name: str, value: Any, known: Mapping[str, Any]) -> Any:
-    """What is known by this name, where a value shows it; else the value, which must hold no mask itself."""
+    """The known value of this name, where a mask stands for it; else the value, which must hold no mask itself."""
     if name in known and value in (MASK, shown_value(known[name])):
         return known[name]
     if name not in _MAPPINGS and MASK in json.dumps(value):
@@ -210,7 +210,7 @@ def parse_level(data: bytes, names: Names) -> LevelPolicies:
 
 
 def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
-    """What is left of a record without its offload policies or its retention, whatever these are.
+    """A record without its offload policies or its retention, whatever these are.
 
     If what is left makes no sense, it stays as it is; a record that is no JSON object goes as a whole.
     """

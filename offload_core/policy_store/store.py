@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.configuration import Configuration
+from offload_core.metadata import open_metadata_store
 from offload_core.metadata.record_paths import list_names
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
-from offload_core.policies import OffloadPolicies, RetentionPolicies, outrun_thresholds, resolve_policies
-from offload_core.policies.effective import EffectivePolicies, Origin
+from offload_core.policies import (
+    EffectivePolicies,
+    OffloadPolicies,
+    RetentionPolicies,
+    outrun_thresholds,
+    resolve_policies,
+)
+from offload_core.policies.effective import Origin
 from offload_core.policies.tier_fields import asks_by_surroundings, tier_of, without_tier
 from offload_core.policy_store.level import (
     NAMESPACE_NAMES,
@@ -29,11 +37,26 @@ from offload_core.policy_store.level import (
     pack_level,
     parse_level,
 )
-from offload_core.policy_store.resolved import ResolvedPolicies
 from offload_core.policy_store.tenant_places import TenantPlaces
 from offload_core.tier import registry
 from offload_hooks.errors import MetadataError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPolicies:
+    """The policies in force; of retention the lowest level that has any counts as a whole."""
+
+    offload: EffectivePolicies
+    retention: RetentionPolicies
+    retention_origin: Origin
+
+    def explain(self) -> list[tuple[str, str, Origin]]:
+        """Each value that anybody says anything of: Pulsar's name, text with secrets masked, origin."""
+        kept = self.retention.model_dump(by_alias=True)
+        rows = [(name, str(value), self.retention_origin) for name, value in kept.items()]
+        return [*self.offload.explain(), *rows]
+
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 Check = Callable[[LevelPolicies, LevelPolicies], None]
@@ -85,11 +108,11 @@ class PolicyStore:
         _check("the broker", nobody, self._resolve("", _SILENT, _SILENT))
 
     def namespace(self, namespace: str) -> LevelPolicies:
-        """What a namespace says."""
+        """The policies of a namespace."""
         return self._read(_namespace_place(namespace))[0]
 
     def topic(self, topic: TopicName) -> LevelPolicies:
-        """What a topic says; of a partition, what its topic says."""
+        """The policies of a topic; of a partition, those of its topic."""
         return self._read(_topic_place(topic))[0]
 
     def namespaces(self) -> list[str]:
@@ -146,12 +169,12 @@ class PolicyStore:
             delete_resolved(self._store, place.path, found[1])
 
     def resolve(self, topic: TopicName) -> ResolvedPolicies:
-        """What holds for a topic."""
+        """The policies in force for a topic."""
         namespace = namespace_of(topic)
         return self._resolve(namespace, self.namespace(namespace), self.topic(topic))
 
     def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
-        """What holds for the topics of a namespace that say nothing themselves."""
+        """Resolve the policies for topics of a namespace that have none themselves."""
         return self._resolve(namespace, self.namespace(namespace), _SILENT)
 
     def _resolve(self, name: str, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
@@ -212,7 +235,7 @@ class PolicyStore:
         after.offload.check_tier_may_be_used()
 
     def _said(self, place: _Place) -> LevelPolicies:
-        """What another level says while this one is changed; nothing, if its record cannot be read."""
+        """The policies of another level while this one is changed; none, if its record cannot be read."""
         try:
             return self._read(place)[0]
         except MetadataError as error:
@@ -303,3 +326,28 @@ def _namespace_place(namespace: str) -> _Place:
 def _topic_place(topic: TopicName) -> _Place:
     name = managed_ledger_of_topic(TopicName(topic.base))
     return _Place(path=check_path(f"{_TOPICS}/{name}"), names=TOPIC_NAMES)
+
+
+@contextmanager
+def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetadataStore, PolicyStore]]:
+    """The metadata store, open until the block ends, and the policies that it keeps.
+
+    Raises:
+        OptionError: no store is named, or the broker's policies make no sense. Others: see `open_metadata_store`.
+    """
+    metadata = configuration.metadata
+    if metadata.url is None:
+        raise OptionError(
+            "where is the metadata?",
+            expected="the URL of a metadata store",
+            hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
+        )
+    options = {name: value.get_secret_value() for name, value in metadata.options.items()}
+    with closing(open_metadata_store(metadata.url, options)) as store:
+        broker, retention, service = configuration.policies, configuration.retention, configuration.service
+        places = TenantPlaces(
+            service.tenant_places,
+            filters=service.tenant_filters,
+            has_tenants=any(service.tokens.tenant_admin_roles.values()),
+        )
+        yield store, PolicyStore(store, broker=broker, broker_retention=retention, places=places)

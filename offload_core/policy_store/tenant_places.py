@@ -90,7 +90,7 @@ class TenantPlaces:
 
 
 def _is_at(place: TenantPlace, vouched: EffectivePolicies, policies: EffectivePolicies) -> bool:
-    """Whether a tier is at a place, and all else that is said of it may be said by a tenant."""
+    """True if a tier is at a place, and all else that is said of it may be said by a tenant."""
     driver = policies.driver
     assert driver is not None
     try:
@@ -125,7 +125,7 @@ def _is_below(parts: list[str], place: list[str]) -> bool:
 
 
 def _is_inside(root: str, place: os.PathLike[str]) -> bool:
-    """Whether a folder, links followed, is another one or below it."""
+    """True if a folder, links followed, is another one or below it."""
     if not root.startswith("/") or "\0" in root or ".." in root.split("/"):
         return False
     real, around = os.path.realpath(root), os.path.realpath(place)

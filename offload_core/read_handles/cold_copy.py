@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue.copy_check import (
     FoundCopy,
-    Kind,
     Mismatch,
-    Severity,
+    MismatchKind,
+    MismatchSeverity,
     check_copy,
     find_copy,
     find_ledger,
@@ -117,7 +117,7 @@ def _open_piece(
     found = find_copy(tier, copy)
     stat, copy = found.stat, found.copy
     mismatch = check_copy(record, copy, stat, found.index)
-    if mismatch is not None and mismatch.severity is Severity.UNREADABLE:
+    if mismatch is not None and mismatch.severity is MismatchSeverity.UNREADABLE:
         raise _unreadable(found, mismatch)
     assert found.data is not None
     assert found.index is not None
@@ -148,11 +148,11 @@ def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     )
 
 
-_ERRORS: dict[Kind, type[OffloadError]] = {
-    Kind.NO_DATA: ObjectNotFoundError,
-    Kind.NO_INDEX: ObjectNotFoundError,
-    Kind.UNKNOWN_VERSION: UnsupportedVersionError,
-    Kind.WRONG_LENGTH: BadLengthError,
+_ERRORS: dict[MismatchKind, type[OffloadError]] = {
+    MismatchKind.NO_DATA: ObjectNotFoundError,
+    MismatchKind.NO_INDEX: ObjectNotFoundError,
+    MismatchKind.UNKNOWN_VERSION: UnsupportedVersionError,
+    MismatchKind.WRONG_LENGTH: BadLengthError,
 }
 
 

@@ -26,7 +26,7 @@ from offload_hooks.errors import FormatError, placed
 
 
 class Unknown(enum.Enum):
-    """What is not known, by a stable code; the first word of its value is that code, what follows it in words."""
+    """Missing fact, by a stable code; the first word of its value is that code, what follows it in words."""
 
     OPEN_LEDGER = (
         "open-ledger",
@@ -59,7 +59,7 @@ class Unknown(enum.Enum):
 
     @property
     def leaves_something(self) -> bool:
-        """Whether entries that may be there are not in the record, or may be lost."""
+        """True if entries that may be there are not in the record, or may be lost."""
         return self in (
             Unknown.GAP,
             Unknown.LOST_ENTRIES,
@@ -114,14 +114,14 @@ _NO_END = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltLedger:
-    """What is known of a ledger; `record` is None if it is left out."""
+    """A ledger as rebuilt; `record` is None if it is left out."""
 
     record: LedgerRecord | None
     unknown: tuple[UnknownFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
+class _ObjectShare:
     """A ledger's entries in a segment: from `begin` up to `stop`, with what a filter did to them."""
 
     piece: Piece
@@ -163,7 +163,7 @@ def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuilt
 
 
 def completed_ms(piece: Piece) -> int:
-    """When the copy was complete, as far as is known: the time of its index, in ms since 1970, UTC."""
+    """Return when the copy was complete, as far as is known: the time of its index, in ms since 1970, UTC."""
     assert piece.stored.modified_at is not None
     return int(piece.stored.modified_at.timestamp() * 1000)
 
@@ -173,7 +173,7 @@ def _is_in_a_folder(key: ObjectKey) -> bool:
 
 
 def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
-    """Which of several complete copies was taken; nothing where there is one."""
+    """Return which of several complete copies was taken; nothing where there is one."""
     others = ledger.superseded
     if not others:
         return ()
@@ -197,7 +197,7 @@ def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
 
 
 def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
-    """What the copies that are taken say that they lack of the ledger."""
+    """Return what the copies that are taken say that they lack of the ledger."""
     return tuple(
         UnknownFact(
             what=Unknown.LOST_ENTRIES,
@@ -211,7 +211,7 @@ def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
 
 
 def _extent(indexed: LedgerIndex) -> tuple[object, ...]:
-    """What two copies with the same entries say alike."""
+    """Return what two copies with the same entries say alike."""
     metadata = indexed.metadata
     entries = (
         metadata.entries if isinstance(metadata, LedgerInfo) else (metadata.last_entry_id, metadata.length)
@@ -251,7 +251,7 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
     closed = last.ledger.metadata
     assert isinstance(closed, LedgerInfo)
     unknown: list[UnknownFact] = []
-    shares: list[_Share] = []
+    shares: list[_ObjectShare] = []
     stop = 0
     for number, piece in enumerate(ledger.pieces):
         filtered = indexed_filter(piece.ledger)
@@ -265,7 +265,7 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
         following = ledger.pieces[number + 1] if number + 1 < len(ledger.pieces) else None
         if following is not None and following.begin_entry_id is not None:
             end = min(end, following.begin_entry_id)
-        shares.append(_Share(piece=piece, begin=begin, stop=end, filtered=filtered))
+        shares.append(_ObjectShare(piece=piece, begin=begin, stop=end, filtered=filtered))
         stop = end
     entries = closed.entries if closed.is_closed and closed.entries is not None else stop
     if stop < entries:
@@ -318,7 +318,7 @@ def _stop_of(tier: Tier, piece: Piece, begin: int, filtered: FilterRecord | None
     return max([stop, *(end for ledger_id, _, end in lost if ledger_id == piece.ledger.ledger_id)])
 
 
-def _size_of(tier: Tier, shares: list[_Share]) -> int:
+def _size_of(tier: Tier, shares: list[_ObjectShare]) -> int:
     """Payload bytes of all entries of these shares, before a filter."""
     total = 0
     for share in shares:

@@ -1,8 +1,8 @@
 """Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
 
-from offload_core.relocate.books import Book, MappingBook, RecordBook
+from offload_core.relocate.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_core.relocate.moving import Moved, Mover, OldCopies
-from offload_core.relocate.plain import PlainCopy, PlainResult, PlainStatus
+from offload_core.relocate.plain_copies import PlainCopy, PlainResult, PlainStatus
 from offload_core.relocate.planning import (
     DEFAULT_SEGMENT_BYTES,
     How,
@@ -17,10 +17,10 @@ from offload_core.relocate.relocation import DEFAULT_PARALLEL, Outcome, make_mov
 __all__ = [
     "DEFAULT_PARALLEL",
     "DEFAULT_SEGMENT_BYTES",
-    "Book",
+    "CopyRegistry",
     "How",
     "Left",
-    "MappingBook",
+    "MappingRegistry",
     "Move",
     "Moved",
     "Mover",
@@ -29,7 +29,7 @@ __all__ = [
     "PlainCopy",
     "PlainResult",
     "PlainStatus",
-    "RecordBook",
+    "RecordRegistry",
     "TopicPlan",
     "Wanted",
     "make_moves",

@@ -34,7 +34,7 @@ Check = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedBytes:
-    """What was copied: objects and their bytes, as they are in the target by now."""
+    """Result of a byte copy: objects and their bytes, as they are in the target by now."""
 
     objects: int
     size_bytes: int
@@ -80,7 +80,7 @@ def copy_attempt(
 
 
 def same_objects(source: Tier, target: Tier, key: str) -> bool:
-    """Whether two tiers have the same bytes and user metadata under a key, all of which are read.
+    """Return whether two tiers have the same bytes and user metadata under a key, all of which are read.
 
     Raises:
         ObjectNotFoundError: one has no such object.

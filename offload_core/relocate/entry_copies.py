@@ -45,7 +45,7 @@ from offload_core.filters import FilterRecord, joined
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.metadata.filter_record import indexed_filter
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.offload.object_metadata import ledger_metadata
+from offload_core.offload.attempt_objects import ledger_metadata
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.relocate.byte_copies import Check
@@ -167,7 +167,7 @@ _RETRY_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedEntries:
-    """What was copied.
+    """Result of a copy by entries.
 
     Attributes:
         sums: of each ledger, those of the entries that were read of the source.
@@ -349,7 +349,7 @@ class EntryCopies:
 
 
 def _together(records: Sequence[FilterRecord]) -> FilterRecord:
-    """What filters of one name and mode say of several copies."""
+    """Return what filters of one name and mode say of several copies."""
     if len({(each.name, each.mode) for each in records}) > 1:
         raise OptionError("copies that went through different filters do not become one")
     stops = [each.stop for each in records]

@@ -25,13 +25,13 @@ from offload_core.codec.entry_directory import Longs
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.tier import Tier
 from offload_core.verify import Code, Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
 from offload_core.verify.findings import Finding
-from offload_core.verify.objects import examine
+from offload_core.verify.pair_checks import examine
 from offload_hooks.errors import DataLossError
 from offload_hooks.filters import Position
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
@@ -43,7 +43,7 @@ _MOST_IDS = 1 << 20
 
 @dataclass(slots=True)
 class EntrySums:
-    """What entries are: their ids, their lengths and their bytes, each by a CRC-32; however they were read.
+    """Checksums of entries: their ids, lengths and bytes, each by a CRC-32; however they were read.
 
     Attributes:
         entries, payload_bytes: how many, and their bytes.
@@ -120,7 +120,7 @@ class KeptLedger:
         return EntryBatch(read.first_entry_id, data.data.toreadonly(), longs)
 
     def are_absent(self, first_entry_id: int, count: int) -> npt.NDArray[np.bool_]:
-        """Which of these ids, of the batch that was read last, have no entry."""
+        """Return which of these ids, of the batch that was read last, have no entry."""
         ids = np.arange(first_entry_id, first_entry_id + count)
         return ~np.isin(ids, self._present, assume_unique=True)
 
@@ -164,7 +164,7 @@ class KeptRun(FilterRun):
         return True
 
     def record(self) -> FilterRecord:
-        """What was said of it before."""
+        """Return what was said of it before."""
         return self._record
 
 
@@ -184,7 +184,7 @@ class KeptFilter(SegmentFilter):
         """It was noted before."""
 
     def records(self) -> Mapping[int, FilterRecord]:
-        """What was said of each ledger before."""
+        """Return what was said of each ledger before."""
         return self._by_ledger
 
 

@@ -2,7 +2,7 @@
 
     begin     the attempt is written down, then its objects are written
     verify    every byte of the new copy, and its entries against those of the old one
-    switch    from now on the new copy is read; whoever has the old one open goes on with that
+    switch    from now on the new copy is read; readers that have the old one open go on with that
     delete    if asked for, when the grace is over: the old copy's objects, then it is forgotten
 
 A crash between any two lines leaves the old copy as it was, or the new one in its place. What it leaves of an attempt
@@ -37,7 +37,7 @@ from offload_core.catalogue.recorded_copies import (
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.executors import is_second_try
-from offload_core.managed_ledger.replacement_steps import delete_copy
+from offload_core.managed_ledger.replacements import delete_copy
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -47,8 +47,8 @@ from offload_core.metadata import (
     read_copies,
 )
 from offload_core.read_handles import ReadMemory
-from offload_core.relocate.books import Book, as_switched
 from offload_core.relocate.byte_copies import Check, copy_attempt
+from offload_core.relocate.copy_registry import CopyRegistry, as_switched
 from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
 from offload_core.relocate.kept_entries import EntrySums, check_entries, check_objects
 from offload_core.relocate.planning import How, Move
@@ -96,7 +96,7 @@ class CopyOrder:
 
     @property
     def key(self) -> ObjectKey:
-        """Where its data object goes."""
+        """Return where its data object goes."""
         return other_copy_key(self.move.topic, self.copy)
 
 
@@ -216,7 +216,7 @@ class Begun:
     """A move that is written down, and under way.
 
     Attributes:
-        order: for whoever makes the new copy.
+        order: for the process that makes the new copy.
         check: raises if it was taken over.
     """
 
@@ -226,7 +226,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldCopies:
-    """What became of a topic's copies that were replaced.
+    """Fate of a topic's copies that were replaced.
 
     Attributes:
         error: why others of them stay; `DataLossError` if what took their place is not there as a whole.
@@ -241,7 +241,7 @@ class Mover:
     """Moves copies from one tier to another, or within one. Calls may come from many threads at once.
 
     Args:
-        book: where it is written down.
+        registry: where it is written down.
         source, target: the tiers; neither is closed.
         audit: each change is recorded there before it is made.
         now_ms: the time, in ms since 1970, UTC.
@@ -254,7 +254,7 @@ class Mover:
 
     def __init__(
         self,
-        book: Book,
+        registry: CopyRegistry,
         source: Tier,
         target: Tier,
         audit: AuditLog,
@@ -263,7 +263,7 @@ class Mover:
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         listener: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._book = book
+        self._registry = registry
         self._source = source
         self._target = target
         self._audit = audit
@@ -276,7 +276,7 @@ class Mover:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
 
         Raises:
-            LiveAttemptError: somebody else is at a new copy of these ledgers; nothing was changed.
+            LiveAttemptError: another process works on a new copy of these ledgers; nothing was changed.
             AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
             DataLossError: the new copy is not what the old one was.
             StoreError, FormatError: of either tier or of where it is written down.
@@ -299,7 +299,7 @@ class Mover:
         Errors as `move`, and those of ledgers that were deleted meanwhile.
         """
         uuid, driver = uuid4(), self._driver(move)
-        old = _by_uuid(self._book.info(move.name), move)
+        old = _by_uuid(self._registry.info(move.name), move)
         recorded = old[move.replaces[0]]
         old_keys = [recorded.key] if recorded.mapfile_key is None else [recorded.key, recorded.mapfile_key]
         order = CopyOrder(
@@ -308,7 +308,7 @@ class Mover:
             driver=driver,
             ledgers=(),
             old_keys=tuple(old_keys),
-            marks=dict(self._book.marks),
+            marks=dict(self._registry.marks),
         )
         self._audit.record(
             Change(
@@ -321,9 +321,9 @@ class Mover:
                 before=_places(old),
             )
         )
-        with self._book.attempt(move, order.copy, self._audit) as check:
+        with self._registry.attempt(move, order.copy, self._audit) as check:
             with self._given_up(order):
-                ledgers = _ledgers(self._book.info(move.name), move)
+                ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
 
     def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
@@ -342,8 +342,8 @@ class Mover:
         """Have the new copy read, if it still may be."""
         order, move = begun.order, begun.order.move
         begun.check()
-        as_switched(self._book.info(move.name), move, order.uuid, order.driver, made.filters)
-        self._book.switch(move, order.copy, made.filters, self._audit)
+        as_switched(self._registry.info(move.name), move, order.uuid, order.driver, made.filters)
+        self._registry.switch(move, order.copy, made.filters, self._audit)
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
@@ -351,23 +351,23 @@ class Mover:
         try:
             yield
         except OutcomeUnknownError:
-            raise  # it may be the one that is read, or somebody writes it: nothing is deleted on a guess
+            raise  # it may be the one that is read, or one being written: nothing is deleted on a guess
         except Exception as error:
             self._give_up(order, error)
             raise
 
     def clean(self, topic: TopicName) -> int:
-        """Delete what attempts have left that nobody is at any more; how many there were.
+        """Delete what attempts have left whose leases are over; how many there were.
 
         Errors of one that is alive, or lies elsewhere, are logged, and of it nothing is touched.
         """
         name, cleaned = managed_ledger_of_topic(topic), 0
-        for copy in self._book.others(name):
+        for copy in self._registry.others(name):
             if copy.role is not OtherRole.REPLACEMENT or not self._is_ours(copy.driver):
                 continue
             why = "an attempt to move a copy was broken off"
             try:
-                self._book.abandon(name, copy, why, self._audit)
+                self._registry.abandon(name, copy, why, self._audit)
             except LiveAttemptError as error:
                 _log.warning("%s: %s", topic, error)
                 continue
@@ -407,9 +407,9 @@ class Mover:
     def _due(self, topic: TopicName, grace_ms: int) -> Iterator[tuple[OtherCopy, bool]]:
         """The copies that were replaced for so long; and whether what is read now has all of it, and is here."""
         name = managed_ledger_of_topic(topic)
-        info, before = self._book.info(name), self._now_ms() - grace_ms
+        info, before = self._registry.info(name), self._now_ms() - grace_ms
         needed = read_copies(info)
-        for copy in self._book.others(name):
+        for copy in self._registry.others(name):
             if copy.role is not OtherRole.REPLACED or copy.since_ms > before or copy.uuid in needed:
                 continue
             if self._is_ours(copy.driver):
@@ -417,7 +417,7 @@ class Mover:
                 yield copy, all(ledger is None or self._is_held(topic, ledger) for ledger in ledgers)
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
-        """Whether the copies that a ledger reads are here, and have what its record says."""
+        """Return whether the copies that a ledger reads are here, and have what its record says."""
         if ledger.is_condemned:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:
@@ -433,7 +433,7 @@ class Mover:
         name, copy = order.move.name, order.copy
         why = f"a copy could not be moved: {type(error).__name__}"
         try:
-            if self._book.give_up(name, copy, why, self._audit):
+            if self._registry.give_up(name, copy, why, self._audit):
                 self._delete(order.move.topic, copy, why)
         except OffloadError as failure:
             _log.warning("attempt %s of %s is not cleaned up yet: %s", order.uuid, name, failure)
@@ -441,14 +441,14 @@ class Mover:
     def _delete(self, topic: TopicName, copy: OtherCopy, why: str) -> None:
         name = managed_ledger_of_topic(topic)
         delete_copy(self._both.find(copy.driver), name, copy, self._audit, why)
-        self._book.forget(name, copy, why, self._audit)
+        self._registry.forget(name, copy, why, self._audit)
 
     def _is_ours(self, driver: DriverMetadata) -> bool:
-        """Whether a copy lies in one of the two tiers."""
+        """Return whether a copy lies in one of the two tiers."""
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
 
     def _driver(self, move: Move) -> DriverMetadata:
-        """What is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
+        """Return what is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
         driver = tier_record(self._target)
         if move.format is not ObjectFormat.MAPFILE:
             return driver

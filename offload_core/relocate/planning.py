@@ -8,7 +8,6 @@ through the same filter, or none.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from offload_core.catalogue.known_tiers import is_another_place, is_same_place, 
 from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.filters.recorded import recorded_filters
+from offload_core.filters.recorded_filters import recorded_filters
 from offload_core.metadata import (
     CopyForm,
     DriverMetadata,
@@ -30,7 +29,7 @@ from offload_hooks.errors import OptionError
 
 
 class How(enum.Enum):
-    """How a new copy is made."""
+    """Way to make a new copy."""
 
     BYTES = "bytes"
     """Its objects are those of the old one, byte by byte."""
@@ -77,7 +76,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What is to be done of one topic.
+    """Moves of one topic, and what stays.
 
     Attributes:
         moves: in the topic's order.
@@ -98,7 +97,7 @@ DEFAULT_SEGMENT_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Where copies are to be, and how.
+    """Source, target and format of copies.
 
     Attributes:
         source, target: the two tiers, as `tier_record` has them; perhaps the same.
@@ -126,7 +125,7 @@ class Wanted:
             raise OptionError("the copies are there already", found=place_text(self.target))
 
     def is_there(self, driver: DriverMetadata | None) -> bool:
-        """Whether a copy is where it is to be."""
+        """Return whether a copy is where it is to be."""
         if is_same_place(self.target, self.source):
             return not self.is_elsewhere(driver)
         if driver is None or not is_same_place(self.target, driver):
@@ -134,16 +133,16 @@ class Wanted:
         return not is_same_place(self.source, driver)  # a record of a bucket alone may mean either
 
     def is_elsewhere(self, driver: DriverMetadata | None) -> bool:
-        """Whether a copy is in neither of the two tiers."""
+        """Return whether a copy is in neither of the two tiers."""
         return driver is not None and is_another_place(self.source, driver)
 
     def wants(self, ledger_id: int) -> bool:
-        """Whether this ledger is to be moved."""
+        """Return whether this ledger is to be moved."""
         return self.ledger_ids is None or ledger_id in self.ledger_ids
 
 
 def plan_topic(topic: TopicName, info: ManagedLedgerInfo, wanted: Wanted) -> TopicPlan:
-    """What is to be moved of a topic.
+    """Return what is to be moved of a topic.
 
     Raises:
         MetadataError: the record contradicts itself.
@@ -283,7 +282,9 @@ class _Planning:
         *,
         segment: UUID | None = None,
     ) -> None:
-        replaces = [segment] if segment is not None else [uuid for each in ledgers for uuid in _copies(each)]
+        replaces = (
+            [segment] if segment is not None else [uuid for each in ledgers for uuid in each.copy_uuids]
+        )
         self._moves.append(
             Move(
                 topic=self._topic,
@@ -304,15 +305,6 @@ class _Planning:
 
     def _leave_why(self, ledger: LedgerRecord, why: str) -> None:
         self._left.append(Left(topic=self._topic, ledger_ids=(ledger.ledger_id,), why=why))
-
-
-def _copies(ledger: LedgerRecord) -> Iterator[UUID]:
-    context = ledger.context
-    assert context is not None
-    if context.segments:
-        yield from (share.uuid for share in context.segments)
-    elif context.uuid is not None:
-        yield context.uuid
 
 
 def _filters(ledger: LedgerRecord) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from offload_core.executors import Executor
 from offload_core.relocate.moving import Begun, CopyOrder, Made, Moved, Mover
 from offload_core.relocate.planning import Move, TopicPlan
 from offload_core.tier import Tier
-from offload_core.tier.spec import LayerSpec
+from offload_core.tier.registry import LayerSpec
 from offload_hooks.errors import OffloadError, OptionError
 
 DEFAULT_PARALLEL = 4
@@ -21,7 +21,7 @@ DEFAULT_PARALLEL = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a move.
+    """Result of a move.
 
     Attributes:
         uuid: the new copy's; None if it failed.
@@ -86,7 +86,7 @@ class _Round:
         self._not_begun: list[Outcome] = []
 
     def __iter__(self) -> Iterator[Outcome]:
-        """What became of each."""
+        """Yield what became of each."""
         try:
             for made in self._executor.run(self._mover.maker, self._orders()):
                 yield self._end(made)

@@ -61,8 +61,8 @@ class ObjectBytes:
 _CHECKSUM_HEAD_BYTES = 6
 
 
-class Verdict(enum.Enum):
-    """How sure an entry's bytes are."""
+class EntryVerdict(enum.Enum):
+    """Certainty of an entry's bytes."""
 
     SOUND = "sound"
     """Its checksum matches."""
@@ -74,22 +74,22 @@ class Verdict(enum.Enum):
     """Its checksum does not match."""
 
 
-def judge(entry: bytes, *, are_pulsars: bool) -> Verdict:
-    """What is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
+def judge(entry: bytes, *, are_pulsars: bool) -> EntryVerdict:
+    """Return what is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
     try:
         start = skip_broker_metadata(entry)
     except FormatError:
-        return Verdict.UNSURE if are_pulsars else Verdict.PLAIN
+        return EntryVerdict.UNSURE if are_pulsars else EntryVerdict.PLAIN
     if len(entry) - start >= _CHECKSUM_HEAD_BYTES:
         magic, stored = struct.unpack_from(">HI", entry, start)
         if magic == CHECKSUM_MAGIC:
             found = crc32c(entry[start + _CHECKSUM_HEAD_BYTES :])
-            return Verdict.SOUND if found == stored else Verdict.BAD
-    return Verdict.PLAIN if not are_pulsars or can_be_parsed(entry) else Verdict.UNSURE
+            return EntryVerdict.SOUND if found == stored else EntryVerdict.BAD
+    return EntryVerdict.PLAIN if not are_pulsars or can_be_parsed(entry) else EntryVerdict.UNSURE
 
 
 def can_be_parsed(entry: bytes) -> bool:
-    """Whether it is an entry of Pulsar's, by its form."""
+    """Return whether it is an entry of Pulsar's, by its form."""
     try:
         split_entry(entry)
     except FormatError:
@@ -112,19 +112,19 @@ class FoundFrame:
     offset: int
     entry_id: int
     length: int
-    verdict: Verdict
+    verdict: EntryVerdict
     is_linked: bool
     is_exact: bool = True
     size: int | None = None
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """Return where the next one begins."""
         return self.offset + FRAME_HEADER_BYTES + self.length
 
 
 @dataclass(slots=True, kw_only=True)
-class Stretch:
+class BlockFrames:
     """Frames of one block, or of what is left of one.
 
     Attributes:
@@ -144,5 +144,5 @@ class Stretch:
 
     @property
     def begins_block(self) -> bool:
-        """Whether it begins with a block."""
+        """True if it begins with a block."""
         return bool(self.header_bytes)

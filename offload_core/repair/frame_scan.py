@@ -17,14 +17,21 @@ from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC, Blo
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.entry import CHECKSUM_MAGIC
-from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Stretch, Verdict, can_be_parsed, judge
+from offload_core.repair.found_frames import (
+    BlockFrames,
+    EntryVerdict,
+    FoundFrame,
+    ObjectBytes,
+    can_be_parsed,
+    judge,
+)
 from offload_hooks.errors import FormatError
 
 
 def frames_in(
     window: bytes, lowest: int, highest: int, bound: bool, behind: int, *, may_be_empty: bool
 ) -> list[int]:
-    """Where in a window frames may begin, of entries from `lowest` on.
+    """Return where in a window frames may begin, of entries from `lowest` on.
 
     `behind` is how far the window is from the place that is searched from.
     """
@@ -80,8 +87,8 @@ class FrameScan:
         self._magic = struct.pack(">Iq", BLOCK_MAGIC[object_format], BLOCK_HEADER_BYTES)
         self.are_pulsars = self._sample()
 
-    def stretches(self) -> Iterator[Stretch]:
-        """What is found, in the order of bytes."""
+    def stretches(self) -> Iterator[BlockFrames]:
+        """Yield what is found, in the order of bytes."""
         position, expected, declared = 0, 0, 0
         while position < self._data.size:
             stretch = self._block_at(position) or self._headless(position, declared)
@@ -90,7 +97,7 @@ class FrameScan:
                 if found is not None and (stretch is None or found[0] < stretch.offset):
                     position, is_block = found
                     stretch = self._block_at(position) if is_block else None
-                    stretch = stretch or Stretch(offset=position, header=None)
+                    stretch = stretch or BlockFrames(offset=position, header=None)
             if stretch is None:
                 return
             if stretch.header is not None:
@@ -108,11 +115,11 @@ class FrameScan:
 
     # --- blocks --------------------------------------------------------------------------------
 
-    def _block_at(self, position: int) -> Stretch | None:
+    def _block_at(self, position: int) -> BlockFrames | None:
         header = self._header_at(position)
         if header is None:
             return None
-        return Stretch(
+        return BlockFrames(
             offset=position, header=header, header_bytes=self._data.read(position, BLOCK_HEADER_BYTES)
         )
 
@@ -125,7 +132,7 @@ class FrameScan:
         except FormatError:
             return None
 
-    def _headless(self, position: int, declared: int) -> Stretch | None:
+    def _headless(self, position: int, declared: int) -> BlockFrames | None:
         """A block whose header is damaged: its entries can be believed, behind where a header must be."""
         places = [position, declared, *(each for each in self._starts if each >= position)]
         for place in sorted({each for each in places if each >= position}):
@@ -133,8 +140,8 @@ class FrameScan:
                 return self._block_at(place)
             if place in (position, declared) or place in self._starts:
                 frame = self._frame(place + BLOCK_HEADER_BYTES, None)
-                if frame is not None and frame.verdict in (Verdict.SOUND, Verdict.PLAIN):
-                    return Stretch(
+                if frame is not None and frame.verdict in (EntryVerdict.SOUND, EntryVerdict.PLAIN):
+                    return BlockFrames(
                         offset=place, header=None, header_bytes=self._data.read(place, BLOCK_HEADER_BYTES)
                     )
         return None
@@ -148,24 +155,24 @@ class FrameScan:
                 if head is None:
                     break
                 payload = self._data.read(position + FRAME_HEADER_BYTES, head[0])
-                if judge(payload, are_pulsars=False) is Verdict.SOUND or can_be_parsed(payload):
+                if judge(payload, are_pulsars=False) is EntryVerdict.SOUND or can_be_parsed(payload):
                     return True
                 position += FRAME_HEADER_BYTES + head[0]
         return any(map(self._has_checksum, self._find(_CHECKSUM_MAGIC)))
 
     def _has_checksum(self, position: int) -> bool:
-        """Whether an entry of Pulsar's begins at a place, with a frame before."""
+        """Return whether an entry of Pulsar's begins at a place, with a frame before."""
         head = self._head(position - FRAME_HEADER_BYTES) if position >= FRAME_HEADER_BYTES else None
         if head is None or head[1] >= _FAR:
             return False
-        return judge(self._data.read(position, head[0]), are_pulsars=False) is Verdict.SOUND
+        return judge(self._data.read(position, head[0]), are_pulsars=False) is EntryVerdict.SOUND
 
     def _headers(self) -> Iterator[int]:
         """The first places that look like a block's header."""
         return islice(self._find(self._magic), _LOOKED_AT)
 
     def _find(self, pattern: bytes) -> Iterator[int]:
-        """Where these bytes are."""
+        """Yield where these bytes are."""
         for begin in range(0, self._data.size, _SEARCHED_AT_ONCE):
             window = self._data.read(begin, _SEARCHED_AT_ONCE + len(pattern) - 1)
             at = window.find(pattern)
@@ -175,7 +182,7 @@ class FrameScan:
 
     # --- frames --------------------------------------------------------------------------------
 
-    def _walk(self, stretch: Stretch, position: int, expected: int) -> int:
+    def _walk(self, stretch: BlockFrames, position: int, expected: int) -> int:
         """The frames of a stretch from `position` on; where it ends."""
         linked = True
         while True:
@@ -194,7 +201,7 @@ class FrameScan:
             frame = self._of_wrong_length(position, expected, following, is_block)
             if frame is None:
                 frame = FoundFrame(
-                    offset=position, entry_id=-1, length=0, verdict=Verdict.BAD, is_linked=linked
+                    offset=position, entry_id=-1, length=0, verdict=EntryVerdict.BAD, is_linked=linked
                 )
                 stretch.frames.append(frame)
                 linked = False
@@ -227,20 +234,24 @@ class FrameScan:
         length, entry_id = head
         verdict = judge(self._data.read(position + FRAME_HEADER_BYTES, length), are_pulsars=self.are_pulsars)
         end = position + FRAME_HEADER_BYTES + length
-        if verdict is not Verdict.SOUND:
+        if verdict is not EntryVerdict.SOUND:
             ids = {entry_id} if expected is None else {entry_id, expected}
             if not any(self._follows(end, each) for each in ids):
                 return None
-            if verdict is not Verdict.PLAIN and entry_id != expected and not self._is_followed(end, entry_id):
+            if (
+                verdict is not EntryVerdict.PLAIN
+                and entry_id != expected
+                and not self._is_followed(end, entry_id)
+            ):
                 return None
         return FoundFrame(offset=position, entry_id=entry_id, length=length, verdict=verdict, is_linked=True)
 
     def _follows(self, position: int, entry_id: int) -> bool:
-        """Whether what is at a place can stand behind this entry: the next one, or a block's end."""
+        """Return whether what is at a place can stand behind this entry: the next one, or a block's end."""
         return self._end_at(position) is not None or self._is_followed(position, entry_id)
 
     def _is_followed(self, position: int, entry_id: int) -> bool:
-        """Whether the next entry is at a place; one of its two fields may be damaged, if the one behind it is right."""
+        """Return whether the next entry is at a place; one of its fields may be damaged, if the one after is right."""
         data = self._data.read(position, FRAME_HEADER_BYTES)
         if len(data) < FRAME_HEADER_BYTES:
             return False
@@ -271,19 +282,19 @@ class FrameScan:
             if not 0 <= end - begin <= MOST_ENTRY_BYTES:
                 continue
             payload = self._data.read(begin, end - begin)
-            if judge(payload, are_pulsars=self.are_pulsars) is Verdict.SOUND:
+            if judge(payload, are_pulsars=self.are_pulsars) is EntryVerdict.SOUND:
                 return FoundFrame(
                     offset=position,
                     entry_id=expected,
                     length=end - begin,
-                    verdict=Verdict.SOUND,
+                    verdict=EntryVerdict.SOUND,
                     is_linked=True,
                     is_exact=False,
                 )
         return None
 
     def _ends_before(self, begin: int, stop: int) -> Iterator[int]:
-        """Where an entry may end before `stop`: there, or where padding begins that goes on up to it."""
+        """Yield where an entry may end before `stop`: there, or where padding begins that goes on up to it."""
         tail = self._data.read(max(begin, stop - _SEARCHED_AT_ONCE), min(stop - begin, _SEARCHED_AT_ONCE))
         yield stop
         for rest in range(4):
@@ -296,7 +307,7 @@ class FrameScan:
                 yield stop - len(tail) + end
 
     def _end_at(self, position: int, *, is_first: bool = False) -> int | None:
-        """Where the next block begins, if a block's entries may end here: padding, a header, the object's end."""
+        """Return where the next block begins, if entries may end here: padding, a header, the object's end."""
         if position >= self._data.size:
             return position if position == self._data.size else None
         if not is_first and self._header_at(position) is not None:
@@ -324,8 +335,8 @@ class FrameScan:
 
     # --- looking for what comes next -----------------------------------------------------------
 
-    def _known_end(self, stretch: Stretch) -> int | None:
-        """Where a block ends, if not only its header says so: no block begins before, whatever looks like one."""
+    def _known_end(self, stretch: BlockFrames) -> int | None:
+        """Return where a block ends, if not only its header says so: no block begins before, whatever looks like it."""
         if stretch.header is None:
             return None
         end = stretch.offset + stretch.header.block_length
@@ -378,11 +389,11 @@ class FrameScan:
         )
 
     def _can_be_believed(self, position: int) -> bool:
-        """Whether a frame at a place that nothing led to is one: by its checksum, or by two that follow it."""
+        """Return whether a frame at a place that nothing led to is one: by its checksum, or by two that follow it."""
         frame = self._frame(position, None)
-        if frame is None or frame.verdict in (Verdict.BAD, Verdict.UNSURE):
+        if frame is None or frame.verdict in (EntryVerdict.BAD, EntryVerdict.UNSURE):
             return False
-        if frame.verdict is Verdict.SOUND:
+        if frame.verdict is EntryVerdict.SOUND:
             return True
         if self._end_at(frame.end) is not None:
             return self.are_pulsars

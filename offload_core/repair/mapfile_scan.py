@@ -31,7 +31,7 @@ from offload_core.codec.mapfile.records import (
 )
 from offload_core.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
 from offload_core.codec.mapfile.zlib_streams import Inflater, inflate, most_of
-from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Verdict, can_be_parsed, judge
+from offload_core.repair.found_frames import EntryVerdict, FoundFrame, ObjectBytes, can_be_parsed, judge
 from offload_hooks.errors import FormatError
 
 _RECORD = struct.Struct(">iiq")
@@ -45,7 +45,7 @@ _OFF = 4
 
 @dataclass(frozen=True, slots=True)
 class IndexedRecord:
-    """What the index of a MapFile needs of a record: its key, and where it or its block begins."""
+    """A record as a MapFile's index needs it: its key, and where it or its block begins."""
 
     key: int
     position: int
@@ -82,7 +82,7 @@ class MapFileScan:
 
     @property
     def ends_well(self) -> bool:
-        """Whether the file ends with a whole record."""
+        """True if the file ends with a whole record."""
         return bool(self.frames) and self.frames[-1].entry_id >= 0
 
     def payload(self, offset: int, length: int) -> bytes:
@@ -135,7 +135,7 @@ class MapFileScan:
             if found is None:
                 self.is_clean = False
                 if expected >= 0:
-                    self._add(position, -1, 0, Verdict.BAD, linked)
+                    self._add(position, -1, 0, EntryVerdict.BAD, linked)
                 following = self._search(position, max(expected, 0), header)
                 if following is None:
                     return
@@ -151,7 +151,7 @@ class MapFileScan:
             position += RECORD_HEAD_BYTES + length
 
     def _add(
-        self, offset: int, entry_id: int, length: int, verdict: Verdict, linked: bool, size: int = 0
+        self, offset: int, entry_id: int, length: int, verdict: EntryVerdict, linked: bool, size: int = 0
     ) -> None:
         self.frames.append(
             FoundFrame(
@@ -164,7 +164,7 @@ class MapFileScan:
             )
         )
 
-    def _record(self, position: int, header: SequenceHeader) -> tuple[int, int, Verdict, int] | None:
+    def _record(self, position: int, header: SequenceHeader) -> tuple[int, int, EntryVerdict, int] | None:
         """Key, length of the stored value, what to think of it, the entry's size; None if there is no record."""
         head = self._data.read(position, RECORD_HEAD_BYTES)
         if len(head) < RECORD_HEAD_BYTES:
@@ -186,9 +186,9 @@ class MapFileScan:
                 KEY_BYTES,
                 key + 1,
             )
-            return (key, length, Verdict.BAD, 0) if at_end or is_linked else None
+            return (key, length, EntryVerdict.BAD, 0) if at_end or is_linked else None
         if key == METADATA_KEY:
-            return key, length, Verdict.SOUND, len(payload)
+            return key, length, EntryVerdict.SOUND, len(payload)
         return key, length, judge(payload, are_pulsars=self._are_pulsars), len(payload)
 
     def _sample(self, header: SequenceHeader) -> bool:
@@ -202,9 +202,9 @@ class MapFileScan:
                 position = following
                 continue
             key, length, verdict, _ = found
-            if key >= 0 and verdict is not Verdict.BAD:
+            if key >= 0 and verdict is not EntryVerdict.BAD:
                 payload = self.payload(position + RECORD_HEAD_BYTES, length)
-                if verdict is Verdict.SOUND or can_be_parsed(payload):
+                if verdict is EntryVerdict.SOUND or can_be_parsed(payload):
                     return True
             position += RECORD_HEAD_BYTES + length
         return False
@@ -226,7 +226,7 @@ class MapFileScan:
                 if place > origin:
                     found = self._record(place, header)
                     room = (place - origin) // RECORD_HEAD_BYTES
-                    is_sound = found is not None and found[2] in (Verdict.SOUND, Verdict.PLAIN)
+                    is_sound = found is not None and found[2] in (EntryVerdict.SOUND, EntryVerdict.PLAIN)
                     if found is not None and is_sound and lowest <= found[0] <= lowest + room + 1:
                         return place
                 at = window.find(_KEY_MARK, at + 1)
@@ -248,7 +248,7 @@ class MapFileScan:
                 linked = False
             self.is_clean = False
             if found is None:
-                self._add(position, -1, 0, Verdict.BAD, linked)
+                self._add(position, -1, 0, EntryVerdict.BAD, linked)
             following = self._find(mark, position + 1)
             if following is None:
                 return
@@ -286,7 +286,7 @@ class MapFileScan:
                 linked = True
             self.records.append(IndexedRecord(key, position))
         for key in block.keys.tolist()[count:]:
-            self._add(position, key, 0, Verdict.BAD, True)
+            self._add(position, key, 0, EntryVerdict.BAD, True)
         return count == len(block.keys)
 
     def _values(self, block: SyncBlock) -> Iterator[tuple[int, bytes]]:
@@ -302,7 +302,7 @@ class MapFileScan:
                 value = bytes(open_value(inflater.read(length), key))
             except FormatError:
                 return
-            if not whole and judge(value, are_pulsars=True) is not Verdict.SOUND:
+            if not whole and judge(value, are_pulsars=True) is not EntryVerdict.SOUND:
                 return
             yield key, value
 

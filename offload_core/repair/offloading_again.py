@@ -18,9 +18,9 @@ from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterMode, FilterRecord, FilterRun
 from offload_core.managed_ledger import Environment
-from offload_core.managed_ledger.hot_ledgers import NAME_KEY
+from offload_core.managed_ledger.environment import NAME_KEY
 from offload_core.managed_ledger.replacements import Replacement
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords, OtherCopy, OtherRole
 from offload_core.metadata.record_corrections import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.replacement_record import CopyForm
@@ -28,11 +28,11 @@ from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import OffloadProgress
 from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory
-from offload_core.repair.judging import AS_WRITTEN
+from offload_core.repair.damage_judging import AS_WRITTEN
 from offload_core.tier import Tier
 from offload_core.verify import Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
-from offload_core.verify.objects import examine
+from offload_core.verify.pair_checks import examine
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -60,7 +60,7 @@ def find_hot(store: LedgerStore, name: str, ledger_id: int) -> LedgerStatus | No
 def why_hot_forbids(
     store: LedgerStore | None, name: str, ledger: LedgerRecord, counts: LedgerCounts
 ) -> str | None:
-    """Why a record must not say these counts, by its ledger's hot copy; None if nothing speaks against it.
+    """Return why a record must not say these counts, by its ledger's hot copy; None if nothing speaks against it.
 
     Args:
         store: the hot tier; None if it is not known.
@@ -105,7 +105,7 @@ class HotCopies:
         return self.environment.hot.store
 
     def why_not(self, name: str, ledger: LedgerRecord) -> str | None:
-        """Why a ledger cannot be offloaded again, in words; None if it can.
+        """Return why a ledger cannot be offloaded again, in words; None if it can.
 
         Raises:
             StoreError, FormatError: the hot tier cannot be read.
@@ -137,7 +137,7 @@ class HotCopies:
             old: the copy that is damaged, which the record names.
 
         Raises:
-            LiveAttemptError: somebody else is at another copy of it; nothing was changed.
+            LiveAttemptError: another process works on another copy of it; nothing was changed.
             AttemptError: the record, or the hot copy, is not such that it can be.
             DataLossError: the new copy is not what the hot one is; it was deleted.
             StoreError, FormatError, PluginError, UnresolvedTransactionError: of tiers, records, or the filter.

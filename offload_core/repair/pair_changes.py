@@ -9,8 +9,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.audit import AuditLog, Change, ChangeAction
+from offload_core.catalogue.index_reading import read_block_checksums
 from offload_core.catalogue.listing import Pair
-from offload_core.catalogue.reading import read_block_checksums
 from offload_core.codec.block_checksums import crc32c, pack_block_checksums
 from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
@@ -18,16 +18,16 @@ from offload_core.managed_ledger.replacements import Replacement
 from offload_core.metadata import ManagedLedgerRecords, OtherCopy, OtherRole
 from offload_core.metadata.replacement_record import CopyForm, other_copies
 from offload_core.metadata.segment_shares import place_of
-from offload_core.repair.judging import Judged, is_whole
+from offload_core.repair.damage_judging import Judged, is_whole
 from offload_core.repair.quarantine import Reason, keep_copy, move
-from offload_core.repair.targets import Known
+from offload_core.repair.repair_targets import RecordedAttempt
 from offload_core.tier import Tier
 from offload_core.verify import Finding
 from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError
 
 
 def checksums_with_index(tier: Tier, pair: Pair, index: bytes) -> bytes | None:
-    """What is to lie beside a pair that has this index; None if nothing of its data object does.
+    """Return what is to lie beside a pair that has this index; None if nothing of its data object does.
 
     Raises:
         StoreError: the tier fails.
@@ -80,7 +80,7 @@ class PairChanges:
         return (key.index_key,)
 
     def _has(self, key: str, data: bytes) -> bool:
-        """Whether these bytes are under a key already."""
+        """Return whether these bytes are under a key already."""
         try:
             size = self._tier.stat(key).size_bytes
         except ObjectNotFoundError:
@@ -99,7 +99,7 @@ class PairChanges:
         return (checksums[0],)
 
     def write_salvaged(self, judged: Judged) -> tuple[str, ...]:
-        """What a damaged object still holds, as a new pair; nothing if that is there."""
+        """Return what a damaged object still holds, as a new pair; nothing if that is there."""
         salvage = judged.salvage
         assert salvage is not None
         target = salvage.target
@@ -159,14 +159,14 @@ def _write(judged: Judged, key: str, after: str) -> Change:
 
 def replacement_for(
     records: ManagedLedgerRecords,
-    known: Known,
+    known: RecordedAttempt,
     old: ObjectKey,
     new: ObjectKey,
     tier: Tier,
     audit: AuditLog,
     now_ms: Callable[[], int],
 ) -> Replacement:
-    """What takes the place of a damaged copy, in a record that can name it (`can_name`)."""
+    """Return what takes the place of a damaged copy, in a record that can name it (`can_name`)."""
     assert known.driver is not None
     is_segment = new.object_format is ObjectFormat.STREAMING
     copy = OtherCopy(
@@ -190,8 +190,8 @@ def replacement_for(
     )
 
 
-def can_name(records: ManagedLedgerRecords, known: Known, old: ObjectKey, new: ObjectKey) -> bool:
-    """Whether a record that reads one copy can read the other: it says of it no more than its uuid and its tier.
+def can_name(records: ManagedLedgerRecords, known: RecordedAttempt, old: ObjectKey, new: ObjectKey) -> bool:
+    """Return whether a record that reads one copy can read the other: it says of it no more than its uuid and its tier.
 
     Not so one that was replaced, which is to be deleted.
 

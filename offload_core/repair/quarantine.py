@@ -27,7 +27,7 @@ _PART_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why objects are moved: codes of findings, in words, and what took their place."""
+    """Reason of a move: codes of findings, in words, and what took the objects' place."""
 
     codes: tuple[str, ...]
     why: str
@@ -97,12 +97,12 @@ def move(tier: Tier, keys: Sequence[str], reason: Reason, audit: AuditLog, now_m
 
 
 def is_put_aside(tier: Tier, key: str) -> bool:
-    """Whether an object of this key was moved there before. `StoreError`."""
+    """Return whether an object of this key was moved there before. `StoreError`."""
     return _stat(tier, f"{FOLDER}{key}{_SUFFIX}") is not None
 
 
 def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
-    """Where an object of these bytes goes, and whether it is there."""
+    """Return where an object of these bytes goes, and whether it is there."""
     number = 1
     while True:
         target = f"{FOLDER}{key}{_SUFFIX}" + (f"-{number}" if number > 1 else "")
@@ -115,7 +115,7 @@ def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
 
 
 def _stat(tier: Tier, key: str) -> ObjectStat | None:
-    """What is under a key, without user metadata if these cannot be read."""
+    """Return what is under a key, without user metadata if these cannot be read."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:

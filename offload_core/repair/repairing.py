@@ -25,12 +25,18 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.record_corrections import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.repair.counts import CountCorrection
-from offload_core.repair.judging import Judged, JudgedPair, JudgePairs, JudgeTask, copies_of, judge_pair
+from offload_core.repair.count_correction import CountCorrection
+from offload_core.repair.damage_judging import (
+    Judged,
+    JudgePairs,
+    JudgeTask,
+    copies_of,
+    judge_pair,
+)
 from offload_core.repair.offloading_again import HotCopies, find_hot
 from offload_core.repair.pair_changes import PairChanges, can_name, replacement_for
-from offload_core.repair.plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
-from offload_core.repair.targets import Known, OpenRecords, Wanted, known_of
+from offload_core.repair.repair_plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
+from offload_core.repair.repair_targets import OpenRecords, RecordedAttempt, RepairTargets, known_of
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError
@@ -77,7 +83,9 @@ class Repair:
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
         self._tier = tier
-        self._wanted = Wanted(prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics)
+        self._wanted = RepairTargets(
+            prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics
+        )
         self._records = records
         self._ours = ours
         self._again = hot if offload_again else None
@@ -97,7 +105,7 @@ class Repair:
         )
 
     def plan(self) -> Iterator[PlannedRepair]:
-        """What there is to be done; nothing is changed.
+        """Yield what there is to be done; nothing is changed.
 
         Raises:
             OptionError: there is nothing of what was asked for by name.
@@ -133,7 +141,7 @@ class Repair:
         """Do what was planned of one pair, or one record, if it still is to be done: it is judged once more.
 
         Raises:
-            LiveAttemptError: somebody else is at a new copy of the same ledger.
+            LiveAttemptError: another process works on a new copy of the same ledger.
             AttemptError: the record does not allow it any more.
             DataLossError: what was written is not what it must be; the original was not touched.
             StoreError: a store fails, or the audit log. It can be called again, as after each of these.
@@ -206,53 +214,53 @@ class Repair:
                 by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
         return dict(by_key), counts, others
 
-    def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, Known]:
+    def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, RecordedAttempt]:
         if self._records is None or not by_key:
             return {}
         with self._records() as records:
             return dict(known_of(records, {key.uuid for key in by_key}))
 
-    def _task(self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, Known]) -> JudgeTask:
+    def _task(
+        self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, RecordedAttempt]
+    ) -> JudgeTask:
         copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
         return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
 
-    def _planned(self, task: JudgeTask, judged: JudgedPair) -> PlannedRepair:
-        key, known = task.key, task.known
-        if known is not None and known.is_replaced and judged.choice.action in _OF_DAMAGE:
-            why = "another copy took its place, as its record says"
-            judged = JudgedPair(choice=Choice(action=Action.OTHER_COPY, why=why))
-        if judged.failure is None and self._differs_from_hot(task, judged):
-            why = "it has another entry than the hot copy, which has the one that was written"
-            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why))
-        if judged.failure is None and self._is_offloaded_again(task, judged.choice):
-            why = "its copy is damaged or gone, and its hot copy has all of it"
-            judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
-        if judged.failure is None and self._loses_hot_entries(known, judged.choice, judged.lost):
-            why = "its record must not name a copy that lacks entries while its hot copy has them"
-            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
-        switches = judged.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
-            key, known, judged.replacement
+    def _planned(self, task: JudgeTask, planned: PlannedRepair) -> PlannedRepair:
+        """Add what records and the hot tier say of a pair that was judged."""
+        known, bare = (
+            task.known,
+            PlannedRepair(key=planned.key, findings=task.findings, choice=planned.choice),
         )
-        moves = self._moves(judged.choice, known)
-        return PlannedRepair(
-            key=key.data_key,
-            findings=task.findings,
-            choice=judged.choice,
-            entries=judged.entries,
-            lost=judged.lost,
-            target=None if judged.target is None else judged.target.data_key,
-            other=None if judged.other is None else judged.other.data_key,
-            is_done=judged.is_saved and not moves and not switches,
+        if known is not None and known.is_replaced and planned.choice.action in _OF_DAMAGE:
+            why = "another copy took its place, as its record says"
+            planned = replace(bare, choice=Choice(action=Action.OTHER_COPY, why=why))
+        if planned.failure is None and self._differs_from_hot(task, planned):
+            why = "it has another entry than the hot copy, which has the one that was written"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why))
+        if planned.failure is None and self._is_offloaded_again(task, planned.choice):
+            why = "its copy is damaged or gone, and its hot copy has all of it"
+            planned = replace(bare, choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
+        if planned.failure is None and self._loses_hot_entries(known, planned.choice, planned.lost):
+            why = "its record must not name a copy that lacks entries while its hot copy has them"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
+        new = planned.target or planned.other
+        switches = planned.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
+            task.key, known, None if new is None else parse_key(new)
+        )
+        moves = self._moves(planned.choice, known)
+        return replace(
+            planned,
+            is_done=planned.is_done and not moves and not switches,
             recorded=known.topic if known is not None and known.is_complete else None,
             hot=tuple(sorted(known.hot)) if known is not None else (),
             is_moved=moves,
             is_switched=switches,
-            is_marked=not switches and self._is_to_be_marked(known, judged),
-            failure=judged.failure,
+            is_marked=not switches and self._is_to_be_marked(known, planned),
         )
 
     def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
-        """Whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
+        """Return whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
         known, ledger_id = task.known, task.key.ledger_id
         is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
         if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
@@ -267,8 +275,10 @@ class Repair:
         ledger = None if read is None else read.info.ledger(ledger_id)
         return ledger is not None and self._again.why_not(known.managed_ledger, ledger) is None
 
-    def _loses_hot_entries(self, known: Known | None, choice: Choice, lost: LostEntries | None) -> bool:
-        """Whether a record of ours names a copy of which entries are lost that a hot copy has."""
+    def _loses_hot_entries(
+        self, known: RecordedAttempt | None, choice: Choice, lost: LostEntries | None
+    ) -> bool:
+        """Return whether a record of ours names a copy of which entries are lost that a hot copy has."""
         if self._accept_loss or not self._is_read_with_hot(known):
             return False
         assert known is not None
@@ -278,16 +288,16 @@ class Repair:
             return False
         return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
 
-    def _differs_from_hot(self, task: JudgeTask, judged: JudgedPair) -> bool:
-        """Whether messages are not right that may be as they were written, and by the hot copy are not.
+    def _differs_from_hot(self, task: JudgeTask, planned: PlannedRepair) -> bool:
+        """Return whether messages are not right that may be as they were written, and by the hot copy are not.
 
         Raises:
             StoreError, FormatError: of either side.
         """
-        store, lost, known = self._hot_store, judged.lost, task.known
+        store, lost, known = self._hot_store, planned.lost, task.known
         if not all(each.code in OF_MESSAGES for each in task.findings):
             return False
-        if judged.choice.action is not Action.LEAVE or lost is None or not lost.count:
+        if planned.choice.action is not Action.LEAVE or lost is None or not lost.count:
             return False
         if store is None or self._ours is None or known is None or not self._is_read_with_hot(known):
             return False
@@ -307,19 +317,19 @@ class Repair:
                         return True
         return False
 
-    def _is_to_be_marked(self, known: Known | None, judged: JudgedPair) -> bool:
-        """Whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
+    def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
+        """Return whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
         if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
             return False
-        return judged.failure is None and judged.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
+        return planned.failure is None and planned.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
 
-    def _is_read_with_hot(self, known: Known | None) -> bool:
-        """Whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
+    def _is_read_with_hot(self, known: RecordedAttempt | None) -> bool:
+        """Return whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
         if self._ours is None or known is None:
             return False
         return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
 
-    def _hot_ledgers(self, known: Known) -> list[int]:
+    def _hot_ledgers(self, known: RecordedAttempt) -> list[int]:
         """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
         store, name = self._hot_store, known.managed_ledger
         return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
@@ -348,7 +358,7 @@ class Repair:
             steps.forget_old()
         return Repaired(planned=planned, written=written, moved=moved)
 
-    def _mark_damaged(self, known: Known, key: ObjectKey, audit: AuditLog) -> None:
+    def _mark_damaged(self, known: RecordedAttempt, key: ObjectKey, audit: AuditLog) -> None:
         """Have the record say that a copy is damaged; until another takes its place, its hot copies stay."""
         assert self._ours is not None
         audit.record(
@@ -379,18 +389,18 @@ class Repair:
             steps.forget_old()
         return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
 
-    def _can_switch(self, key: ObjectKey, known: Known | None, new: ObjectKey | None) -> bool:
-        """Whether a record of ours reads it, and can name what takes its place."""
+    def _can_switch(self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None) -> bool:
+        """Return whether a record of ours reads it, and can name what takes its place."""
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
         return self._is_here(known) and can_name(self._ours, known, key, new)
 
-    def _is_here(self, known: Known) -> bool:
-        """Whether a record that names a copy means this tier; what lies here under its key may be another's."""
+    def _is_here(self, known: RecordedAttempt) -> bool:
+        """Return whether a record that names a copy means this tier; what lies here under its key may be another's."""
         return known.driver is None or not is_another_place(tier_record(self._tier), known.driver)
 
-    def _moves(self, choice: Choice, known: Known | None) -> bool:
-        """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
+    def _moves(self, choice: Choice, known: RecordedAttempt | None) -> bool:
+        """Return whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
         is_named = known is not None and not known.is_replaced
         return self._quarantine and choice.action in _OF_DAMAGE and not is_named
 

@@ -42,9 +42,9 @@ from offload_core.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, 
 from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.codec.streaming import LEAST_PADDING_BYTES, pack_streaming_index, streaming_block_length
+from offload_core.offload.attempt_objects import user_metadata
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.offload.object_metadata import user_metadata
-from offload_core.repair.contents import Contents, FoundEntry, LedgerContents
+from offload_core.repair.damaged_contents import Contents, FoundEntry, LedgerContents
 from offload_core.repair.mapfile_scan import IndexedRecord
 from offload_core.tier import Tier, upload_blocks
 from offload_hooks.errors import FormatError
@@ -57,7 +57,7 @@ _NO_BOOKIE = "bookie:0"
 
 
 def pip17_metadata_in(index: bytes) -> LedgerMetadata | None:
-    """What is left of the ledger's metadata in an index that is damaged elsewhere."""
+    """Return what is left of the ledger's metadata in an index that is damaged elsewhere."""
     if len(index) < _PIP17_HEAD.size:
         return None
     length = _PIP17_HEAD.unpack_from(index)[5]
@@ -70,7 +70,7 @@ def pip17_metadata_in(index: bytes) -> LedgerMetadata | None:
 
 
 def streaming_infos_in(index: bytes) -> dict[int, LedgerInfo]:
-    """What is left of the ledgers' infos in an index, up to where it cannot be followed."""
+    """Return what is left of the ledgers' infos in an index, up to where it cannot be followed."""
     found: dict[int, LedgerInfo] = {}
     position = _STREAMING_HEAD_BYTES
     while position + _LEDGER.size <= len(index):
@@ -189,7 +189,7 @@ def index_of(
 
 
 def _new_metadata(recorded: LedgerInfo | None) -> LedgerMetadata:
-    """What BookKeeper would say of a ledger of which nothing else is known."""
+    """Return what BookKeeper would say of a ledger of which nothing else is known."""
     closed_ms = None if recorded is None or not recorded.is_closed else recorded.timestamp_ms
     return LedgerMetadata(
         write_quorum_size=1,
@@ -245,7 +245,7 @@ class Salvage:
 
     @property
     def target(self) -> ObjectKey:
-        """Where it goes."""
+        """Return where it goes."""
         return salvaged_key(self.key, self.contents)
 
     def user_metadata(self, role: str) -> dict[str, str]:
@@ -259,7 +259,7 @@ class Salvage:
         return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
     def write(self, tier: Tier) -> None:
-        """Write data object and index; nobody reads the one before the other is there.
+        """Write data object and index; neither is read before the other is there.
 
         Raises:
             StoreError: of either.
@@ -349,7 +349,7 @@ _Entry = tuple[int, int, bytes]
 
 
 def has_entries(tier: Tier, key: str, index: ObjectIndex, contents: Contents) -> bool:
-    """Whether an object of blocks holds these entries, each byte for byte, and no others.
+    """Return whether an object of blocks holds these entries, each byte for byte, and no others.
 
     Raises:
         StoreError: the tier fails. FormatError: a block is not right.

@@ -53,7 +53,7 @@ def gather(
     top: int = TOP_TOPICS,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """What the page about a tier shows.
+    """Return what the page about a tier shows.
 
     Args:
         location: where the tier is, without credentials.
@@ -168,7 +168,7 @@ def _day(time: datetime) -> str:
 
 
 def _times(groups: Sequence[tuple[Sequence[Topic], str]], strays: Sequence[StoredObject]) -> dict[str, Any]:
-    """What was offloaded when, by topic, and how it adds up."""
+    """Return what was offloaded when, by topic, and how it adds up."""
     of_groups = [(name, list(_objects(topics))) for topics, name in groups]
     if strays:
         of_groups.append(("of no known topic", list(strays)))
@@ -251,7 +251,7 @@ def _histogram(
 
 
 def _problems(found: Catalogue | Iterable[Finding]) -> dict[str, Any]:
-    """What is wrong, counted by code, and the first of it one by one."""
+    """Return what is wrong, counted by code, and the first of it one by one."""
     if isinstance(found, Catalogue):
         told = (_of_stored(stored) for stored in found.problems)
     else:

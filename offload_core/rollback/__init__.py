@@ -1,6 +1,7 @@
 """The way back from streaming offload: what it would lose, the streaming objects of a tier, and their deletion."""
 
-from offload_core.rollback.deletion import (
+from offload_core.rollback.rollback_plan import Need, PlannedLedger, PlannedTopic, RollbackPlan, plan_rollback
+from offload_core.rollback.streaming_deletion import (
     Released,
     ReleasedRecords,
     delete_judged,
@@ -8,15 +9,14 @@ from offload_core.rollback.deletion import (
     release_recorded,
     released,
 )
-from offload_core.rollback.judging import (
+from offload_core.rollback.streaming_judging import (
     Allowed,
-    Judged,
     JudgedLedger,
+    JudgedObject,
     Verdict,
     judge,
     judge_tier,
 )
-from offload_core.rollback.plan import Need, PlannedLedger, PlannedTopic, RollbackPlan, plan_rollback
 from offload_core.rollback.streaming_objects import (
     Coverage,
     StreamingListing,
@@ -27,8 +27,8 @@ from offload_core.rollback.streaming_objects import (
 __all__ = [
     "Allowed",
     "Coverage",
-    "Judged",
     "JudgedLedger",
+    "JudgedObject",
     "Need",
     "PlannedLedger",
     "PlannedTopic",

@@ -1,7 +1,7 @@
 """The streaming objects of a tier, told apart by key and magic, and a ledger's record of its streaming segments.
 
 The key has no `-ledger-` (`<uuid>`, `<uuid>-index`), and the index begins with its magic; where there is no index, the
-data object begins with that of a streaming block. What has such a key and another magic is somebody else's: it is
+data object begins with that of a streaming block. What has such a key and another magic is another program's: it is
 listed, and never deleted. Source: docs/formats/streaming.md.
 """
 
@@ -15,7 +15,7 @@ from offload_core.catalogue import StoredObject, concurrently
 from offload_core.catalogue.listing import Pair, describe_pair, list_pairs
 from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
-from offload_core.metadata import LedgerRecord, SegmentStatus
+from offload_core.metadata import AttemptStatus, LedgerRecord
 from offload_core.metadata.segment_shares import covered_stop, first_entry_id, shares_of
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
@@ -48,7 +48,7 @@ class StreamingObject:
 
     @property
     def detail(self) -> str | None:
-        """What is wrong with it, in words."""
+        """Return what is wrong with it, in words."""
         return self.stored.detail if self.foreign is None else self.foreign
 
     @property
@@ -103,7 +103,7 @@ def data_key_of(key: ObjectKey) -> ObjectKey:
 
 
 def how_it_begins(tier: Tier, stored: StoredObject) -> str | None:
-    """How what has the key of a streaming object begins, if it is none; None for one, whatever else is wrong with it.
+    """Return how an object with a streaming object's key begins, if it is none; None for one, whatever else is wrong.
 
     Raises:
         ObjectNotFoundError: it vanished meanwhile.
@@ -139,7 +139,7 @@ def _magic(tier: Tier, key: str, size_bytes: int | None) -> int | None:
 
 
 class Coverage(enum.Enum):
-    """How much of a ledger lies in complete segments, by its record."""
+    """Share of a ledger in complete segments, by its record."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -147,7 +147,7 @@ class Coverage(enum.Enum):
 
 
 def coverage_of(ledger: LedgerRecord) -> Coverage:
-    """How much of a ledger its complete segments hold; one that is being deleted needs none of it."""
+    """Return how much of a ledger its complete segments hold; one that is being deleted needs none of it."""
     if ledger.is_condemned:
         return Coverage.CONDEMNED
     is_whole = ledger.info.is_closed and covered_stop(ledger) >= (ledger.info.entries or 0)
@@ -155,7 +155,7 @@ def coverage_of(ledger: LedgerRecord) -> Coverage:
 
 
 def streamed_entries(ledger: LedgerRecord) -> int:
-    """How many entries lie in complete segments; of one whose end is not recorded, none are counted."""
+    """Return how many entries lie in complete segments; of one whose end is not recorded, none are counted."""
     return sum(
         max(0, share.end_entry_id + 1 - first_entry_id(ledger, share.uuid))
         for share in shares_of(ledger)
@@ -164,5 +164,5 @@ def streamed_entries(ledger: LedgerRecord) -> int:
 
 
 def is_under_way(ledger: LedgerRecord) -> bool:
-    """Whether a segment of it is being offloaded, or is to be."""
-    return any(share.status is SegmentStatus.ASSIGNED for share in shares_of(ledger))
+    """Return whether a segment of it is being offloaded, or is to be."""
+    return any(share.status is AttemptStatus.ASSIGNED for share in shares_of(ledger))

@@ -1,9 +1,10 @@
 """Plan what to read, and read it as Arrow record batches."""
 
-from offload_core.scan.conditions import Condition, Operator, restrict_times
-from offload_core.scan.estimate import ScanEstimate, estimate_scan
+from offload_core.scan.conditions import Condition, Operator
+from offload_core.scan.estimate import ScanEstimate, explain_scan
 from offload_core.scan.frontier import resume_offsets
 from offload_core.scan.metrics import Report, TaskMetrics
+from offload_core.scan.options import ScanOptions
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.scan.positions import (
     Offsets,
@@ -14,10 +15,9 @@ from offload_core.scan.positions import (
     position_of_message_id,
 )
 from offload_core.scan.read import read_task
-from offload_core.scan.scan import Scan
+from offload_core.scan.scanning import Scan, scan, select_catalogue
 from offload_core.scan.select import Selection, select_records, select_topics
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
-from offload_core.scan.times import parse_time, time_range
 
 __all__ = [
     "DEFAULT_TASK_BYTES",
@@ -32,21 +32,21 @@ __all__ = [
     "Run",
     "Scan",
     "ScanEstimate",
+    "ScanOptions",
     "ScanTask",
     "Selection",
     "TaskMetrics",
     "TimeRange",
-    "estimate_scan",
+    "explain_scan",
     "message_id_of_position",
     "parse_offsets",
     "parse_position",
-    "parse_time",
     "plan_tasks",
     "position_of_message_id",
     "read_task",
-    "restrict_times",
     "resume_offsets",
+    "scan",
+    "select_catalogue",
     "select_records",
     "select_topics",
-    "time_range",
 ]

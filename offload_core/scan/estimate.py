@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from offload_core.catalogue import Ledger, concurrently
+from offload_core.catalogue import Ledger, TierReader, concurrently
 from offload_core.codec.index import NO_BLOCKS
 from offload_core.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.scan.fetch import range_bytes_of, ranges_of
+from offload_core.scan.options import ScanOptions
 from offload_core.scan.runs import read_ledger, read_share, runs_of
-from offload_core.scan.scan import Scan
+from offload_core.scan.scanning import Scan, scan
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run
 from offload_core.scan.transactions import TransactionResolver
 from offload_core.scan.transactions.survey import stretches_of
@@ -61,13 +63,16 @@ class _Expected:
     runs: tuple[Run, ...] | None
 
 
-def estimate_scan(scan: Scan, planning: Requests) -> ScanEstimate:
-    """What reading a scan takes that was planned with the requests `planning`.
+def explain_scan(
+    tier: TierReader, topics: str | Iterable[str] = (), options: ScanOptions | None = None, **more: Any
+) -> ScanEstimate:
+    """What a scan takes, before it is read (docs/cost.md); arguments and errors are those of `scan`."""
+    measured = MeasuredTier(tier.store)
+    planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
+    return _estimate(planned, measured.requests)
 
-    Raises:
-        DataLossError: what an index shows to be missing, as when it is read.
-        StoreError: the store fails.
-    """
+
+def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
     planned = [each for task in scan.planned for each in task.runs]
     expected = concurrently(lambda each: _expected(scan, each), planned)
     by_topic: dict[str, Requests] = {}

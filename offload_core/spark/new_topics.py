@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offload_core.api import TierReader
-from offload_core.catalogue import Topic
-from offload_core.schemas import Payloads, SchemaSource
+from offload_core.catalogue import TierReader, Topic, parse_topic
+from offload_core.scan import ScanOptions
+from offload_core.scan.scanning import payloads_of
+from offload_core.schemas import Payloads
 from offload_hooks.errors import SchemaError
 from offload_hooks.schemas import SchemaHistory
 
@@ -25,12 +26,12 @@ class NewTopics:
 
     Args:
         payloads: the schemas that it began with.
-        source: who knows those of others.
+        asked: name who knows those of others.
     """
 
-    def __init__(self, payloads: Payloads, source: SchemaSource) -> None:
+    def __init__(self, payloads: Payloads, asked: ScanOptions) -> None:
         self._payloads = payloads
-        self._source = source
+        self._asked = ScanOptions(schemas=asked.schemas)
         self._histories: dict[str, SchemaHistory] = {}
 
     def histories(self, tier: TierReader, topics: Sequence[Topic]) -> dict[str, SchemaHistory]:
@@ -43,12 +44,13 @@ class NewTopics:
         new = {topic.name.base for topic in topics if topic.name is not None} - set(self._payloads.histories)
         for name in sorted(new - set(self._histories)):
             try:
-                found = tier.payloads(self._source, [name]).histories
-                self._payloads.with_topics(found).value_fields()
+                found = payloads_of(tier, self._asked, [parse_topic(name)])
+                assert found is not None
+                self._payloads.with_topics(found.histories).value_fields()
             except SchemaError as error:
                 raise SchemaError(
                     f"{name} came after the stream had begun, and cannot be read with its columns: {error}",
                     hint=_HINT,
                 ) from error
-            self._histories.update(found)
+            self._histories.update(found.histories)
         return {name: self._histories[name] for name in new}

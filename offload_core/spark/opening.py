@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
-from offload_core.api import TierReader, open_tier
-from offload_core.scan import ReadOptions, Selection, select_topics
+from offload_core.catalogue import TierReader, TopicName, open_tier, parse_topic
+from offload_core.scan import ReadOptions, select_catalogue, select_topics
+from offload_core.scan.scanning import payloads_of
+from offload_core.scan.scanning import read_options as options_of
 from offload_core.spark.options import SourceOptions
 
 
@@ -20,50 +21,23 @@ def open_source(options: SourceOptions) -> TierReader:
 
 
 def read_options(
-    options: SourceOptions, columns: tuple[str, ...] | None, opened: Callable[[], TierReader]
+    options: SourceOptions, columns: Sequence[str] | None, opened: Callable[[], TierReader]
 ) -> ReadOptions:
     """How the messages are read; the topics' schemas are asked for here, in the tier if they are kept there."""
-    read = ReadOptions(
-        level=options.level,
-        columns=columns,
-        verify_checksums=options.verify_checksums,
-        max_message_bytes=options.max_message_bytes,
-        fail_on_data_loss=options.fail_on_data_loss,
-        isolation=options.isolation,
-        mode=options.mode,
-        key_provider=options.key_provider,
-        crypto_failure_action=options.crypto_failure_action,
-        chunks=options.chunks,
-        chunk_look_back_bytes=options.chunk_look_back_bytes,
-        max_pending_chunk_bytes=options.max_pending_chunk_bytes,
-    )
-    if options.schemas is not None:
+    asked = options.scan.having(columns=columns)
+    payloads = None
+    if asked.schemas is not None:
         with opened() as tier:
-            payloads = tier.payloads(
-                options.schemas,
-                _topics(options, tier),
-                reader_schema=options.reader_schema,
-                mode=options.mode,
-                corrupt_column=options.corrupt_column,
-            )
-        read = replace(read, payloads=payloads)
+            payloads = payloads_of(tier, asked, _topics(options, tier))
+    read = options_of(asked, payloads=payloads)
     read.check()
     return read
 
 
-def _topics(options: SourceOptions, tier: TierReader) -> list[str]:
+def _topics(options: SourceOptions, tier: TierReader) -> list[TopicName]:
     """The topics whose schemas are asked for: those that are named, or all that the other options choose."""
     if options.topics:
-        return list(options.topics)
-    selection = Selection(
-        topics_pattern=options.topics_pattern, ledger_id=options.ledger, cluster=options.cluster
-    )
-    catalogue = tier.look(
-        selection,
-        prefix=options.prefix,
-        records=options.records,
-        records_options=options.records_options,
-        read_indexes=False,
-    )
-    topics = select_topics(catalogue, selection)
-    return [str(topic.name) for topic in topics if topic.name is not None]
+        return [parse_topic(topic) for topic in options.topics]
+    selection = options.scan.selection(())
+    topics = select_topics(select_catalogue(tier, selection, options.scan, read_indexes=False), selection)
+    return [topic.name for topic in topics if topic.name is not None]

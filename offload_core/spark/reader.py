@@ -10,16 +10,26 @@ import functools
 import logging
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from offload_core.api import TierReader
-from offload_core.scan import Condition, Report, ScanEstimate, ScanTask, read_task, restrict_times, time_range
+from offload_core.catalogue import TierReader
+from offload_core.scan import (
+    Condition,
+    Report,
+    Scan,
+    ScanEstimate,
+    ScanTask,
+    explain_scan,
+    read_task,
+    scan,
+)
+from offload_core.scan.scanning import read_options as options_of
 from offload_core.schemas import Payloads
 from offload_core.spark.filters import PushFilters
 from offload_core.spark.opening import open_source, read_options
@@ -29,6 +39,8 @@ from offload_core.spark.versions import check_versions, installed_versions
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 from offload_hooks.schemas import SchemaHistory
+
+_Plan = TypeVar("_Plan", Scan, ScanEstimate)
 
 _KEEPS_LOGS = "PYSPARK_SPARK_SESSION_UUID"
 """Set by Spark for workers whose log records it keeps (`spark.sql.pyspark.worker.logging.enabled`)."""
@@ -99,47 +111,24 @@ class OffloadReader(DataSourceReader):
         """The scan's tasks; Spark takes nothing but a list."""
         with self._tier as tier:
             # Of no partition at all Spark makes one of its own, which nobody can read.
-            tasks = tier.scan(**self._scan_arguments()).tasks or (ScanTask(runs=()),)
+            tasks = self._planned(tier, scan).tasks or (ScanTask(runs=()),)
             return [OffloadPartition(task) for task in tasks]
 
     def explain(self) -> ScanEstimate:
         """What the query takes if all of it is read: requests, bytes and partitions (docs/cost.md)."""
         with self._tier as tier:
-            return tier.explain_scan(**self._scan_arguments())
+            return self._planned(tier, explain_scan)
 
-    def _scan_arguments(self) -> dict[str, Any]:
-        options, read = self._options, self._read_options
-        return {
-            "topic": options.topics,
-            "topics_pattern": options.topics_pattern,
-            "ledger": options.ledger,
-            "cluster": options.cluster,
-            "level": options.level,
-            "columns": read.columns,
-            "start": options.starting_offsets,
-            "stop": options.ending_offsets,
-            "start_time": options.starting_time,
-            "stop_time": options.ending_time,
-            "time_slack_ms": options.time_slack,
-            "conditions": self.conditions,
-            "min_partitions": options.min_partitions,
-            "task_bytes": options.max_partition_bytes,
-            "fail_on_data_loss": options.fail_on_data_loss,
-            "verify_checksums": options.verify_checksums,
-            "max_message_bytes": options.max_message_bytes,
-            "isolation": options.isolation,
-            "summaries": options.summaries,
-            "mode": read.mode,
-            "key_provider": read.key_provider,
-            "crypto_failure_action": read.crypto_failure_action,
-            "chunks": read.chunks,
-            "chunk_look_back_bytes": read.chunk_look_back_bytes,
-            "max_pending_chunk_bytes": read.max_pending_chunk_bytes,
-            "prefix": options.prefix,
-            "records": options.records,
-            "records_options": options.records_options,
-            "schemas": self._read_options.payloads,
-        }
+    def _planned(self, tier: TierReader, plan: Callable[..., _Plan]) -> _Plan:
+        read = self._read_options
+        return plan(
+            tier,
+            self._options.topics,
+            self._options.scan.having(columns=read.columns, schemas=read.payloads),
+            conditions=self.conditions,
+            min_partitions=self._options.min_partitions,
+            task_bytes=self._options.max_partition_bytes,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task, read where this is called."""
@@ -148,10 +137,9 @@ class OffloadReader(DataSourceReader):
         if _KEEPS_LOGS in os.environ:
             logging.getLogger("offload_core").setLevel(logging.INFO)
         store = _store_of_process(os.getpid(), self._store)
-        options = self._options
         # Made where rows are read: Spark copies the reader before it asks for partitions.
-        times = time_range(options.starting_time, options.ending_time, options.time_slack)
-        read = replace(self._read_options, times=restrict_times(times, self.conditions, options.time_slack))
+        times = options_of(self._options.scan, conditions=self.conditions).times
+        read = replace(self._read_options, times=times)
         if read.payloads is not None and partition.histories:
             read = replace(read, payloads=read.payloads.with_topics(partition.histories))
         return map(spark_batch, read_task(store, partition.task, read, self._report))

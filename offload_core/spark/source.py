@@ -27,7 +27,7 @@ class PulsarOffloadDataSource(DataSource):
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
         options = parse_options(self.options)
-        return spark_schema(read_options(options, options.columns, lambda: open_source(options)).schema)
+        return spark_schema(read_options(options, options.scan.columns, lambda: open_source(options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""

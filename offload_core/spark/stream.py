@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,15 +21,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from offload_core.api import TierReader
-from offload_core.catalogue import Catalogue, Topic, TopicName
-from offload_core.scan import Bounds, Report, Selection, plan_tasks
+from offload_core.catalogue import Catalogue, TierReader, Topic, TopicName
+from offload_core.scan import Bounds, Report, plan_tasks, select_catalogue
 from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
 from offload_core.scan.frontier import between
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
+from offload_core.scan.scanning import summary_place
 from offload_core.scan.settle import SettledAdvance
-from offload_core.scan.transactions import SummaryMemory, SummaryPlace, TransactionResolver
+from offload_core.scan.transactions import SummaryMemory, TransactionResolver
 from offload_core.spark.new_topics import NewTopics
 from offload_core.spark.opening import open_source
 from offload_core.spark.options import SourceOptions
@@ -45,7 +44,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their tasks on executors."""
 
     def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
-        if options.ending_offsets != "latest":
+        if options.scan.stop != "latest":
             raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
         # The first to be unpickled: it compares versions.
         self._reader = OffloadReader(options, schema, report)
@@ -53,12 +52,12 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._memory = SummaryMemory()
         self._settled = SettledAdvance(self._resolver)
-        payloads, source = self._reader.payloads, options.schemas
-        self._new_topics = None if payloads is None or source is None else NewTopics(payloads, source)
+        payloads = self._reader.payloads
+        self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins. A topic that has no position in it is read from its beginning."""
-        starting = self._options.starting_offsets
+        starting = self._options.scan.start
         if starting == "earliest":
             return {}
         topics = self._follower.topics()
@@ -80,7 +79,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         topics = self._follower.topics()
         frontier = _positions(start)
-        fail = self._options.fail_on_data_loss
+        fail = self._options.scan.fail_on_data_loss
         self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
         max_bytes, max_entries = None, None
         if not isinstance(limit, ReadAllAvailable):
@@ -88,7 +87,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._options.max_bytes_per_trigger,
                 self._options.max_offsets_per_trigger,
             )
-        if self._reader.needs_outcomes and self._options.isolation == "committed":
+        if self._reader.needs_outcomes and self._options.scan.isolation == "committed":
             reached = self._settled(
                 topics, frontier, max_bytes=max_bytes, max_entries=max_entries, fail_on_data_loss=fail
             )
@@ -125,10 +124,10 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = plan_tasks(
             self._opened[0].store,
             narrowed,
-            Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.fail_on_data_loss),
+            Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.scan.fail_on_data_loss),
             min_partitions=self._options.min_partitions,
             task_bytes=self._options.max_partition_bytes,
-            neighbour_bytes=self._options.chunk_look_back_bytes if self._reader.joins_chunks else None,
+            neighbour_bytes=self._options.scan.chunk_look_back_bytes if self._reader.joins_chunks else None,
             around=topics,
         )
         if self._reader.needs_outcomes:
@@ -158,23 +157,17 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._following is None:
             options = self._options
             tier = open_source(options)
-            selection = Selection(
-                topics=options.topics,
-                topics_pattern=options.topics_pattern,
-                ledger_id=options.ledger,
-                cluster=options.cluster,
-                may_be_absent=True,
-            )
-            look = partial(_look, tier, selection, options)
+            selection = options.scan.selection(options.topics, may_be_absent=True)
+
+            def look(known: Catalogue | None) -> Catalogue:
+                return select_catalogue(tier, selection, options.scan, known=known)
+
             follower = TopicFollower(look, selection, interval_s=options.refresh_interval_ms / 1000)
             self._following = tier, follower
         return self._following
 
     def _resolver(self, topics: Sequence[Topic]) -> TransactionResolver:
-        options, tier = self._options, self._opened[0]
-        place = None
-        if options.summaries is not None:
-            place = SummaryPlace(location=options.summaries, options=tier.options)
+        options, tier = self._options.scan, self._opened[0]
         return TransactionResolver(
             tier=tier.store,
             topics=tuple(topics),
@@ -182,22 +175,10 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             verify_checksums=options.verify_checksums,
             fail_on_data_loss=options.fail_on_data_loss,
             ledger_alone=options.ledger is not None,
-            summaries=place,
+            summaries=summary_place(tier, options),
             memory=self._memory,
             is_settled=True,
         )
-
-
-def _look(
-    tier: TierReader, selection: Selection, options: SourceOptions, known: Catalogue | None
-) -> Catalogue:
-    return tier.look(
-        selection,
-        prefix=options.prefix,
-        records=options.records,
-        records_options=options.records_options,
-        known=known,
-    )
 
 
 def _positions(offset: Offset) -> dict[TopicName, Position]:

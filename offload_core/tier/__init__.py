@@ -2,19 +2,18 @@
 
 from offload_core.tier.block_upload import check_blocks, upload_blocks
 from offload_core.tier.chain import Layer, Rest
-from offload_core.tier.layer_text import parse_layers, parse_plugin
-from offload_core.tier.measured_tier import MeasuredTier, Requests
 from offload_core.tier.memory_budget import MemoryBudget
-from offload_core.tier.opening import open_beside, open_like, open_store
 from offload_core.tier.registry import (
+    LayerSpec,
+    PluginReport,
+    TierSpec,
     driver_of_scheme,
     is_schema_provider,
     load_driver,
     make_key_provider,
     make_schema_provider,
+    survey,
 )
-from offload_core.tier.spec import LayerSpec, TierSpec
-from offload_core.tier.survey import PluginReport, survey
 from offload_core.tier.tier import Tier
 from offload_core.tier.upload_process import (
     DEFAULT_TIMEOUTS,
@@ -22,6 +21,8 @@ from offload_core.tier.upload_process import (
     UploadTimeouts,
     open_with_upload_process,
 )
+from offload_core.tier.urls import open_beside, open_like, open_store, parse_layers, parse_plugin
+from offload_core.tier.watched_tiers import MeasuredTier, Requests
 
 __all__ = [
     "DEFAULT_TIMEOUTS",

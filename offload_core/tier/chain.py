@@ -14,21 +14,86 @@ and that one, nothing else; what is below it is reached by its `rest`, which is 
 wrapper below a retrying layer runs once for each attempt. A layer without an implementation of a hook is
 passed over; `tryfirst` and `trylast` count for nothing. When nothing below a level implements an optional
 hook, `read_ranges` is made of that level's `read_range`, and `list_uploads` raises `StoreError`.
+
+`ConcurrentReads` reads many ranges at once from a store that can only read one. `FirstThatHas` are the hooks of several
+tiers: an object that the first lacks is read from the first of the others that has it. Topics that have moved in part
+have copies in two tiers, each under a uuid of its own. Only tiers that are configured are asked; what an object or a
+record states opens none. It is for reading objects by known keys: nothing is listed, written or deleted.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import pluggy
 from pluggy import HookimplOpts
 
-from offload_core.tier.concurrent_reads import ConcurrentReads
-from offload_hooks import OPTIONAL_HOOKS, PROJECT, TierHooks
-from offload_hooks.errors import BrokenPluginError, StoreError
+from offload_hooks import OPTIONAL_HOOKS, PROJECT, ByteRange, ReadableBuffer, TierHooks
+from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError
+
+THREADS = 8
+
+
+class ReadsRange(Protocol):
+    """Whatever has the hook `read_range`."""
+
+    @property
+    def read_range(self) -> _ReadRange:
+        """The hook, called by keyword."""
+
+
+class _ReadRange(Protocol):
+    def __call__(self, *, key: str, offset: int, length: int) -> ReadableBuffer: ...
+
+
+class ConcurrentReads:
+    """The hook `read_ranges` made of `read_range`.
+
+    Each level of a chain has one of its own, so that a layer's `read_range` which calls `read_ranges` of
+    what is below it never waits for a thread that waits for it.
+    """
+
+    def __init__(self, source: ReadsRange) -> None:
+        self._source = source
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+
+    def __call__(self, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+        """Read all ranges, in their order; the error of the first one that fails is raised."""
+        if len(ranges) < 2:
+            return [self._read(each) for each in ranges]
+        pool = self._pool()
+        futures = [pool.submit(self._read, each) for each in ranges]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def close(self) -> None:
+        """Stop this process's threads, if there are any; a later call starts new ones."""
+        pool = self._pools.pop(os.getpid(), None)
+        if pool is not None:
+            pool.shutdown()
+
+    def _read(self, wanted: ByteRange) -> ReadableBuffer:
+        return self._source.read_range(key=wanted.key, offset=wanted.offset, length=wanted.length)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        # No lock, which a fork could copy while it is held: whoever comes second uses the pool of the
+        # first; the pool that it made in vain has no threads yet.
+        process = os.getpid()
+        pool = self._pools.get(process)
+        if pool is None:
+            pool = self._pools.setdefault(
+                process, ThreadPoolExecutor(THREADS, thread_name_prefix="tier-read")
+            )
+        return pool
+
 
 Call = Callable[..., Any]
 
@@ -150,7 +215,7 @@ class Chain:
         return [impl for impl in caller.get_hookimpls() if impl.plugin is plugin]
 
     def _acts(self, name: str, level: int) -> bool:
-        """Whether the plugin of this level has a plain implementation of the hook."""
+        """True if the plugin of this level has a plain implementation of the hook."""
         found = self._implementations(name, self._plugins[level])
         return any(not (impl.wrapper or impl.hookwrapper) for impl in found)
 
@@ -180,3 +245,66 @@ def _refused(name: str, who: str) -> Call:
         raise StoreError(f"the {who} does not support {name}")
 
     return call
+
+
+_MOST_KNOWN = 1 << 16
+
+_T = TypeVar("_T")
+
+
+class FirstThatHas:
+    """The hooks of several tiers, for reading."""
+
+    def __init__(self, all_hooks: Sequence[Rest]) -> None:
+        self._all = all_hooks
+        self._known: dict[str, Rest] = {}
+
+    def stat(self, *, key: str) -> object:
+        """See the hook."""
+        return self._ask(key, lambda hooks: hooks.stat(key=key))
+
+    def read_range(self, *, key: str, offset: int, length: int) -> object:
+        """See the hook."""
+        return self._ask(key, lambda hooks: hooks.read_range(key=key, offset=offset, length=length))
+
+    def read_ranges(self, *, ranges: Sequence[ByteRange]) -> list[object]:
+        """See the hook."""
+        found: dict[int, object] = {}
+        for key in dict.fromkeys(each.key for each in ranges):
+            numbers = [number for number, each in enumerate(ranges) if each.key == key]
+            some = [ranges[number] for number in numbers]
+            read = self._ask(key, lambda hooks, some=some: hooks.read_ranges(ranges=some))  # type: ignore[misc]
+            found.update(zip(numbers, read, strict=True))
+        return [found[number] for number in range(len(ranges))]
+
+    def list_objects(self, **_: str) -> Iterator[NoReturn]:
+        """Refused."""
+        raise OptionError(
+            "what lies in several tiers, only records tell", expected="records with further tiers"
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        def refuse(**_: object) -> NoReturn:
+            raise OptionError("tiers that are read together are only read", found=name)
+
+        return refuse
+
+    def _ask(self, key: str, call: Callable[[Rest], _T]) -> _T:
+        """Ask the one that had it, or all."""
+        known = self._known.get(key)
+        missing: ObjectNotFoundError | None = None
+        for hooks in (
+            self._all if known is None else (known, *(each for each in self._all if each is not known))
+        ):
+            try:
+                answer = call(hooks)
+            except ObjectNotFoundError as error:
+                missing = missing or error
+                continue
+            if hooks is not known:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = hooks
+            return answer
+        assert missing is not None
+        raise missing

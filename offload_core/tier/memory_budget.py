@@ -28,7 +28,7 @@ class MemoryBudget:
 
     @property
     def taken_bytes(self) -> int:
-        """How many bytes are taken now."""
+        """The number of bytes that are taken now."""
         with self._changed:
             return self._taken
 

@@ -63,7 +63,7 @@ class SharedMemory:
 
     @property
     def used_bytes(self) -> int:
-        """How much is taken by blocks, in whole pages."""
+        """The bytes that blocks take, in whole pages."""
         with self._changed:
             self._clear()
             return sum(end - begin for begin, end in self._used.items())

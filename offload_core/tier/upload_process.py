@@ -24,10 +24,10 @@ import numpy as np
 
 from offload_core.codec.byte_arrays import Bytes
 from offload_core.tier import registry
+from offload_core.tier.registry import TierSpec
 from offload_core.tier.shared_memory import SharedMemory
-from offload_core.tier.spec import TierSpec
 from offload_core.tier.tier import Tier, layers_of
-from offload_core.tier.upload_worker import NO_REQUEST, Answer, Start, WriteBlock
+from offload_core.tier.upload_worker import NO_REQUEST, Answer, StartWorker, WriteBlock
 from offload_hooks import HOOK_SPEC_VERSION, PROJECT, BlockReceipt, ReadableBuffer, Upload, hookimpl
 from offload_hooks.errors import OptionError, StoreError, StoreUnavailableError
 
@@ -134,7 +134,7 @@ class UploadProcess:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it. A forked child has the same memory, and must leave it alone."""
+        """True if this process made it. A forked child has the same memory, and must leave it alone."""
         return os.getpid() == self._made_in
 
     @property
@@ -155,7 +155,7 @@ class UploadProcess:
             if self._running is None or self._running.has_ended:
                 if self._running is not None:
                     self._running.end()
-                start = Start(
+                start = StartWorker(
                     spec=self._spec,
                     niceness=self._niceness,
                     threads=self._threads,
@@ -168,7 +168,7 @@ class UploadProcess:
 class _Running:
     """One process, from its start to its end."""
 
-    def __init__(self, start: Start, memory: int, timeouts: UploadTimeouts) -> None:
+    def __init__(self, start: StartWorker, memory: int, timeouts: UploadTimeouts) -> None:
         ours, theirs = socket.socketpair()
         code = f"from offload_core.tier.upload_worker import main; main({theirs.fileno()}, {memory})"
         try:
@@ -184,7 +184,7 @@ class _Running:
             raise StoreUnavailableError(
                 f"the process that uploads cannot be started: {error.strerror}"
             ) from error
-        self._connection: Connection[Start | WriteBlock, bytes] = Connection(ours.detach())
+        self._connection: Connection[StartWorker | WriteBlock, bytes] = Connection(ours.detach())
         self._timeouts = timeouts
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -228,7 +228,7 @@ class _Running:
         self.process.kill()
         self.process.wait()
 
-    def _send(self, message: Start | WriteBlock) -> None:
+    def _send(self, message: StartWorker | WriteBlock) -> None:
         with self._sending, suppress(OSError):  # the reader finds the end as well, and tells all who wait
             self._connection.send(message)
 

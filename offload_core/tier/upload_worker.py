@@ -21,14 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from offload_core.tier.spec import TierSpec
+from offload_core.tier.registry import TierSpec
 from offload_core.tier.tier import Tier
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import BrokenPluginError, OffloadError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartWorker:
     """The first message: what to open, how many blocks are written at once, how large the shared memory is.
 
     `niceness` is how much lower this process's priority is than that of the one that started it.
@@ -69,14 +69,14 @@ def main(socket: int, memory: int) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # the keyboard's is for who started this, who may want to clean up
-    connection: Connection[bytes, Start | WriteBlock] = Connection(socket)
+    connection: Connection[bytes, StartWorker | WriteBlock] = Connection(socket)
     try:
         _serve(connection, memory)
     except (EOFError, OSError):
         os._exit(0)  # nobody waits for what is still under way
 
 
-def _serve(connection: Connection[bytes, Start | WriteBlock], memory: int) -> None:
+def _serve(connection: Connection[bytes, StartWorker | WriteBlock], memory: int) -> None:
     answering = threading.Lock()
 
     def send(number: int, body: bytes = b"") -> None:
@@ -91,7 +91,7 @@ def _serve(connection: Connection[bytes, Start | WriteBlock], memory: int) -> No
 
     threading.Thread(target=live, name="offload-life", daemon=True).start()
     start = connection.recv()
-    assert isinstance(start, Start)
+    assert isinstance(start, StartWorker)
     os.nice(start.niceness)
     pages = memoryview(mmap.mmap(memory, start.shared_bytes)).toreadonly()
     tier = Tier.open(start.spec)

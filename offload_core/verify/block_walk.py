@@ -47,7 +47,7 @@ Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Located:
+class WalkedEntries:
     """Entries that follow one another: where they lie in `array` (uint8), whose place in the object is `base`.
 
     `base` is None for what is no bytes of the object, but inflated. `entry_ids`, `offsets` and `lengths` are int64, per
@@ -96,7 +96,7 @@ class BlockWalk:
         self.is_done = False
         self.is_right = False
 
-    def walk(self, data: memoryview, offset: int) -> Iterator[Located]:
+    def walk(self, data: memoryview, offset: int) -> Iterator[WalkedEntries]:
         """The entries of the next window, the bytes `data` from the object's byte `offset` on, which is read first."""
         window = read_only(data)
         if self.reached == self._block.offset:
@@ -116,7 +116,7 @@ class BlockWalk:
             yield from self._walk(window, offset)
 
     def _missing_bytes(self) -> int:
-        """How much of the next window belongs to what was cut off: padding may go on to the block's end."""
+        """Return how much of the next window belongs to what was cut off: padding may go on to the block's end."""
         if len(self._rest) < FRAME_HEADER_BYTES:
             return FRAME_HEADER_BYTES
         length = int.from_bytes(self._rest[:4].tobytes(), "big", signed=True)
@@ -124,7 +124,7 @@ class BlockWalk:
             return self._block.length
         return FRAME_HEADER_BYTES + length - len(self._rest)
 
-    def _walk(self, array: Bytes, base: int) -> Iterator[Located]:
+    def _walk(self, array: Bytes, base: int) -> Iterator[WalkedEntries]:
         end = self._block.offset + self._block.length - base
         position = self.reached - base
         ids, offsets, lengths = self._located
@@ -143,7 +143,7 @@ class BlockWalk:
             )
             self.reached, self.next_entry_id = base + int(position), int(next_id)
             if count:
-                yield Located(
+                yield WalkedEntries(
                     array=array,
                     base=base,
                     entry_ids=ids[:count],
@@ -330,7 +330,7 @@ class MessageCheck:
         )
         self.unchecked = 0
 
-    def check(self, located: Located) -> None:
+    def check(self, located: WalkedEntries) -> None:
         """Check entries; what is wrong is added to the findings."""
         if self._is_pulsars is None:
             self._is_pulsars = _are_pulsars(located)
@@ -339,7 +339,7 @@ class MessageCheck:
             for first, last in _batches(located):
                 self._check_run(located, first, last)
 
-    def _check_run(self, located: Located, first: int, last: int) -> None:
+    def _check_run(self, located: WalkedEntries, first: int, last: int) -> None:
         """Entries of one batch; behind a wrong one it goes on with the next."""
         while first < last and not self._found.is_full:
             entry_ids = located.entry_ids[first:last]
@@ -355,8 +355,8 @@ class MessageCheck:
                 first = wrong + 1
 
 
-def _judge(located: Located, row: int, error: FormatError) -> Code:
-    """What is wrong with an entry: something that it is framed by, or its payload."""
+def _judge(located: WalkedEntries, row: int, error: FormatError) -> Code:
+    """Return what is wrong with an entry: something that it is framed by, or its payload."""
     start = int(located.offsets[row])
     entry = located.array[start : start + int(located.lengths[row])].tobytes()
     try:
@@ -366,7 +366,7 @@ def _judge(located: Located, row: int, error: FormatError) -> Code:
     return Code.MESSAGE_DECOMPRESSION if isinstance(error, DecompressionError) else Code.MESSAGE_BAD_BATCH
 
 
-def _batches(located: Located) -> Iterator[tuple[int, int]]:
+def _batches(located: WalkedEntries) -> Iterator[tuple[int, int]]:
     """Entries, about a batch full of bytes at a time."""
     ends = np.cumsum(located.lengths)
     first, stop = 0, len(located.entry_ids)
@@ -377,11 +377,11 @@ def _batches(located: Located) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _are_pulsars(located: Located) -> bool:
+def _are_pulsars(located: WalkedEntries) -> bool:
     return any(_is_pulsars(located, row) for row in range(min(_LOOKED_AT, len(located.entry_ids))))
 
 
-def _is_pulsars(located: Located, row: int) -> bool:
+def _is_pulsars(located: WalkedEntries, row: int) -> bool:
     start = int(located.offsets[row])
     entry = located.array[start : start + int(located.lengths[row])].tobytes()
     if int.from_bytes(entry[:2], "big") in (BROKER_METADATA_MAGIC, CHECKSUM_MAGIC):
@@ -393,8 +393,8 @@ def _is_pulsars(located: Located, row: int) -> bool:
     return True
 
 
-def _with_checksum(located: Located) -> int:
-    """How many of the entries begin with a checksum, behind a broker's metadata perhaps."""
+def _with_checksum(located: WalkedEntries) -> int:
+    """Return how many of the entries begin with a checksum, behind a broker's metadata perhaps."""
     array, ends = located.array, located.offsets + located.lengths
     starts = located.offsets[located.lengths >= _BROKER_HEAD_BYTES]
     ends = ends[located.lengths >= _BROKER_HEAD_BYTES]

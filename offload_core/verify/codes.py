@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Severity(enum.Enum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     WARNING = "warning"
     """Nothing is lost: space is wasted, or something is told wrongly that readers can do without."""
@@ -34,7 +34,7 @@ _RECORD = "compare `offload inspect URL KEY --records …`, and correct the reco
 
 
 class Code(enum.Enum):
-    """What is wrong, by a stable name."""
+    """Kind of a finding, by a stable name."""
 
     severity: Severity
     meaning: str

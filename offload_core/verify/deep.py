@@ -24,10 +24,10 @@ from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import Run
 from offload_core.tier import Tier
-from offload_core.verify.block_walk import BlockSums, BlockWalk, Located, MessageCheck
+from offload_core.verify.block_walk import BlockSums, BlockWalk, MessageCheck, WalkedEntries
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Finding, Findings, of_error
-from offload_core.verify.objects import Examined, extent_of
+from offload_core.verify.pair_checks import Examined, extent_of
 from offload_hooks.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -110,7 +110,7 @@ class LedgerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepResult:
-    """What came of a task.
+    """Result of a task.
 
     Attributes:
         number: the task's.
@@ -224,7 +224,7 @@ class _ObjectCheck:
             checksum_key=task.checksum_key,
         )
 
-    def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:
+    def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[WalkedEntries]:
         walk: BlockWalk | None = None
         for window in windows:
             if window.begins_block:
@@ -245,7 +245,7 @@ class _ObjectCheck:
             else:
                 window.walked_to(walk.reached)
 
-    def _stretches(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:
+    def _stretches(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[WalkedEntries]:
         """A MapFile by the reader's cursor; of each stretch the first fault is said."""
         verifier = self._verifier(run)
         cursor = None
@@ -275,7 +275,7 @@ class _ObjectCheck:
                         if count:
                             self._check_follow(run, window, counted, entry_ids[:count])
                             counted.next_entry_id = cursor.next_entry_id
-                            yield Located(
+                            yield WalkedEntries(
                                 array=cursor.array,
                                 base=cursor.offset,
                                 entry_ids=entry_ids[:count],
@@ -317,7 +317,7 @@ class _ObjectCheck:
             )
 
     def _check_counts(self, ledger: LedgerIndex, counted: _Counted) -> None:
-        """What was counted against what the index says, where all was right up to here."""
+        """Compare what was counted with the index, where all was right up to here."""
         if not counted.is_right or self._found.is_full:
             return
         if self._task.has_gaps:
@@ -333,7 +333,7 @@ class _ObjectCheck:
             self._found.add(_wrong(Code.WRONG_SIZE, key, ledger, extent.size, counted.payload_bytes))
 
     def _check_kept(self, ledger: LedgerIndex, counted: _Counted) -> None:
-        """Where ids may be missing, only what the filter counted tells whether all that it kept is there."""
+        """Compare the entries with what the filter counted as kept: where ids may be missing, nothing else tells."""
         key = self._task.key
         try:
             record = indexed_filter(ledger)
@@ -363,7 +363,7 @@ class _ObjectCheck:
 
 
 def _jumps(expected: int, entry_ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Where ids do not follow one another: the one that should come, and the one that does."""
+    """Yield where ids do not follow one another: the one that should come, and the one that does."""
     following = np.concatenate([[expected], entry_ids[:-1] + 1])
     for row in np.flatnonzero(entry_ids != following).tolist():
         yield int(following[row]), int(entry_ids[row])

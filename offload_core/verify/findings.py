@@ -54,7 +54,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Return how bad it is."""
         return self.code.severity
 
     def to_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def of_error(code: Code, error: FormatError, **place: Any) -> Finding:
 
 
 class Findings:
-    """What is wrong with one object."""
+    """Findings about one object."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -114,7 +114,7 @@ class Findings:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more are taken: so much is wrong that it does not do to go on."""
+        """True if no more are taken: so much is wrong that it does not do to go on."""
         return len(self.found) > MOST_OF_AN_OBJECT
 
     def add(self, finding: Finding) -> None:
@@ -171,7 +171,7 @@ _FAILURES_KEPT = 100
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """What was looked at, and what came of it.
+    """A verification in numbers.
 
     Attributes:
         objects: pairs of data and index objects; `object_bytes` all their bytes.
@@ -205,7 +205,7 @@ class Summary:
     failures: list[OffloadError] = field(default_factory=list)
 
     def count(self, severity: Severity) -> int:
-        """How many findings are so bad."""
+        """Return how many findings are so bad."""
         return sum(count for code, count in self.findings.items() if code.severity is severity)
 
     def to_json(self) -> dict[str, Any]:

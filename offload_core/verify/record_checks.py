@@ -14,25 +14,25 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
-from offload_core.catalogue.copy_check import Kind, Mismatch, check_coverage, find_mismatches
+from offload_core.catalogue.copy_check import Mismatch, MismatchKind, check_coverage, find_mismatches
 from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
+    AttemptStatus,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
-    SegmentStatus,
     other_copies,
 )
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Doubtful, Finding
-from offload_core.verify.objects import LedgerExtent
-from offload_core.verify.survey import Survey, Surveyed
+from offload_core.verify.pair_checks import LedgerExtent
+from offload_core.verify.verification_survey import StoredPair, VerificationSurvey
 
 RECENT_MS = 600_000
 """A broker's attempt has no lease; if its objects are younger, it may be about to be recorded as complete."""
@@ -48,12 +48,12 @@ class RecordCheck:
     """
 
     tier: Tier
-    survey: Survey
+    survey: VerificationSurvey
     folder: str
     now_ms: Callable[[], int]
 
     def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding | Doubtful]:
-        """What is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
+        """Yield what is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
         for record in info.in_order:
             yield from self._check_ledger(topic, record)
         for copy in other_copies(info):
@@ -87,7 +87,9 @@ class RecordCheck:
                 yield from self._check_complete(say, copy, named)
         yield from _check_coverage(say)
 
-    def _check_unfinished(self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]) -> Iterator[Finding]:
+    def _check_unfinished(
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
+    ) -> Iterator[Finding]:
         """An attempt that is not to be read: whether something was left of it."""
         lease = lease_of(copy.driver)
         if lease is not None and lease.until_ms > self.now_ms():
@@ -96,7 +98,7 @@ class RecordCheck:
         code = Code.UNFINISHED
         if say.record.is_condemned:
             code = Code.CONDEMNED
-        elif share is not None and share.status is SegmentStatus.FAILED:
+        elif share is not None and share.status is AttemptStatus.FAILED:
             code = Code.FAILED
         recent = (self.now_ms() - RECENT_MS) / 1000
         for each in named:
@@ -104,7 +106,7 @@ class RecordCheck:
                 yield say.finding(code, key=each.key.data_key)
 
     def _check_complete(
-        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding | Doubtful]:
         keys = {copy.key, copy.mapfile_key}
         right = [each for each in named if each.key in keys or _same_but_folder(each, copy)]
@@ -118,7 +120,7 @@ class RecordCheck:
             yield from _told(say, stored, mismatch)
 
     def _without_object(
-        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding | Doubtful]:
         """Nothing has the key that a complete copy must have."""
         for other in named:
@@ -178,25 +180,25 @@ class _Saying:
         )
 
 
-def _same_but_folder(stored: Surveyed, copy: RecordedCopy) -> bool:
+def _same_but_folder(stored: StoredPair, copy: RecordedCopy) -> bool:
     key = stored.key
     return (key.ledger_id, key.is_mapfile) == (copy.key.ledger_id, copy.key.is_mapfile) and not key.is_mapfile
 
 
-def _told(say: _Saying, stored: Surveyed, mismatch: Mismatch) -> Iterator[Finding | Doubtful]:
-    """What a mismatch of a complete copy is in a report."""
+def _told(say: _Saying, stored: StoredPair, mismatch: Mismatch) -> Iterator[Finding | Doubtful]:
+    """Yield what a mismatch of a complete copy is in a report."""
     kind, key = mismatch.kind, stored.key.data_key
-    if kind is Kind.NO_DATA:
+    if kind is MismatchKind.NO_DATA:
         yield Doubtful(finding=say.finding(Code.NO_DATA, key=key), absent=(key,))
         if not say.record.has_hot_copy:
             lost = say.finding(Code.LOST, key=key, found="an index without data")
             yield Doubtful(finding=lost, absent=(key,))
         return
-    if kind is Kind.NO_INDEX and not stored.has_index:
+    if kind is MismatchKind.NO_INDEX and not stored.has_index:
         yield Doubtful(finding=say.finding(Code.NO_INDEX, key=key), absent=(stored.key.index_key,))
         return
     code = _CODES.get(kind)
-    if kind is Kind.FIRST_ENTRY:
+    if kind is MismatchKind.FIRST_ENTRY:
         code = _code_of_first(stored, mismatch)
     if code is None or (code is Code.RECORD_ENTRIES and not say.record.info.is_closed):
         return
@@ -211,22 +213,22 @@ def _told(say: _Saying, stored: Surveyed, mismatch: Mismatch) -> Iterator[Findin
 
 
 _CODES = {
-    Kind.NO_INDEX: Code.BROKEN_COPY,
-    Kind.DAMAGED: Code.BROKEN_COPY,
-    Kind.OTHER_TOPIC: Code.OTHER_TOPIC,
-    Kind.OTHER_LEDGER: Code.OTHER_LEDGER,
-    Kind.NO_BLOCK: Code.OTHER_LEDGER,
-    Kind.BEYOND_END: Code.SEGMENT_END,
-    Kind.LAST_ENTRY: Code.SEGMENT_END,
-    Kind.ENTRIES: Code.RECORD_ENTRIES,
-    Kind.MORE_ENTRIES: Code.RECORD_ENTRIES,
-    Kind.SIZE: Code.RECORD_SIZE,
-    Kind.FILTER: Code.RECORD_FILTER,
+    MismatchKind.NO_INDEX: Code.BROKEN_COPY,
+    MismatchKind.DAMAGED: Code.BROKEN_COPY,
+    MismatchKind.OTHER_TOPIC: Code.OTHER_TOPIC,
+    MismatchKind.OTHER_LEDGER: Code.OTHER_LEDGER,
+    MismatchKind.NO_BLOCK: Code.OTHER_LEDGER,
+    MismatchKind.BEYOND_END: Code.SEGMENT_END,
+    MismatchKind.LAST_ENTRY: Code.SEGMENT_END,
+    MismatchKind.ENTRIES: Code.RECORD_ENTRIES,
+    MismatchKind.MORE_ENTRIES: Code.RECORD_ENTRIES,
+    MismatchKind.SIZE: Code.RECORD_SIZE,
+    MismatchKind.FILTER: Code.RECORD_FILTER,
 }
 """Of kinds that have none, what is wrong is told of the objects themselves."""
 
 
-def _code_of_first(stored: Surveyed, mismatch: Mismatch) -> Code:
+def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
     """Of a copy that begins with another entry than its record says: it lacks entries, or has more."""
     if stored.key.ledger_id is not None:
         return Code.RECORD_ENTRIES
@@ -234,7 +236,7 @@ def _code_of_first(stored: Surveyed, mismatch: Mismatch) -> Code:
 
 
 def _check_coverage(say: _Saying) -> Iterator[Finding]:
-    """Whether the segments have all that the record says is offloaded, or hot no more."""
+    """Yield whether the segments have all that the record says is offloaded, or hot no more."""
     record, context = say.record, say.record.context
     if context is None or record.is_condemned:
         return
@@ -252,16 +254,16 @@ def _check_coverage(say: _Saying) -> Iterator[Finding]:
         )
 
 
-Copy = tuple[Surveyed, LedgerExtent]
+Copy = tuple[StoredPair, LedgerExtent]
 """A ledger's entries in one object."""
 
 HasBroken = Callable[[str | None, str | None], bool]
 
 
 def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
-    """What is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
+    """Yield what is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
 
-    `has_broken` tells of cluster and managed ledger whether there are objects of which nobody knows what they hold.
+    `has_broken` tells of cluster and managed ledger whether there are objects with unknown contents.
     """
     topic_before: tuple[str | None, str | None] | None = None
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):

@@ -20,7 +20,7 @@ from offload_core.codec.object_format import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.deep import LedgerCount
-from offload_core.verify.objects import Examined
+from offload_core.verify.pair_checks import Examined
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OffloadError, StoreError
 from offload_hooks.values import ListedObject, ObjectStat
 
@@ -62,7 +62,7 @@ class Sealing:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many are waiting as are written at once."""
+        """True if as many are waiting as are written at once."""
         return len(self._waiting) >= _TOGETHER
 
     def settle(self) -> Sequence[Sealed | OffloadError]:
@@ -111,7 +111,7 @@ class Sealing:
             if is_ours:
                 self._tier.delete(
                     [key]
-                )  # whoever wrote it anew knows its bytes, or the next verification does
+                )  # the process that wrote it anew knows its bytes, or the next verification does
             return None
         stat = self._tier.stat(key)
         listed = ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
@@ -138,7 +138,7 @@ def _about(examined: Examined) -> dict[str, str]:
 
 
 def is_sealable(examined: Examined) -> bool:
-    """Whether a pair may have checksums made, if every byte of it is right: it has none that can be read."""
+    """Return whether a pair may have checksums made, if every byte of it is right: it has none that can be read."""
     if examined.has_checksums or any(
         finding.code is not Code.CHECKSUMS_DAMAGED for finding in examined.findings
     ):

@@ -1,6 +1,6 @@
-"""What has been verified to the last byte, in a file, so that the next time it is passed over.
+"""Objects that were verified to the last byte, in a file, so that the next time they are skipped.
 
-An SQLite file: whoever is killed leaves what was committed before. A pair is passed over if both objects, and what
+An SQLite file: a process that is killed leaves what was committed before. A pair is skipped if both objects, and what
 lies beside them, have the sizes and times that they had; one of which something was wrong is not kept, and verified
 again. Described in docs/verify.md.
 """
@@ -68,7 +68,7 @@ class VerifiedObjects:
             self._file.close()
 
     def find(self, pair: Pair) -> tuple[LedgerCount, ...] | None:
-        """What was counted in a pair of objects, if it looks as it did then; None if it is to be verified."""
+        """Return what was counted in a pair of objects, if it looks as it did then; None if it is to be verified."""
         with self._named():
             row = self._file.execute(
                 "SELECT looks, counts FROM verified WHERE key = ?", (pair.key.data_key,)

@@ -23,11 +23,11 @@ from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, Summary, of_error
-from offload_core.verify.objects import Examine, Examined
+from offload_core.verify.pair_checks import Examine, Examined
 from offload_core.verify.record_checks import RECENT_MS, RecordCheck, check_copies
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
-from offload_core.verify.survey import Survey, Surveyed
+from offload_core.verify.verification_survey import StoredPair, VerificationSurvey
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
 
 STALE_AFTER = timedelta(days=1)
@@ -36,12 +36,10 @@ STALE_AFTER = timedelta(days=1)
 INDEX_BYTES_AT_ONCE = 4 << 20
 """Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
 
-_TOPICS_AT_ONCE = 256
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnderWay:
-    """What is kept of an object while it is read.
+    """Facts of an object that are kept while it is read.
 
     Attributes:
         is_whole: its data object is as long as its index says.
@@ -54,7 +52,7 @@ class _UnderWay:
     is_compared: bool
 
     def is_sound(self, result: DeepResult) -> bool:
-        """Whether every byte of it was decoded, counted, and found to be right."""
+        """Return whether every byte of it was decoded, counted, and found to be right."""
         return self.is_whole and not self.is_compared and not result.findings
 
 
@@ -114,7 +112,7 @@ class Verification:
             yield finding
 
     def _all(self) -> Iterator[Finding]:
-        with Survey() as survey:
+        with VerificationSurvey() as survey:
             yield from self._objects(survey)
             if self._records is not None:
                 yield from self._settled(self._recorded(survey, self._records))
@@ -123,7 +121,7 @@ class Verification:
 
     # --- objects -------------------------------------------------------------------------------
 
-    def _objects(self, survey: Survey) -> Iterator[Finding]:
+    def _objects(self, survey: VerificationSurvey) -> Iterator[Finding]:
         if self._deep:
             executor = ThreadExecutor() if self._executor is None else self._executor
             for result in executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
@@ -139,7 +137,7 @@ class Verification:
         while self._found:
             yield self._found.popleft()
 
-    def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
+    def _surveyed(self, survey: VerificationSurvey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         executor = None if self._deep else self._executor  # which has the bytes to read, then
         look = Examine(tier=self._tier, keeps_indexes=self._deep)
@@ -156,20 +154,20 @@ class Verification:
                     self._listener(self.summary)
                     yield number, examined
 
-    def _listed(self, survey: Survey, executor: Executor | None) -> Iterator[list[Pair]]:
+    def _listed(self, survey: VerificationSurvey, executor: Executor | None) -> Iterator[list[Pair]]:
         """The pairs of the tier, some at a time; checksums beside nothing are noted."""
         attempts = stream_attempts(self._tier, self._prefix)
         for listed in _in_batches(attempts, batch_size(executor), self._deep):
             survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
             yield [pair for pair in listed if not pair.is_lone]
 
-    def _tasks(self, survey: Survey) -> Iterator[DeepTask]:
+    def _tasks(self, survey: VerificationSurvey) -> Iterator[DeepTask]:
         """Those of the objects that can be verified deeply, and were not before."""
         for number, examined in self._surveyed(survey):
             if examined.index is not None:
                 yield from self._task(survey, number, examined)
 
-    def _task(self, survey: Survey, number: int, examined: Examined) -> Iterator[DeepTask]:
+    def _task(self, survey: VerificationSurvey, number: int, examined: Examined) -> Iterator[DeepTask]:
         pair, index = examined.pair, examined.index
         seals = self._sealing is not None and is_sealable(examined)
         if self._state is not None and not seals:
@@ -189,7 +187,7 @@ class Verification:
         )
         yield DeepTask.of(number, examined, by_checksums=compares, makes_checksums=seals)
 
-    def _take(self, survey: Survey, result: DeepResult) -> None:
+    def _take(self, survey: VerificationSurvey, result: DeepResult) -> None:
         under_way = self._under_way.pop(result.number)
         pair = under_way.examined.pair
         self._found.extend(result.findings)
@@ -227,31 +225,29 @@ class Verification:
     # --- records -------------------------------------------------------------------------------
 
     def _recorded(
-        self, survey: Survey, opened: Callable[[], AbstractContextManager[Records]]
+        self, survey: VerificationSurvey, opened: Callable[[], AbstractContextManager[Records]]
     ) -> Iterator[Finding | Doubtful]:
         folder = f"{self._prefix.removesuffix('/')}/" if self._prefix else ""
         check = RecordCheck(tier=self._tier, survey=survey, folder=folder, now_ms=self._now_ms)
         with opened() as records:
-            topics = iter(records.topics())
-            while some := list(islice(topics, _TOPICS_AT_ONCE)):
-                for topic, info in read_each(records, some):
-                    if isinstance(info, FormatError):
-                        yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
-                        continue
-                    self._known.add(topic)
-                    self.summary.topics += 1
-                    self.summary.ledgers += len(info.ledgers)
-                    try:
-                        yield from check.check(topic, info)
-                    except FormatError as error:
-                        yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
+            for topic, info in read_each(records, records.topics()):
+                if isinstance(info, FormatError):
+                    yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
+                    continue
+                self._known.add(topic)
+                self.summary.topics += 1
+                self.summary.ledgers += len(info.ledgers)
+                try:
+                    yield from check.check(topic, info)
+                except FormatError as error:
+                    yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
 
     # --- what no record names ------------------------------------------------------------------
 
-    def _unrecorded(self, survey: Survey) -> Iterator[Finding | Doubtful]:
+    def _unrecorded(self, survey: VerificationSurvey) -> Iterator[Finding | Doubtful]:
         clusters = survey.clusters_of_recorded()
 
-        def is_orphan(stored: Surveyed) -> bool:
+        def is_orphan(stored: StoredPair) -> bool:
             if stored.managed_ledger is None or not self._known:
                 return False
             ours = stored.cluster is None or stored.cluster in clusters
@@ -342,13 +338,13 @@ def _in_batches(pairs: Iterator[Pair], most: int, deep: bool) -> Iterator[list[P
         yield some
 
 
-def _set_stops(survey: Survey, number: int, counts: Sequence[LedgerCount]) -> None:
+def _set_stops(survey: VerificationSurvey, number: int, counts: Sequence[LedgerCount]) -> None:
     for count in counts:
         if count.stop_entry_id is not None:
             survey.set_stop(number, count.ledger_id, count.stop_entry_id)
 
 
-def _about(code: Code, stored: Surveyed) -> Finding:
+def _about(code: Code, stored: StoredPair) -> Finding:
     topic = None if stored.managed_ledger is None else str(topic_of_managed_ledger(stored.managed_ledger))
     return Finding(
         code=code, what=code.meaning, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id

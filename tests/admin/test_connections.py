@@ -22,7 +22,7 @@ from configured import configuration_file
 from service import Service
 from tenants import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, SilentServer, TenantService, bearer
 
-from offload_core.admin.connections import most_connections
+from offload_core.admin.serving import most_connections
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import open_environment, open_managed_ledger
 from offload_core.policy_store import open_policies

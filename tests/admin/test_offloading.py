@@ -17,8 +17,7 @@ from pulsar_shell import PulsarShell
 from service import Service
 from transactional import message
 
-from offload_core import open_tier
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import load_configuration
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -33,6 +32,7 @@ from offload_core.managed_ledger import (
 )
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
 from offload_core.policy_store import PolicyStore, open_policies
+from pulsar_offload import open_tier, scan
 
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
@@ -138,7 +138,7 @@ def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     assert (stats["currentLedgerEntries"], stats["currentLedgerSize"]) == (1, 1)
     assert stats["lastConfirmedEntry"] == f"{third}:0"
     with open_tier(tmp_path / "cold") as tier:
-        rows = tier.scan(level="entries").to_table().to_pylist()
+        rows = scan(tier, level="entries").to_table().to_pylist()
     assert [row["value"] for row in rows] == [b"0", b"1"]
 
 

@@ -14,9 +14,8 @@ from commands import Offload
 from service import Service
 from transactional import NEVER, message
 
-from offload_core import open_tier
-from offload_core.admin import topics as admin_topics
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin import served_topics as admin_topics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.catalogue import parse_topic
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (
@@ -30,6 +29,7 @@ from offload_core.managed_ledger import (
 from offload_core.metadata import EntryPosition, segments_of
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import StoreTimeoutError
+from pulsar_offload import open_tier, scan
 
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
@@ -95,7 +95,7 @@ def test_a_request_to_offload_completes_the_segment(
     asked = {"ledgerId": last.ledger_id, "entryId": last.entry_id, "partitionIndex": -1}
     assert service.ask("PUT", f"{TOPIC}/offload", asked).status == 204
     with open_tier(tmp_path / "cold") as tier:
-        rows = tier.scan(level="entries").to_table().to_pylist()
+        rows = scan(tier, level="entries").to_table().to_pylist()
     assert [row["value"] for row in rows] == payloads
     assert service.ask("GET", f"{TOPIC}/offload").json == {
         "status": "SUCCESS",

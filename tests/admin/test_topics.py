@@ -16,7 +16,7 @@ from records import closed, copied, managed_ledger, position, still_open
 from service import Service
 from tiers import uuid_of
 
-from offload_core.admin.topic_views import info_to_json, stats_to_json
+from offload_core.admin.served_topics import info_to_json, stats_to_json
 from offload_core.catalogue.admin_records import AdminRecords, join_record
 from offload_core.metadata import (
     ManagedLedgerInfo,

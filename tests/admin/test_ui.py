@@ -11,7 +11,7 @@ import pytest
 from chromium import Chromium
 from service import Service
 
-from offload_core.admin.ui_routes import MOST_TOPICS
+from offload_core.admin.app import MOST_TOPICS
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store

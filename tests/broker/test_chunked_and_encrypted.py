@@ -14,8 +14,8 @@ from consumer_process import ConsumerProcess
 from encryption import public_pem, write_keys
 from pulsar_topics import RECEIVED_WITHIN_S, produce, scanned
 
-from offload_core.api import TierReader
 from offload_hooks.errors import DecryptionError
+from pulsar_offload import TierReader, scan
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -50,7 +50,7 @@ def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -
 
 
 def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes, bytes]]:
-    rows = tier.scan(topic=topic, columns=["__messageId", "value"], **options).to_table().to_pylist()
+    rows = scan(tier, topic, columns=["__messageId", "value"], **options).to_table().to_pylist()
     return [(row["__messageId"], row["value"]) for row in rows]
 
 
@@ -79,7 +79,7 @@ def test_chunks_of_two_producers_are_what_the_client_joins(
     read = read_values(client, topic, 2 * len(sizes))
     cold.offload(topic)
     with cold.store.open_reader() as tier:
-        raw = tier.scan(topic=topic, columns=["__producerName"], chunks="raw").to_table()
+        raw = scan(tier, topic, columns=["__producerName"], chunks="raw").to_table()
         assert raw.num_rows > len(read)
         assert our_values(tier, topic) == read
         assert our_values(tier, topic, min_partitions=20) == read
@@ -113,7 +113,7 @@ def test_encrypted_messages_are_what_the_client_decrypts(
         assert our_values(tier, topic, key_provider=("pem", {"directory": str(keys)})) == read
         with pytest.raises(DecryptionError, match="'orders'"):
             our_values(tier, topic, crypto_failure_action="FAIL")
-        raw = tier.scan(topic=topic, columns=["__valueIsRaw"]).to_table()["__valueIsRaw"].to_pylist()
+        raw = scan(tier, topic, columns=["__valueIsRaw"]).to_table()["__valueIsRaw"].to_pylist()
         assert raw
         assert all(raw)
 
@@ -129,5 +129,5 @@ def test_delayed_messages_are_read_where_they_stand(
     cold.offload(topic)
     with cold.store.open_reader() as tier:
         assert scanned(tier, topic) == read
-        times = tier.scan(topic=topic, columns=["__deliverAtTime"]).to_table()["__deliverAtTime"].to_pylist()
+        times = scan(tier, topic, columns=["__deliverAtTime"]).to_table()["__deliverAtTime"].to_pylist()
     assert [time and round(time.timestamp() * 1000) for time in times] == [None, due_ms, None]

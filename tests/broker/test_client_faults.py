@@ -10,6 +10,8 @@ from consumer_process import ConsumerProcess
 from live_pulsar import LivePulsar
 from pulsar_topics import produce
 
+from pulsar_offload import scan
+
 
 def test_the_client_drops_a_message_that_zlib_made_of_nothing(live: LivePulsar) -> None:
     cold = live.new_cold_namespace()
@@ -20,7 +22,7 @@ def test_the_client_drops_a_message_that_zlib_made_of_nothing(live: LivePulsar) 
     assert [message["value"] for message in live.consumers.consume(topic, last)] == [b"something"]
     cold.offload(topic)
     with cold.store.open_reader() as tier:
-        assert tier.scan(topic=topic, columns=["value"]).to_table()["value"].to_pylist() == [
+        assert scan(tier, topic, columns=["value"]).to_table()["value"].to_pylist() == [
             b"",
             b"something",
         ]

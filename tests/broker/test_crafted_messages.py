@@ -13,6 +13,7 @@ from raw_producer import RawProducer
 from servers.broker import Broker
 
 from offload_hooks.errors import IncompleteMessageError
+from pulsar_offload import scan
 
 END = b"the end"
 
@@ -61,7 +62,7 @@ def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_ou
                 assert rows_as_java_reads(tier, topic, mode=mode, **how) == read
         with pytest.raises(IncompleteMessageError):
             rows_as_java_reads(tier, topic)
-        raw = tier.scan(topic=topic, columns=["value"], chunks="raw").to_table()
+        raw = scan(tier, topic, columns=["value"], chunks="raw").to_table()
     assert raw.num_rows == len(stored) + 1
 
 
@@ -97,7 +98,7 @@ def test_replicated_and_delayed_messages_are_read_with_what_they_say(
     with cold.store.open_reader() as tier:
         assert rows_as_java_reads(tier, topic) == read
         columns = ["__replicateTo", "__deliverAtTime"]
-        rows = tier.scan(topic=topic, columns=columns).to_table().to_pylist()
+        rows = scan(tier, topic, columns=columns).to_table().to_pylist()
     assert [row["__replicateTo"] for row in rows] == [None, None, ["east", "west"], None, None]
     due = [row["__deliverAtTime"] for row in rows]
     assert [each and round(each.timestamp() * 1000) for each in due] == [

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from sent_topics import TOPICS
 from servers.broker import Broker
 
-from offload_core import open_tier
 from offload_core.codec.mapfile.header import FileCompression
+from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -77,7 +77,7 @@ def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
     ledgers = live.admin.offload_all(topic.name)
     payloads: dict[int, list[bytes]] = defaultdict(list)
     with open_tier(tmp_path) as tier:
-        for row in tier.scan(topic=topic.name, level="entries").to_table().to_pylist():
+        for row in scan(tier, topic.name, level="entries").to_table().to_pylist():
             payloads[row["__ledgerId"]].append(row["value"])
     for ledger in ledgers:
         assert ledger.uuid is not None

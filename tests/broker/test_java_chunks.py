@@ -13,6 +13,8 @@ from cold_topics import ColdNamespace
 from java_client import JavaClient
 from pulsar_topics import RECEIVED_WITHIN_S
 
+from pulsar_offload import scan
+
 PYTHON_BYTES = 6 << 20
 """More than a broker takes in one entry."""
 
@@ -43,10 +45,10 @@ def test_chunks_of_two_clients_are_joined_as_a_consumer_does(
     ledgers = cold.offload(topic)
     assert len(ledgers) > 4
     with cold.store.open_reader() as tier:
-        raw = tier.scan(topic=topic, columns=["__chunkId"], chunks="raw").to_table()
+        raw = scan(tier, topic, columns=["__chunkId"], chunks="raw").to_table()
         assert raw.num_rows > 4 * 30 + 2 * by_python
         for how in ({}, {"min_partitions": 6}):
-            table = tier.scan(topic=topic, columns=["__messageId", "value"], **how).to_table()
+            table = scan(tier, topic, columns=["__messageId", "value"], **how).to_table()
             assert [tuple(row.values()) for row in table.to_pylist()] == read
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from cold_topics import ColdNamespace
 from java_client import JavaClient, rows_as_java_reads
 
+from pulsar_offload import scan
+
 COMPRESSIONS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 
 
@@ -38,5 +40,5 @@ def test_messages_of_each_compression_are_what_the_java_client_reads(
     cold.offload(topic)
     with cold.store.open_reader() as tier:
         assert rows_as_java_reads(tier, topic) == read
-        stored = tier.scan(topic=topic, columns=["__compression"]).to_table()
+        stored = scan(tier, topic, columns=["__compression"]).to_table()
     assert set(stored["__compression"].to_pylist()) == set(range(len(COMPRESSIONS)))

@@ -14,12 +14,11 @@ from sent_topics import TOPICS
 from servers.broker import Broker
 from stores import Store
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName, open_records
 from offload_core.scan import Position
 from offload_core.verify import Verification
 from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
+from pulsar_offload import TierReader, open_tier, scan
 
 S3Tier = tuple[Store, dict[str, Any]]
 
@@ -148,12 +147,12 @@ def test_a_topic_or_namespace_that_the_broker_has_not_is_unknown(broker: Broker,
     namespace = growing.name.removeprefix("persistent://").rpartition("/")[0]
     with open_tier(growing.root) as tier:
         with pytest.raises(UnknownTopicError, match="growing"):
-            tier.scan(topic=f"{namespace}/nothing", records=broker.endpoint)
+            scan(tier, f"{namespace}/nothing", records=broker.endpoint)
         for topic in ("tests/nowhere/nothing", "nobody/nowhere/nothing"):
             with pytest.raises(UnknownTopicError, match="none at all"):
-                tier.scan(topic=topic, records=broker.endpoint)
+                scan(tier, topic, records=broker.endpoint)
 
 
 def test_a_server_that_is_no_broker_is_named(broker: Broker, growing: Growing) -> None:
     with open_tier(growing.root) as tier, pytest.raises(StoreError, match=r"object http://127\.0\.0\.1"):
-        tier.scan(topic=growing.name, records=broker.bookie_endpoint)
+        scan(tier, growing.name, records=broker.bookie_endpoint)

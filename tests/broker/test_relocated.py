@@ -28,8 +28,7 @@ from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
-from offload_core import open_tier
-from offload_core.api import TierReader
+from pulsar_offload import TierReader, open_tier, scan
 
 pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
 
@@ -91,7 +90,7 @@ class Topics:
         own = {"key_provider": ("pem", {"directory": str(self._keys)})}
         columns = ["__messageId", "__sequenceId", "__txnState", "__schemaVersion", "value"]
         return {
-            name: tier.scan(topic=name, columns=columns, **own, **options).to_table().to_pylist()
+            name: scan(tier, name, columns=columns, **own, **options).to_table().to_pylist()
             for name in self.names
         }
 

@@ -21,10 +21,10 @@ from pulsar_topics import produce
 from sent_topics import Order, orders
 from servers.broker import Broker
 
-from offload_core import open_tier
 from offload_core.schemas import SavedSchemas, saved_in
 from offload_core.schemas.admin import AdminSchemas
 from offload_hooks.errors import SchemaError, StoreUnavailableError
+from pulsar_offload import open_tier, scan
 
 KINDS = (
     *("BYTES", "STRING", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE"),
@@ -54,7 +54,7 @@ def sent(
 def read(place: tuple[str, Path], topic: str, schemas: Any, **options: Any) -> list[Any]:
     """What our scan gives, in the form of `oracle.Values`."""
     with open_tier(place[1]) as tier:
-        table = tier.scan(topic=topic, schemas=schemas, **options).to_table()
+        table = scan(tier, topic, schemas=schemas, **options).to_table()
     fields = [field for field in table.schema if not field.name.startswith("__")]
     if [field.name for field in fields] == ["value"]:
         return [shown(value) for value in plain(table.column("value").combine_chunks()).to_pylist()]

@@ -9,6 +9,8 @@ from client_views import Clients
 from sent_transactions import ended, steps
 from stores import Store
 
+from pulsar_offload import scan
+
 ENDS = {"commit": "committed", "abort": "aborted"}
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 
@@ -34,11 +36,11 @@ def test_a_topic_is_read_as_pulsars_client_reads_it(
 
     with store.open_reader() as tier:
         for how in ({}, {"summaries": f"s3://{bucket}/summaries"}):
-            scan = tier.scan(topic=topic, columns=COLUMNS, task_bytes=1, **how)  # type: ignore[arg-type]
-            rows = [tuple(row.values()) for row in scan.to_table().to_pylist()]
+            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)  # type: ignore[arg-type]
+            rows = [tuple(row.values()) for row in reading.to_table().to_pylist()]
             assert [(*row[:3], row[3].decode()) for row in rows] == expected
         columns = ["__txnIdMost", "__txnIdLeast", "__txnState", "value"]
-        everything = tier.scan(topic=topic, columns=columns, isolation="uncommitted").to_table()
+        everything = scan(tier, topic, columns=columns, isolation="uncommitted").to_table()
     sent = [each["value"] for step in planned for each in step.get("messages", ())]
     assert sorted(row["value"].decode() for row in everything.to_pylist()) == sorted(sent)
     fates = dict.fromkeys(ids, "open")

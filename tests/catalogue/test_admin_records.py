@@ -16,7 +16,6 @@ from records import MANAGED_LEDGERS
 from secretive import raises_without
 from tiers import Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core import open_tier
 from offload_core.catalogue import Problem, TopicName
 from offload_core.catalogue.admin_records import AdminRecords, join_record
 from offload_core.metadata import ManagedLedgerInfo
@@ -28,6 +27,7 @@ from offload_hooks.errors import (
     OptionError,
     UnknownTopicError,
 )
+from pulsar_offload import open_tier, scan
 
 NAMELESS = Names(managed_ledger=None)
 TOPIC = "acme/cold/orders"
@@ -89,8 +89,8 @@ def test_a_topic_is_read_as_pulsars_clients_read_it(
     nameless: Path, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:
-        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
-        assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
+        planned = scan(tier, f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
+        assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), topic)
         assert rest.asked == [
             "/persistent/acme/cold",
             f"/persistent/acme/cold/{topic}/internalStats",
@@ -103,15 +103,15 @@ def test_a_topic_is_read_as_pulsars_clients_read_it(
 def test_mapfiles_are_found_though_no_answer_names_the_driver(tmp_path: Path, topic: str) -> None:
     lay_out_golden(tmp_path)
     with AdminRest(golden_answers("filesystem")) as rest, open_tier(tmp_path) as tier:
-        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
-        assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
+        planned = scan(tier, f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
+        assert_topic_is_as_expected(planned.to_table().to_pylist(), topic, FILESYSTEM)
 
 
 def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
     nameless: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:
-        assert tier.scan(topic="acme/cold/chunk", records=rest.url).tasks == ()
+        assert scan(tier, "acme/cold/chunk", records=rest.url).tasks == ()
     assert caplog.messages == [
         "nothing of persistent://acme/cold/chunk is read: ledger 29 has no complete copy "
         "(e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not finish)"
@@ -140,7 +140,7 @@ def chosen(**selection: Any) -> tuple[list[str], list[str]]:
     for name in NAMED:
         answers |= topic_answers(name)
     with AdminRest(answers) as rest, open_tier("/nowhere") as tier:
-        tier.scan(records=rest.url, **selection)
+        scan(tier, records=rest.url, **selection)
         read = [
             path.removeprefix("/persistent/")[: -len("/internal-info")]
             for path in rest.asked
@@ -152,9 +152,9 @@ def chosen(**selection: Any) -> tuple[list[str], list[str]]:
 
 
 def test_a_base_name_stands_for_its_partitions_and_only_its_namespace_is_listed() -> None:
-    assert chosen(topic=TOPIC) == (PARTITIONS, ["/persistent/acme/cold"])
-    assert chosen(topic=f"persistent://{PARTITIONS[1]}") == ([PARTITIONS[1]], ["/persistent/acme/cold"])
-    assert chosen(topic=["acme/hot/orders", TOPIC]) == (
+    assert chosen(topics=TOPIC) == (PARTITIONS, ["/persistent/acme/cold"])
+    assert chosen(topics=f"persistent://{PARTITIONS[1]}") == ([PARTITIONS[1]], ["/persistent/acme/cold"])
+    assert chosen(topics=["acme/hot/orders", TOPIC]) == (
         [*PARTITIONS, "acme/hot/orders"],
         ["/persistent/acme/cold", "/persistent/acme/hot"],
     )
@@ -180,14 +180,14 @@ def test_any_other_pattern_looks_everywhere() -> None:
 
 
 def test_names_are_sent_as_pulsar_encodes_them() -> None:
-    assert chosen(topic="persistent://acme/cold/a/b") == (["acme/cold/a%2Fb"], ["/persistent/acme/cold"])
+    assert chosen(topics="persistent://acme/cold/a/b") == (["acme/cold/a%2Fb"], ["/persistent/acme/cold"])
 
 
 def test_a_topic_that_is_not_there_is_unknown_and_the_others_are_named() -> None:
     with pytest.raises(UnknownTopicError, match=r"no topic persistent://acme/cold/no .*orders-partition-0"):
-        chosen(topic="acme/cold/no")
+        chosen(topics="acme/cold/no")
     with pytest.raises(UnknownTopicError, match="none at all"):
-        chosen(topic="no/where/no")
+        chosen(topics="no/where/no")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_topic_that_is_not_there_is_unknown_and_the_others_are_named() -> None
 def test_a_name_that_would_lead_elsewhere_is_not_asked_for(topic: str) -> None:
     with AdminRest({}) as rest, open_tier("/nowhere") as tier:
         with pytest.raises((OptionError, MetadataError, UnknownTopicError)):
-            tier.scan(topic=topic, records=rest.url)
+            scan(tier, topic, records=rest.url)
         assert set(rest.asked) <= {"/persistent/acme/cold"}
 
 
@@ -268,9 +268,9 @@ def test_a_gap_of_a_ledger_that_is_not_offloaded_is_loss(tmp_path: Path) -> None
         with pytest.raises(
             DataLossError, match=r"ledger 2\): expected positions 2:0 to 2:3, found .*did not finish"
         ):
-            tier.scan(topic=TOPIC, records=rest.url)
-        scan = tier.scan(topic=TOPIC, records=rest.url, level="entries", fail_on_data_loss=False)
-        assert scan.to_table()["__ledgerId"].to_pylist() == [1, 3]
+            scan(tier, TOPIC, records=rest.url)
+        planned = scan(tier, TOPIC, records=rest.url, level="entries", fail_on_data_loss=False)
+        assert planned.to_table()["__ledgerId"].to_pylist() == [1, 3]
 
 
 def test_a_streaming_object_is_named_for_what_it_is(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_streaming_object_is_named_for_what_it_is(tmp_path: Path) -> None:
             DataLossError, match="it is a streaming object, and its record does not tell of segments"
         ),
     ):
-        tier.scan(topic=TOPIC, records=rest.url)
+        scan(tier, TOPIC, records=rest.url)
 
 
 # --- refused -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from tiers import MANAGED_LEDGER, uuid_of
 
 from offload_core.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
 from offload_core.catalogue.copy_check import (
-    Kind,
-    Severity,
+    MismatchKind,
+    MismatchSeverity,
     abridged,
     check_copy,
     check_coverage,
@@ -257,12 +257,12 @@ class Case:
 
     make: Callable[[], Scene]
     do: Callable[[Scene], None]
-    kind: Kind | None
+    kind: MismatchKind | None
     code: Code | None
     ledger_id: int = LEDGER
 
     @property
-    def severity(self) -> Severity | None:
+    def severity(self) -> MismatchSeverity | None:
         return None if self.kind is None else self.kind.severity
 
     def made(self) -> Scene:
@@ -279,39 +279,39 @@ FILTERED, FILTERED_SEGMENTS = scenes.filtered, scenes.filtered_segments
 
 OF_ALL = [
     (nothing_is_wrong, None, None),
-    (data_gone, Kind.NO_DATA, Code.NO_DATA),
-    (index_gone, Kind.NO_INDEX, Code.NO_INDEX),
-    (index_cut_off, Kind.NO_INDEX, Code.BROKEN_COPY),
-    (other_uuid, Kind.NO_DATA, Code.NO_OBJECT),
-    (marked_damaged, Kind.DAMAGED, Code.BROKEN_COPY),
-    (more_entries_in_record, Kind.ENTRIES, Code.RECORD_ENTRIES),
-    (other_size_in_record, Kind.SIZE, Code.RECORD_SIZE),
+    (data_gone, MismatchKind.NO_DATA, Code.NO_DATA),
+    (index_gone, MismatchKind.NO_INDEX, Code.NO_INDEX),
+    (index_cut_off, MismatchKind.NO_INDEX, Code.BROKEN_COPY),
+    (other_uuid, MismatchKind.NO_DATA, Code.NO_OBJECT),
+    (marked_damaged, MismatchKind.DAMAGED, Code.BROKEN_COPY),
+    (more_entries_in_record, MismatchKind.ENTRIES, Code.RECORD_ENTRIES),
+    (other_size_in_record, MismatchKind.SIZE, Code.RECORD_SIZE),
 ]
 OF_OBJECTS = [
-    (data_longer, Kind.WRONG_LENGTH, Code.WRONG_LENGTH),
-    (data_shorter, Kind.WRONG_LENGTH, Code.WRONG_LENGTH),
-    (other_version, Kind.UNKNOWN_VERSION, Code.UNKNOWN_VERSION),
-    (no_version, Kind.NO_VERSION, Code.NO_VERSION),
-    (other_topic, Kind.OTHER_TOPIC, Code.OTHER_TOPIC),
-    (lost_entries, Kind.LOST, Code.LOST_ENTRIES),
-    (lost_without_ranges, Kind.LOST, Code.LOST_ENTRIES),
-    (unrecorded_gaps, Kind.FILTER, Code.RECORD_FILTER),
+    (data_longer, MismatchKind.WRONG_LENGTH, Code.WRONG_LENGTH),
+    (data_shorter, MismatchKind.WRONG_LENGTH, Code.WRONG_LENGTH),
+    (other_version, MismatchKind.UNKNOWN_VERSION, Code.UNKNOWN_VERSION),
+    (no_version, MismatchKind.NO_VERSION, Code.NO_VERSION),
+    (other_topic, MismatchKind.OTHER_TOPIC, Code.OTHER_TOPIC),
+    (lost_entries, MismatchKind.LOST, Code.LOST_ENTRIES),
+    (lost_without_ranges, MismatchKind.LOST, Code.LOST_ENTRIES),
+    (unrecorded_gaps, MismatchKind.FILTER, Code.RECORD_FILTER),
 ]
 OF_FILTERS = [
     (nothing_is_wrong, None, None),
-    (filter_not_in_user_metadata, Kind.FILTER, Code.RECORD_FILTER),
-    (filter_of_another_mode, Kind.FILTER, Code.RECORD_FILTER),
-    (filter_not_in_record, Kind.FILTER, Code.RECORD_FILTER),
-    (another_filter_record, Kind.FILTER, Code.RECORD_FILTER),
-    (damaged_filter_record, Kind.FILTER, Code.RECORD_FILTER),
+    (filter_not_in_user_metadata, MismatchKind.FILTER, Code.RECORD_FILTER),
+    (filter_of_another_mode, MismatchKind.FILTER, Code.RECORD_FILTER),
+    (filter_not_in_record, MismatchKind.FILTER, Code.RECORD_FILTER),
+    (another_filter_record, MismatchKind.FILTER, Code.RECORD_FILTER),
+    (damaged_filter_record, MismatchKind.FILTER, Code.RECORD_FILTER),
 ]
 OF_SEGMENTS = [
-    (ends_later_in_record, Kind.LAST_ENTRY, Code.SEGMENT_END),
-    (ends_before_its_last_block, Kind.BEYOND_END, Code.SEGMENT_END),
-    (begins_earlier_in_record, Kind.FIRST_ENTRY, Code.SEGMENT_GAP),
-    (index_of_other_entries, Kind.BEYOND_END, Code.SEGMENT_END),
-    (fewer_entries_in_record, Kind.MORE_ENTRIES, Code.RECORD_ENTRIES),
-    (a_segment_does_not_say_its_end, Kind.NO_END, None),
+    (ends_later_in_record, MismatchKind.LAST_ENTRY, Code.SEGMENT_END),
+    (ends_before_its_last_block, MismatchKind.BEYOND_END, Code.SEGMENT_END),
+    (begins_earlier_in_record, MismatchKind.FIRST_ENTRY, Code.SEGMENT_GAP),
+    (index_of_other_entries, MismatchKind.BEYOND_END, Code.SEGMENT_END),
+    (fewer_entries_in_record, MismatchKind.MORE_ENTRIES, Code.RECORD_ENTRIES),
+    (a_segment_does_not_say_its_end, MismatchKind.NO_END, None),
 ]
 CASES = [
     *(
@@ -327,26 +327,26 @@ CASES = [
     *(Case(make=FILTERED, do=do, kind=kind, code=code) for do, kind, code in OF_FILTERS),
     *(Case(make=STREAMING, do=do, kind=kind, code=code) for do, kind, code in OF_SEGMENTS),
     *(
-        Case(make=make, do=fewer_entries_in_record, kind=Kind.ENTRIES, code=Code.RECORD_ENTRIES)
+        Case(make=make, do=fewer_entries_in_record, kind=MismatchKind.ENTRIES, code=Code.RECORD_ENTRIES)
         for make in (PIP17, MAPFILE)
     ),
     Case(
         make=STREAMING,
         do=index_of_another_ledger,
-        kind=Kind.OTHER_LEDGER,
+        kind=MismatchKind.OTHER_LEDGER,
         code=Code.OTHER_LEDGER,
         ledger_id=8,
     ),
     Case(
         make=FILTERED_SEGMENTS,
         do=filtered_without_block,
-        kind=Kind.NO_BLOCK,
+        kind=MismatchKind.NO_BLOCK,
         code=Code.OTHER_LEDGER,
         ledger_id=8,
     ),
     # its second segment begins with entries that were left out, without a block for them: our writer makes one
-    Case(make=FILTERED_SEGMENTS, do=nothing_is_wrong, kind=Kind.GAP_AT_BEGIN, code=None),
-    Case(make=FILTERED_SEGMENTS, do=filter_not_in_record, kind=Kind.FILTER, code=Code.RECORD_FILTER),
+    Case(make=FILTERED_SEGMENTS, do=nothing_is_wrong, kind=MismatchKind.GAP_AT_BEGIN, code=None),
+    Case(make=FILTERED_SEGMENTS, do=filter_not_in_record, kind=MismatchKind.FILTER, code=Code.RECORD_FILTER),
 ]
 
 
@@ -362,8 +362,8 @@ def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case: Case
     assert max((each.severity for each in wrong), default=None) == case.severity
     assert case.kind in {each.kind for each in wrong} if wrong else case.kind is None
 
-    may_go = case.severity is None or case.severity < Severity.LACKING
-    is_read = case.severity is not Severity.UNREADABLE
+    may_go = case.severity is None or case.severity < MismatchSeverity.LACKING
+    is_read = case.severity is not MismatchSeverity.UNREADABLE
 
     # the hot copy, an old cold copy, a source object, what gc takes for superseded
     assert all(map(is_deletable_for, judged)) is may_go
@@ -435,7 +435,11 @@ def test_segments_are_judged_together_as_well() -> None:
     a_segment_is_missing(scene)
     mismatch = check_coverage(record_of(scene))
     assert mismatch is not None
-    assert (mismatch.kind, mismatch.severity, mismatch.entry_id) == (Kind.COVERAGE, Severity.LACKING, 9)
+    assert (mismatch.kind, mismatch.severity, mismatch.entry_id) == (
+        MismatchKind.COVERAGE,
+        MismatchSeverity.LACKING,
+        9,
+    )
     with pytest.raises(OffloadError, match="do not go to its end"):
         check_cold_copies(tiers_of(scene.tier()), MANAGED_LEDGER, record_of(scene))
 
@@ -447,7 +451,7 @@ def test_a_copy_that_is_not_complete_by_its_record_is_read_by_nobody() -> None:
     found = find_copy(scene.tier(), copy)
     mismatch = check_copy(record_of(scene), copy, found.stat, found.index)
     assert mismatch is not None
-    assert (mismatch.kind, mismatch.severity) == (Kind.UNFINISHED, Severity.UNREADABLE)
+    assert (mismatch.kind, mismatch.severity) == (MismatchKind.UNFINISHED, MismatchSeverity.UNREADABLE)
 
 
 def test_whether_a_context_is_complete_decides_nothing_about_segments() -> None:
@@ -458,5 +462,5 @@ def test_whether_a_context_is_complete_decides_nothing_about_segments() -> None:
 
 
 def test_each_kind_has_its_case() -> None:
-    elsewhere = {Kind.UNFINISHED, Kind.COVERAGE, Kind.INDEX_OTHER_TOPIC}
-    assert set(Kind) - {case.kind for case in CASES} == elsewhere
+    elsewhere = {MismatchKind.UNFINISHED, MismatchKind.COVERAGE, MismatchKind.INDEX_OTHER_TOPIC}
+    assert set(MismatchKind) - {case.kind for case in CASES} == elsewhere

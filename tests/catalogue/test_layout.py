@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from records import closed, copied, failed, managed_ledger, segment, still_open
 
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.recorded_copies import EntryRange, layout_of
+from offload_core.catalogue.recorded_copies import RecordedRange, layout_of
 from offload_core.metadata import LedgerRecord, OffloadContext
 
 TOPIC = parse_topic("acme/cold/orders")
@@ -83,7 +83,7 @@ def test_each_entry_of_a_sealed_ledger_is_in_one_range(ends: list[int], more: in
     ledger = closed(3, max(ends) + 1 + more, OffloadContext.of_segments(shares))
     ranges = layout_of(TOPIC, managed_ledger(ledger))
 
-    def ids(each: EntryRange) -> range:
+    def ids(each: RecordedRange) -> range:
         assert each.end_entry_id is not None
         return range(each.first_entry_id, each.end_entry_id + 1)
 

@@ -25,11 +25,11 @@ from tiers import (
     uuid_of,
 )
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue import Catalogue
 from offload_core.catalogue.listing import list_pairs, stream_attempts
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.tier import Tier, open_store
+from pulsar_offload import TierReader, open_tier, scan
 
 PAYLOADS = [b"one", b"", b"three"]
 
@@ -177,7 +177,7 @@ def test_objects_without_user_metadata_belong_to_an_unknown_topic(tmp_path: Path
     (topic,) = catalogue_of(tmp_path).topics
     assert (topic.name, topic.cluster, topic.label) == (None, None, "(unknown topic)")
     with open_tier(tmp_path) as tier:
-        rows = tier.scan(ledger=4, level="entries").to_table().to_pylist()
+        rows = scan(tier, ledger=4, level="entries").to_table().to_pylist()
     assert rows == [
         {"value": payload, "__topic": None, "__ledgerId": 4, "__entryId": i}
         for i, payload in enumerate(PAYLOADS)
@@ -187,7 +187,7 @@ def test_objects_without_user_metadata_belong_to_an_unknown_topic(tmp_path: Path
 def test_objects_of_an_unknown_topic_are_not_read_with_all_topics(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=4), names=Names(managed_ledger=None))
     with open_tier(tmp_path) as tier:
-        assert tier.scan(level="entries").tasks == ()
+        assert scan(tier, level="entries").tasks == ()
 
 
 # --- several copies ----------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_of_several_complete_copies_the_newest_is_read(tmp_path: Path) -> None:
     assert [stored.key.uuid for stored in ledger.attempts] == [uuid_of(1), uuid_of(3), uuid_of(2)]
     assert [stored.key.uuid for stored in ledger.superseded] == [uuid_of(1), uuid_of(3)]
     with open_tier(tmp_path) as tier:
-        assert tier.scan(level="entries", columns=["value"]).to_table().to_pydict() == {
+        assert scan(tier, level="entries", columns=["value"]).to_table().to_pydict() == {
             "value": [b"attempt 2"]
         }
 
@@ -224,7 +224,7 @@ def test_a_scan_warns_of_complete_copies_that_it_does_not_read(
     older = lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1)
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=2)
     with open_tier(tmp_path) as tier:
-        tier.scan()
+        scan(tier)
     assert caplog.messages == [
         f"ledger 7 of {TOPIC} has 1 complete copies that are not read, since newer ones are: {older}"
     ]
@@ -265,7 +265,7 @@ def test_streaming_objects_without_a_managed_ledger_belong_to_an_unknown_topic(t
     (topic,) = catalogue_of(tmp_path).topics
     assert (topic.name, topic.cluster) == (None, CLUSTER)
     with open_tier(tmp_path) as tier:
-        table = tier.scan(ledger=7, level="entries").to_table()
+        table = scan(tier, ledger=7, level="entries").to_table()
     assert table["value"].to_pylist() == [b"7:0", b"7:1", b"7:2"]
 
 

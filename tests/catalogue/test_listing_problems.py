@@ -19,11 +19,11 @@ from tiers import (
 )
 
 import offload_core.catalogue.listing as listing
-from offload_core import open_tier
 from offload_core.catalogue import Catalogue, Problem, StoredObject, list_catalogue
 from offload_core.tier import Tier
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreError
+from pulsar_offload import open_tier, scan
 
 PAYLOADS = [b"one", b"", b"three"]
 SEGMENT = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a", b"b", b"c"]])])
@@ -140,7 +140,7 @@ def test_a_scan_passes_over_what_is_reported(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object([b"good"], ledger_id=1), attempt=1)
     lay_out(tmp_path, pip17_object([b"bad"], ledger_id=1), attempt=2, parts=["data"])
     with open_tier(tmp_path) as tier:
-        assert tier.scan(level="entries", columns=["value"]).to_table().to_pydict() == {"value": [b"good"]}
+        assert scan(tier, level="entries", columns=["value"]).to_table().to_pydict() == {"value": [b"good"]}
 
 
 # --- while others write and delete -------------------------------------------------------------
@@ -179,10 +179,10 @@ def test_an_object_that_vanishes_after_the_listing_was_never_there(suffix: str) 
 def test_an_object_that_vanishes_before_it_is_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     key = lay_out(tmp_path, pip17_object(PAYLOADS))
     with open_tier(tmp_path) as tier:
-        scan = tier.scan()
+        planned = scan(tier)
         tier.store.delete([key])
         with pytest.raises(FileNotFoundError) as caught:
-            scan.to_table()
+            planned.to_table()
     assert getattr(caught.value, "key", None) == key
 
 

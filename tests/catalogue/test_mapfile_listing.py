@@ -10,11 +10,11 @@ from entries import WrittenObject, pip17_object
 from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out
 
-from offload_core import open_tier
 from offload_core.catalogue import Catalogue, Problem, StoredObject
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_hooks.errors import OptionError
+from pulsar_offload import open_tier, scan
 
 UUID = "00000000-1111-4222-8333-0000000000aa"
 
@@ -158,7 +158,7 @@ def test_where_two_clusters_have_the_topic_it_joins_neither(tmp_path: Path) -> N
     lay_out_mapfile(tmp_path, mapfile([b"b"], ledger_id=7))
     assert [topic.cluster for topic in catalogue_of(tmp_path).topics] == [None, "east", "west"]
     with open_tier(tmp_path) as tier, pytest.raises(OptionError, match="two clusters"):
-        tier.scan(topic=TOPIC)
+        scan(tier, TOPIC)
 
 
 @pytest.mark.parametrize("newer", ["mapfile", "pip17"])
@@ -170,7 +170,7 @@ def test_of_a_ledger_in_two_formats_the_newest_copy_is_read(tmp_path: Path, newe
     for name in ("data", "index"):
         os.utime(path_of(tmp_path, written, name), (time, time))
     with open_tier(tmp_path) as tier:
-        table = tier.scan(level="entries").to_table()
+        table = scan(tier, level="entries").to_table()
         (ledger,) = tier.catalogue().topics[0].ledgers
     assert table["value"].to_pylist() == [newer.encode()]
     assert len(ledger.superseded) == 1

@@ -9,12 +9,12 @@ import pytest
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, golden_record, managed_ledger
 from tiers import put
 
-from offload_core import open_tier
 from offload_core.catalogue import RecordSource, TopicName, open_records, require_complete
 from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info, parse_stored_record
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.tier import open_store
 from offload_hooks.errors import BadLengthError, MetadataError, ObjectNotFoundError, OptionError
+from pulsar_offload import open_tier
 
 INFO = managed_ledger(closed(1, 2))
 RECORD = pack_managed_ledger_info(INFO)

@@ -21,8 +21,6 @@ from records import (
 )
 from tiers import CLUSTER, TOPIC, MemoryDriver, Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import (
     Ledger,
     Problem,
@@ -37,6 +35,7 @@ from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import StoreError
+from pulsar_offload import TierReader, open_tier
 
 PAYLOADS = [b"one", b"", b"three"]
 NAMELESS = Names(managed_ledger=None)

@@ -15,7 +15,6 @@ from configured import configuration_file
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
@@ -25,6 +24,7 @@ from offload_core.policy_store import open_policies
 from offload_core.tier import Tier
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreTimeoutError
+from pulsar_offload import open_tier
 
 DAY = 86_400
 

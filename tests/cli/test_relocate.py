@@ -19,7 +19,6 @@ from managed_ledgers import NAME
 from relocated import World
 from tiers import TOPIC, lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.metadata import (
     ManagedLedgerInfo,
     OtherRole,
@@ -29,6 +28,7 @@ from offload_core.metadata import (
 )
 from offload_core.relocate import Outcome, make_moves, throttled
 from offload_core.tier import Tier
+from pulsar_offload import open_tier, scan
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def done(tmp_path: Path) -> list[str]:
 def scanned(tier: Path, **given: object) -> list[tuple[int, int, bytes]]:
     """All entries that a scan finds there."""
     with open_tier(tier) as reader:
-        rows = reader.scan(topic=TOPIC, level="entries", **given).to_table().to_pylist()  # type: ignore[arg-type]
+        rows = scan(reader, TOPIC, level="entries", **given).to_table().to_pylist()  # type: ignore[arg-type]
     return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
 
 
@@ -278,7 +278,7 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path
     copied = {path.name for path in target.iterdir()}
     assert 0 < len(copied) < len(names)
     with open_tier(target) as tier:
-        rows = tier.scan(topic="acme/cold/avro").to_table()
+        rows = scan(tier, "acme/cold/avro").to_table()
     assert len(rows) == len(topic_rows("avro"))
     for again in (state, []):
         result = offload(*given, *again, *done(tmp_path))

@@ -15,7 +15,7 @@ from commands import Offload
 from offload_core.cli.commands import COMMANDS
 from offload_core.cli.late_commands import LateCommand
 
-HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.api")
+HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.catalogue")
 
 WITH_MODULES = """
 import atexit, sys

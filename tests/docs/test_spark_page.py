@@ -6,6 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+from offload_core.scan import ScanOptions
 from offload_core.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
@@ -21,7 +22,8 @@ def test_all_options_are_listed_in_their_order():
 
 
 def test_plain_defaults_are_those_of_the_code():
-    defaults = {field.name: field.default for field in dataclasses.fields(SourceOptions)}
+    described = (*dataclasses.fields(ScanOptions), *dataclasses.fields(SourceOptions))
+    defaults = {field.name: field.default for field in described}
     for match in ROW.finditer(PAGE.read_text()):
         if match["default"].startswith("`"):
             target, convert = KNOWN[match["name"]]

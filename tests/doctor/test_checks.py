@@ -12,7 +12,7 @@ from typing import Any
 import misbehaving as bad
 import pytest
 
-from offload_core.doctor import Diagnosis, Finding, examine
+from offload_core.doctor import CheckFinding, Diagnosis, examine
 from offload_core.doctor.results import advice, permission
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
@@ -52,7 +52,7 @@ def examined(driver: object, **options: Any) -> Diagnosis:
         return examine(tier, **{"throughput_bytes": 10_000, **options})
 
 
-def findings(diagnosis: Diagnosis) -> dict[str, Finding]:
+def findings(diagnosis: Diagnosis) -> dict[str, CheckFinding]:
     return {result.name.replace(" ", "_"): result.finding for result in diagnosis.results}
 
 

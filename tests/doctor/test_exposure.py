@@ -14,7 +14,7 @@ from configured import configuration_file
 
 from offload_core.configuration import load_configuration
 from offload_core.doctor.exposure import exposure, private_places
-from offload_core.doctor.results import Finding
+from offload_core.doctor.results import CheckFinding
 from offload_core.managed_ledger import open_environment, open_managed_ledger
 from offload_core.policy_store import open_policies
 
@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def looked_at(config: Path) -> Finding:
+def looked_at(config: Path) -> CheckFinding:
     return exposure(private_places(load_configuration(config), config))
 
 

@@ -14,12 +14,12 @@ from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_
 from servers.minihdfs import MiniHdfs
 from tiers import Names
 
-from offload_core import open_tier
 from offload_core.tier import open_store
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.local import LocalDriver
 from offload_drivers.pulsar_filesystem import FilesystemDriver
 from offload_hooks.errors import OptionError
+from pulsar_offload import open_tier, scan
 
 _numbers = itertools.count()
 
@@ -119,7 +119,7 @@ def test_options_of_hdfs_are_refused_for_this_machine() -> None:
 def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path: Path, topic: str) -> None:
     lay_out_golden(tmp_path)
     with open_tier("filesystem", fileSystemURI=f"file://{tmp_path}") as tier:
-        rows = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
+        rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
     assert_topic_is_as_expected(rows, topic, FILESYSTEM)
 
 
@@ -137,7 +137,7 @@ def hdfs_url(minihdfs: MiniHdfs) -> str:
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 def test_what_a_broker_offloaded_is_read_from_hdfs(minihdfs: MiniHdfs, hdfs_url: str, topic: str) -> None:
     with open_tier("filesystem", fileSystemURI=hdfs_url, user=minihdfs.superuser) as tier:
-        rows = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
+        rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
     assert_topic_is_as_expected(rows, topic, FILESYSTEM)
 
 
@@ -152,5 +152,5 @@ def test_an_hdfs_url_alone_reads_them_too_beside_other_objects(minihdfs: MiniHdf
             ["pip17"],
             ["mapfile"],
         ]
-        places = tier.scan(topic="acme/cold/batch", level="entries").to_table()
+        places = scan(tier, "acme/cold/batch", level="entries").to_table()
     assert places["__ledgerId"].to_pylist() == [3] + [13] * 139

@@ -22,10 +22,11 @@ from typing import Any
 from exports import parquet_files, target_of
 
 import offload_core.export
-from offload_core import open_tier
+import pulsar_offload
 from offload_core.executors import ThreadExecutor
 from offload_core.export.delta_target import DeltaTarget
 from offload_core.export.iceberg_target import IcebergTarget
+from pulsar_offload import open_tier, scan
 
 CODE = str(Path(offload_core.export.__file__).parent)
 DeltaTarget.commit_bytes = IcebergTarget.commit_bytes = 1  # as many commits as there are tasks
@@ -33,8 +34,12 @@ DeltaTarget.commit_bytes = IcebergTarget.commit_bytes = 1  # as many commits as 
 
 def export(tier: Path, folder: Path, kind: str) -> None:
     with open_tier(tier) as reader:
-        reader.export(
-            **target_of(kind, folder), topic="acme/cold/orders", file_bytes=4096, executor=ThreadExecutor(1)
+        pulsar_offload.export(
+            reader,
+            topics="acme/cold/orders",
+            **target_of(kind, folder),
+            file_bytes=4096,
+            executor=ThreadExecutor(1),
         )
 
 
@@ -84,7 +89,7 @@ def count_lines(tier: Path, folder: Path, kind: str) -> int:
 
 def main(tier: Path, folder: Path, kind: str, first: int, stride: int) -> None:
     with open_tier(tier) as reader:
-        assert reader.scan().to_table().num_rows  # loads the kernels once for all forks
+        assert scan(reader).to_table().num_rows  # loads the kernels once for all forks
     lines = count_lines(tier, folder, kind)
     visible: dict[int, dict[str, int]] = {}
 

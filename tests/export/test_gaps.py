@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC
 
-from offload_core import open_tier
+from pulsar_offload import export, open_tier, scan
 
 PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
@@ -27,11 +27,11 @@ def test_a_growing_topic_with_gaps_is_exported_once(topic: FilteredTopic, data: 
                 continue
             records = {TOPIC: topic.info(number)} if with_records else None
             for _ in range(2):
-                tier.export(Path(folder, "out"), topics_pattern=".*", records=records, task_bytes=600)
+                export(tier, Path(folder, "out"), topics_pattern=".*", records=records, file_bytes=600)
         files = Path(folder, "out").rglob("topic=*/*/*.parquet")
         tables = [pq.read_table(file, columns=PLACE, partitioning=None) for file in files]
         found = [tuple(row.values()) for table in tables for row in table.to_pylist()]
-        scan = tier.scan(topics_pattern=".*", columns=PLACE, records={TOPIC: topic.info()})
-        wanted = [tuple(row[name] for name in PLACE) for batch in scan for row in batch.to_pylist()]
+        planned = scan(tier, topics_pattern=".*", columns=PLACE, records={TOPIC: topic.info()})
+        wanted = [tuple(row[name] for name in PLACE) for batch in planned for row in batch.to_pylist()]
         assert sorted(found) == wanted
         assert sorted({row[:2] for row in wanted}) == topic.kept

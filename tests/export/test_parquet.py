@@ -27,15 +27,16 @@ from exports import (
 )
 from tiers import Names, lay_out, lay_out_broker_objects
 
-from offload_core import open_tier
+import pulsar_offload
 from offload_core.export import ExportProgress, ExportReport, ParquetOptions
 from offload_core.tier import open_store
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
+from pulsar_offload import open_tier
 
 
 def export(tier: Path, to: Path, **options: object) -> ExportReport:
     with open_tier(tier) as reader:
-        return reader.export(to, **{"topic": ORDERS} | options)
+        return pulsar_offload.export(reader, to, **{"topics": ORDERS} | options)
 
 
 def test_every_message_is_there_once_in_every_column(tier, tmp_path):
@@ -50,7 +51,7 @@ def test_every_message_is_there_once_in_every_column(tier, tmp_path):
 def test_a_brokers_topics_are_exported_as_they_are_scanned(tmp_path):
     lay_out_broker_objects(tmp_path / "tier")
     with open_tier(tmp_path / "tier") as reader:
-        reader.export(tmp_path / "out", topics_pattern=r"acme/cold/.*", file_bytes=100_000)
+        pulsar_offload.export(reader, tmp_path / "out", topics_pattern=r"acme/cold/.*", file_bytes=100_000)
     rows = scanned(tmp_path / "tier")
     assert parquet_rows(tmp_path / "out") == rows
     assert len(list((tmp_path / "out").glob("topic=*"))) == len({row["__topic"] for row in rows}) >= 13
@@ -152,14 +153,14 @@ def test_a_ledger_that_grows_by_segments_is_gone_on_with(tmp_path):
             if stop - first > 2
             else [entries[first:stop]],
         )
-        report = export(tier, out, topic="acme/cold/streamed")
+        report = export(tier, out, topics="acme/cold/streamed")
         assert report.rows == sum(2 if n % 3 == 2 else 1 for n in range(first, stop))
         assert parquet_rows(out) == scanned(tier)
 
 
 def test_a_topic_that_was_not_there_before_is_exported_as_well(tier, tmp_path):
     out = tmp_path / "out"
-    export(tier, out, topic=f"{ORDERS}-partition-1")
+    export(tier, out, topics=f"{ORDERS}-partition-1")
     export(tier, out)
     assert parquet_rows(out) == scanned(tier)
 
@@ -177,12 +178,12 @@ def test_what_retention_took_away_since_is_no_loss(tier, tmp_path):
 def test_the_rest_of_a_streaming_ledger_that_is_gone_is_a_loss(tmp_path):
     tier, out = tmp_path / "tier", tmp_path / "out"
     add_segment(tier, 7, 0, [messages("streamed", 5)])
-    export(tier, out, topic="acme/cold/streamed")
+    export(tier, out, topics="acme/cold/streamed")
     shutil.rmtree(tier)
     add_segment(tier, 9, 0, [messages("streamed", 3)])
     with pytest.raises(DataLossError, match="7:5:0"):
-        export(tier, out, topic="acme/cold/streamed")
-    assert export(tier, out, topic="acme/cold/streamed", fail_on_data_loss=False).rows == 4
+        export(tier, out, topics="acme/cold/streamed")
+    assert export(tier, out, topics="acme/cold/streamed", fail_on_data_loss=False).rows == 4
 
 
 def test_entries_without_rows_are_not_read_again(tmp_path):
@@ -276,13 +277,13 @@ def test_a_committed_file_whose_upload_is_gone_is_an_error(tier, tmp_path):
 )
 def test_what_makes_no_sense_is_refused(tier, tmp_path, options, says):
     with pytest.raises(OptionError, match=says), open_tier(tier) as reader:
-        reader.export(**{"to": tmp_path / "out", "topic": ORDERS} | options)
+        pulsar_offload.export(reader, **{"to": tmp_path / "out", "topics": ORDERS} | options)
 
 
 def test_objects_without_a_topic_are_refused(tmp_path):
     lay_out(tmp_path / "tier", pip17_object([entry(b"x")]), names=Names(managed_ledger=None))
     with pytest.raises(OptionError, match="name no topic"), open_tier(tmp_path / "tier") as reader:
-        reader.export(tmp_path / "out", ledger=7)
+        pulsar_offload.export(reader, tmp_path / "out", ledger=7)
 
 
 def test_a_folder_holds_nothing_that_readers_of_parquet_stumble_over(tier, tmp_path):
@@ -311,13 +312,13 @@ def test_topics_with_long_names_are_exported_and_gone_on_with_in_the_same_folder
     tier, out = tmp_path / "tier", tmp_path / "out"
     for number, topic in enumerate(LONG_TOPICS, start=3):
         _lay_out_topic(tier, topic, number)
-    assert export(tier, out, topic=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
+    assert export(tier, out, topics=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
     folders = {path.name for path in out.glob("topic=*")}
     assert len(folders) == len(LONG_TOPICS)
     assert max(len(name.encode()) for name in folders) <= 241
     for number, topic in enumerate(LONG_TOPICS, start=3):
         _lay_out_topic(tier, topic, 100 + number)
-    assert export(tier, out, topic=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
+    assert export(tier, out, topics=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
     assert {path.name for path in out.glob("topic=*")} == folders
     assert parquet_rows(out) == scanned(tier)
     manifest = json.loads((out / "_offload_export" / f"{1:020d}.json").read_bytes())

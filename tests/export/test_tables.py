@@ -25,12 +25,13 @@ from exports import (
 from pyiceberg.expressions import EqualTo
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
+import pulsar_offload
 from offload_core.export import ExportProgress, ExportReport
 from offload_core.export.delta_target import DeltaTarget
 from offload_core.export.iceberg_target import STATE, IcebergTarget
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_hooks.errors import MetadataError, OptionError, StoreError, UnsupportedVersionError
+from pulsar_offload import open_tier
 
 KINDS = ("iceberg", "delta")
 TOPIC = "persistent://acme/cold/orders-partition-"
@@ -38,7 +39,7 @@ TOPIC = "persistent://acme/cold/orders-partition-"
 
 def export(tier: Path, kind: str, folder: Path, **options: object) -> ExportReport:
     with open_tier(tier) as reader:
-        return reader.export(**target_of(kind, folder) | {"topic": ORDERS} | options)
+        return pulsar_offload.export(reader, **target_of(kind, folder) | {"topics": ORDERS} | options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,7 +57,7 @@ def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, 
 def test_all_columns_of_a_brokers_topics_have_a_type_there(kind, tmp_path):
     lay_out_broker_objects(tmp_path / "tier")
     columns = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
-    export(tmp_path / "tier", kind, tmp_path / "out", topic=(), topics_pattern=".*", columns=columns)
+    export(tmp_path / "tier", kind, tmp_path / "out", topics=(), topics_pattern=".*", columns=columns)
     rows = rows_of(kind, tmp_path / "out")
     for row in rows:
         row["__encryptionKeys"] = row["__encryptionKeys"] or None  # pyiceberg reads no list as an empty one
@@ -196,8 +197,8 @@ def test_times_that_no_calendar_has_are_in_the_tables(tmp_path):
 def test_a_table_of_other_columns_is_refused_and_stays_as_it_was(kind, tier, tmp_path):
     out = tmp_path / "out"
     columns = ["__topic", "__ledgerId", "__entryId", "__batchIndex"]
-    export(tier, kind, out, topic=f"{ORDERS}-partition-0", columns=columns)
+    export(tier, kind, out, topics=f"{ORDERS}-partition-0", columns=columns)
     before = rows_of(kind, out)
     with pytest.raises(OptionError, match="other columns"):
-        export(tier, kind, out, topic=f"{ORDERS}-partition-1")
+        export(tier, kind, out, topics=f"{ORDERS}-partition-1")
     assert rows_of(kind, out) == before

@@ -12,7 +12,6 @@ from golden import sent_in_transactions, topic_objects, topic_rows
 from in_their_place import filter_objects
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.filters import FilterMode, FilterRecord
 from offload_core.messages.entry import split_entry
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
@@ -20,6 +19,7 @@ from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition, OffloadContext
 from offload_core.offload import LedgerOffloader
 from offload_core.tier import open_store
+from pulsar_offload import open_tier, scan
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
@@ -46,8 +46,8 @@ def test_what_is_left_of_transactions_is_what_a_consumer_saw(
 
     with open_tier(tmp_path / "tier") as tier:
         topic = "persistent://acme/cold/txn"
-        rows = tier.scan(topic=topic, columns=COLUMNS, **how).to_table().to_pylist()
-        uncommitted = tier.scan(topic=topic, columns=["__txnState"], isolation="uncommitted").to_table()
+        rows = scan(tier, topic, columns=COLUMNS, **how).to_table().to_pylist()
+        uncommitted = scan(tier, topic, columns=["__txnState"], isolation="uncommitted").to_table()
     assert len(rows) == len(topic_rows("txn"))
     for row, expected in zip(rows, topic_rows("txn"), strict=True):
         found = as_expected(row)
@@ -97,5 +97,5 @@ def test_a_topic_without_transactions_stays_as_it_was(tmp_path: Path, mode: Filt
     tables = []
     for root in (tmp_path / "unfiltered", tmp_path / "tier"):
         with open_tier(root) as tier:
-            tables.append(tier.scan(topic="persistent://acme/cold/comp-lz4", columns=COLUMNS).to_table())
+            tables.append(scan(tier, "persistent://acme/cold/comp-lz4", columns=COLUMNS).to_table())
     assert tables[0].equals(tables[1])

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rows import decoded_rows
 
-from offload_core.filters.tombstones import replace_by_tombstones
+from offload_core.filters.filter_run import replace_by_tombstones
 from offload_core.messages.entry import read_messages, split_entry
 from offload_core.messages.new_entry import pack_tombstone
 from offload_hooks.errors import BadLengthError, ChecksumError, FormatError, MetadataError, TruncatedError

@@ -32,9 +32,9 @@ from offload_core.codec.mapfile.fields import CutOffError, pack_vint
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.mapfile.records import walk_records
 from offload_core.codec.mapfile.sync_blocks import read_lengths_plainly
-from offload_core.filters.tombstones import _AFTER, _BEFORE, replace_by_tombstones
-from offload_core.ledgers import frames as ledger_frames
-from offload_core.ledgers.kernels import frames as ledger_kernels
+from offload_core.filters.filter_run import _AFTER, _BEFORE, replace_by_tombstones
+from offload_core.ledgers import ledger_frames
+from offload_core.ledgers.kernels import ledger_frames as ledger_kernels
 from offload_core.messages.checksum import crc32c, crc32c_address
 from offload_core.messages.decompressors import _Memory
 from offload_core.messages.kernels import (

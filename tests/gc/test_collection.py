@@ -12,7 +12,7 @@ from damage.scenes import LEDGER
 from garbage import KINDS, replaced, superseded, unfinished_attempt
 from tiers import MODIFIED_AT, uuid_of
 
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 from offload_core.metadata import ManagedLedgerInfo
 
 # --- what is sound ---------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def needed_uuids(scene: Scene) -> set[object]:
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[Scene, Kind]]) -> None:
+def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
     scene, kind = make()
     world = World.of(scene)
     before, garbage = world.keys, {scene.key(1), scene.index_key(1)}
@@ -66,7 +66,7 @@ def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[S
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, Kind]]) -> None:
+def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
     scene, _ = make()
     world = World.of(scene)
     at = MODIFIED_AT + timedelta(days=1, minutes=4)

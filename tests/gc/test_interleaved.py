@@ -18,13 +18,13 @@ from tiers import TOPIC, uuid_of
 from offload_core.catalogue import Records, parse_topic
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 from offload_core.managed_ledger.replacements import Replacement
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
 from offload_core.metadata.managed_ledger_records import claimed, is_claim, placeholder
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_shares import place_of
-from offload_core.recover import Outcome, recover_records
+from offload_core.recover import RecoveryOutcome, recover_records
 from offload_core.tier import Tier
 from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
@@ -55,7 +55,7 @@ def collect(world: World, points: Points) -> list[Any]:
     return list(collection.collect(world.log, at_once=1))
 
 
-def recover(world: World, points: Points) -> list[Outcome]:
+def recover(world: World, points: Points) -> list[RecoveryOutcome]:
     tier = Tier(MemoryDriver(world.memory), [watched(points)])
     records = ManagedLedgerRecords(Metadata(world.metadata, points))
     recovered = recover_records(tier, records, Audit(), wanted=lambda topic: topic == parse_topic(OTHER))
@@ -81,7 +81,7 @@ def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bo
     was_kept = was_deleted = 0
     for at in range(1, 1000):
         world = lost_topic()
-        found: list[Outcome] = []
+        found: list[RecoveryOutcome] = []
         points = Turn(
             at, lambda world=world, found=found: found.extend(recover(world, Points())), after=after
         )  # type: ignore[misc]
@@ -90,7 +90,7 @@ def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bo
             break
         info = check_consistent(world)
         is_recorded = info is not None
-        assert is_recorded == (Outcome.NEW in found)
+        assert is_recorded == (RecoveryOutcome.NEW in found)
         was_kept += is_recorded
         was_deleted += not is_recorded
     assert was_kept > 20  # up to the deletion of the indexes
@@ -99,7 +99,7 @@ def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bo
 
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after: bool) -> None:
-    seen = set[Outcome]()
+    seen = set[RecoveryOutcome]()
     for at in range(1, 1000):
         world = lost_topic()
         points = Turn(at, lambda world=world: collect(world, Points()), after=after)  # type: ignore[misc]
@@ -107,10 +107,10 @@ def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(a
         if len(points.calls) < at:
             break
         info = check_consistent(world)
-        assert (info is not None) == (Outcome.NEW in found)
+        assert (info is not None) == (RecoveryOutcome.NEW in found)
         seen.update(found)
-    assert Outcome.GONE in seen
-    assert (Outcome.NEW in seen) == after  # the last call writes the record
+    assert RecoveryOutcome.GONE in seen
+    assert (RecoveryOutcome.NEW in seen) == after  # the last call writes the record
 
 
 def switched_to_the_other(world: World) -> bool:
@@ -187,8 +187,8 @@ def test_two_collections_at_once_leave_nothing_and_no_claim() -> None:
 def test_a_claim_that_was_left_is_in_nobodys_way() -> None:
     world = lost_topic()
     world.records.write(LOST, placeholder(1), None)
-    assert {each.garbage.kind for each in world.report(is_shared=False)} == {Kind.DELETED_TOPIC}
-    assert recover(world, Points()) == [Outcome.NEW]
+    assert {each.garbage.kind for each in world.report(is_shared=False)} == {GarbageKind.DELETED_TOPIC}
+    assert recover(world, Points()) == [RecoveryOutcome.NEW]
     check_consistent(world)
     world = lost_topic()
     world.records.write(LOST, placeholder(1), None)

@@ -20,7 +20,7 @@ from garbage import (
 from records import copied, managed_ledger
 from tiers import TOPIC, uuid_of
 
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 
 # --- whose it is -----------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ from offload_core.gc import Kind
 @pytest.mark.parametrize("make", [superseded, orphan_of_a_trimmed_ledger, deleted_topic, without_index])
 @pytest.mark.parametrize("cluster", ["west", None])
 def test_what_may_be_another_clusters_stays(
-    make: Callable[[], tuple[Scene, Kind]], cluster: str | None
+    make: Callable[[], tuple[Scene, GarbageKind]], cluster: str | None
 ) -> None:
     scene, kind = make()
     for key in {scene.key(1), scene.index_key(1)} & set(scene.objects):

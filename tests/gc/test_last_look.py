@@ -25,9 +25,9 @@ from records import copied, managed_ledger, still_open
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 from offload_core.metadata import OffloadContext
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_core.verify import Code
 from offload_hooks.errors import BadMagicError, OptionError, StoreError
 from offload_hooks.testing import MemoryMetadataStore
@@ -59,7 +59,7 @@ def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert (world.keys, world.summary.live, len(world.memory.uploads)) == (before, 2, 1)
-    assert {each.garbage.kind for each in World.of(attempt(make(-1))).collect()} == {Kind.UNFINISHED}
+    assert {each.garbage.kind for each in World.of(attempt(make(-1))).collect()} == {GarbageKind.UNFINISHED}
 
 
 @pytest.mark.parametrize("make", [leased, leased_segment])
@@ -195,7 +195,7 @@ def uploads_of(*keys: str) -> World:
 def test_uploads_of_attempts_that_records_name_go_and_others_where_nobody_else_writes() -> None:
     ours, others, strange = f"{uuid_of(0)}-ledger-7", f"{uuid_of(9)}-ledger-7", "picture-of-a-cat"
     world = uploads_of(ours, others, strange)
-    found = [each for each in world.collect() if each.garbage.kind is Kind.UPLOAD]
+    found = [each for each in world.collect() if each.garbage.kind is GarbageKind.UPLOAD]
     assert [(each.garbage.key, each.is_deleted) for each in found] == [(ours, True)]
     assert {each.key for each in world.memory.uploads} == {others, strange}
     world.collect(is_shared=False)
@@ -218,7 +218,7 @@ def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
     )
     world.put_record(TOPIC, info)
     found = {each.garbage.key: each for each in world.collect()}
-    assert found[f"{uuid_of(8)}-ledger-9"].garbage.kind is Kind.UNFINISHED
+    assert found[f"{uuid_of(8)}-ledger-9"].garbage.kind is GarbageKind.UNFINISHED
     assert not world.memory.uploads
     known = world.records.read("acme/cold/persistent/orders")
     assert known is not None

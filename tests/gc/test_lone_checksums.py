@@ -14,7 +14,7 @@ from mapfiles import mapfile
 from records import copied, managed_ledger
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 
 NAMES = {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}
 
@@ -49,7 +49,7 @@ def test_checksums_of_what_no_record_names_are_found_and_go() -> None:
     before = world.keys
     (found,) = world.report()
     assert (found.garbage.kind, found.garbage.key, found.garbage.ledger_ids) == (
-        Kind.CHECKSUMS,
+        GarbageKind.CHECKSUMS,
         scene.key(1),
         (LEDGER,),
     )
@@ -83,7 +83,7 @@ def test_those_of_a_topic_that_has_no_record_go_with_it() -> None:
         scene.objects[key].metadata["managedledgername"] = "acme/cold/persistent/others"
     world = World.of(scene)
     (gone,) = world.collect()
-    assert (gone.garbage.kind, gone.is_deleted) == (Kind.DELETED_TOPIC, True)
+    assert (gone.garbage.kind, gone.is_deleted) == (GarbageKind.DELETED_TOPIC, True)
     assert not left & world.keys
 
 
@@ -156,5 +156,5 @@ def test_a_record_that_names_another_ledger_only_lets_them_go() -> None:
     left = alone(scene)
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid_of(0))))}
     world = World.of(scene)
-    assert {each.garbage.kind for each in world.collect()} == {Kind.CHECKSUMS}
+    assert {each.garbage.kind for each in world.collect()} == {GarbageKind.CHECKSUMS}
     assert not left & world.keys

@@ -27,7 +27,7 @@ from tiers import uuid_of
 from offload_core.catalogue import Records
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import parse_block_checksums_key, parse_key
-from offload_core.gc import Collection, Scope, Summary
+from offload_core.gc import Collection, CollectionSummary, Scope
 from offload_core.gc.naming import Naming, is_under_way, naming_of, namings
 from offload_core.metadata import ManagedLedgerRecords, parse_managed_ledger_info
 from offload_core.metadata.managed_ledger_records import is_claim
@@ -277,7 +277,7 @@ class RacingMachine(RuleBasedStateMachine):
         self.run(is_shared)
         self.turns = iter(())
 
-    def run(self, is_shared: bool) -> Summary:
+    def run(self, is_shared: bool) -> CollectionSummary:
         slow = SlowStore(self.store, self.others_go_on, is_pulsars=self.is_pulsars)
 
         @contextmanager

@@ -33,7 +33,7 @@ from offload_core.codec.salvaged_objects import lost_of, parse_lost
 from offload_core.cost.prices import parse_prices
 from offload_core.export.iceberg_target import STATE, parse_state
 from offload_core.export.manifest import decode_manifest
-from offload_core.metadata.attempt_lease import LEASE_PROPERTY, lease_of
+from offload_core.metadata.attempts import LEASE_PROPERTY, lease_of
 from offload_core.metadata.filter_record import parse_filter_record
 from offload_core.metadata.managed_ledger_info import LedgerRecord, parse_managed_ledger_info
 from offload_core.metadata.offload_context import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import offload_core
+import pulsar_offload
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -33,7 +33,7 @@ def test_checks_pass(command):
 def test_the_version_is_the_same_everywhere():
     newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert PROJECT["version"] == offload_core.__version__ == newest[1]
+    assert PROJECT["version"] == pulsar_offload.__version__ == newest[1]
 
 
 def test_no_module_is_too_long_to_read_in_one_go():

@@ -11,7 +11,6 @@ from caching import EagerCache
 from layered import Calls, layer
 from tiers import lay_out_broker_objects
 
-from offload_core.api import TierReader
 from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange
@@ -24,6 +23,7 @@ from offload_layers.metrics import MetricsLayer
 from offload_layers.rate_limit import RateLimitLayer
 from offload_layers.retry import RetryLayer
 from offload_layers.tracing import TracingLayer
+from pulsar_offload import TierReader, scan
 
 AT_ONCE = {"attempts": 50, "first_wait_s": 0, "jitter_s": 0}
 
@@ -160,11 +160,11 @@ def test_a_scan_reads_the_same_by_the_stack_over_a_store_that_fails(tmp_path):
     calls = Calls()
     below = [layer(FaultLayer, plan=plan), calls.layer()]
     with over(driver, tmp_path / "cache", *below, chunk_bytes=1 << 16) as tier:
-        expected = TierReader(Tier(driver)).scan(level="entries").to_table()
+        expected = scan(TierReader(Tier(driver)), level="entries").to_table()
         assert expected.num_rows > 0
-        assert TierReader(tier).scan(level="entries").to_table() == expected
+        assert scan(TierReader(tier), level="entries").to_table() == expected
         before = len(calls.ranges())
-        assert TierReader(tier).scan(level="entries").to_table() == expected
+        assert scan(TierReader(tier), level="entries").to_table() == expected
         assert len(calls.ranges()) - before < before
     assert plan.done
 

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.ledgers import FileLedgerStore, boot
-from offload_core.ledgers.boot import boot_identity
+from offload_core.ledgers import FileLedgerStore, file_calls
+from offload_core.ledgers.file_calls import boot_identity
 from offload_hooks.errors import RangeError
 
 
 @pytest.fixture
 def without_boot_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(boot, "_LINUX", Path("/nonexistent"))
-    monkeypatch.setattr(boot, "_MACOS", ["/nonexistent"])
+    monkeypatch.setattr(file_calls, "_LINUX", Path("/nonexistent"))
+    monkeypatch.setattr(file_calls, "_MACOS", ["/nonexistent"])
     boot_identity.cache_clear()
     yield
     boot_identity.cache_clear()
 
 
 def become_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boot, "_OF_PROCESS", os.urandom(16))
+    monkeypatch.setattr(file_calls, "_OF_PROCESS", os.urandom(16))
     boot_identity.cache_clear()
 
 
@@ -35,7 +35,7 @@ def in_another_process(code: str) -> str:
 
 
 def test_the_identity_is_the_machines() -> None:
-    code = "from offload_core.ledgers.boot import boot_identity; print(boot_identity())"
+    code = "from offload_core.ledgers.file_calls import boot_identity; print(boot_identity())"
     assert in_another_process(code) == str(boot_identity())
 
 

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload_core.codec.byte_arrays import read_only
-from offload_core.ledgers.frames import (
+from offload_core.ledgers.kernels.ledger_frames import (
+    BAD_FRAME,
+    CUT_OFF,
+    FULL,
+    PASSED,
+    copy_frames,
+    pass_frames,
+)
+from offload_core.ledgers.ledger_frames import (
     FRAME_HEAD_BYTES,
     MAX_ENTRY_BYTES,
     frame_head,
@@ -17,8 +25,7 @@ from offload_core.ledgers.frames import (
     pack_frames,
     walk_frames,
 )
-from offload_core.ledgers.framing import Payloads, checked
-from offload_core.ledgers.kernels.frames import BAD_FRAME, CUT_OFF, FULL, PASSED, copy_frames, pass_frames
+from offload_core.ledgers.ledger_writer import PayloadFrames, checked
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import (
     BadLengthError,
@@ -78,13 +85,15 @@ def test_the_bytes_of_a_frame():
 @settings(deadline=None)
 @given(payload_lists, st.integers(0, 1 << 40))
 def test_the_kernel_writes_what_the_twin_writes(payloads, first_entry_id):
-    written = b"".join(bytes(frames) for frames, _, _ in Payloads(payloads, 7).pieces(first_entry_id, SEED))
+    written = b"".join(
+        bytes(frames) for frames, _, _ in PayloadFrames(payloads, 7).pieces(first_entry_id, SEED)
+    )
     assert written == pack_frames(SEED, first_entry_id, payloads)
 
 
 def test_large_batches_are_written_in_pieces():
     payloads = [bytes([i]) * (1 << 20) for i in range(11)] + [bytes(9 << 20), b"x"]
-    pieces = [(bytes(frames), a, b) for frames, a, b in Payloads(payloads, 7).pieces(3, SEED)]
+    pieces = [(bytes(frames), a, b) for frames, a, b in PayloadFrames(payloads, 7).pieces(3, SEED)]
     assert b"".join(frames for frames, _, _ in pieces) == pack_frames(SEED, 3, payloads)
     assert [(a, b) for _, a, b in pieces] == [(0, 3), (3, 6), (6, 9), (9, 11), (11, 12), (12, 13)]
 
@@ -155,11 +164,11 @@ def test_zeros_are_no_first_entry():
 @pytest.mark.parametrize("payload", [5, "text", None])
 def test_what_is_no_bytes_is_refused(payload):
     with pytest.raises(OptionError):
-        Payloads([payload], 7)
+        PayloadFrames([payload], 7)
     with pytest.raises(OptionError):
         checked(payload, 7)
 
 
 def test_a_view_of_larger_items_is_refused():
     with pytest.raises(OptionError):
-        Payloads([memoryview(np.arange(4))], 7)
+        PayloadFrames([memoryview(np.arange(4))], 7)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ledger_files import all_entries
 
 from offload_core.ledgers import FileLedgerStore
-from offload_core.ledgers.frames import ledger_seed, pack_frames
-from offload_core.ledgers.layout import (
+from offload_core.ledgers.ledger_frames import ledger_seed, pack_frames
+from offload_core.ledgers.ledger_layout import (
     FRAMES_OFFSET,
     MAX_POINTS,
     PAGE_BYTES,

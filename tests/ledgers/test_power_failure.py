@@ -8,7 +8,7 @@ import pytest
 from failing_disk import FailingDisk
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore, contents, recovery
+from offload_core.ledgers import FileLedgerStore, ledger_reader, ledger_recovery
 from offload_hooks.errors import LedgerFailedError
 from offload_hooks.testing.content import content
 
@@ -38,7 +38,7 @@ class Afterwards:
         (folder / path.name).write_bytes(self.disk.image(path, dice))
         store = FileLedgerStore(folder)
         with self.monkeypatch.context() as patched:
-            for module in (contents, recovery):
+            for module in (ledger_reader, ledger_recovery):
                 patched.setattr(module, "boot_identity", lambda: 1)
             ledger_id = int(path.stem)
             answer = store.recover(ledger_id)

@@ -14,7 +14,7 @@ import pytest
 from ledger_files import all_entries
 
 from offload_core.ledgers import FileLedgerStore
-from offload_core.ledgers.files import lock
+from offload_core.ledgers.file_calls import lock
 from offload_hooks.errors import (
     ChecksumError,
     StoreError,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore, layout, sparse_index, writer
+from offload_core.ledgers import FileLedgerStore, ledger_layout, ledger_writer, sparse_index
 from offload_core.ledgers.sparse_index import Indexes, SparseIndex
 from offload_core.tier.registry import LEDGER_STORES, make_ledger_store
 from offload_hooks.errors import (
@@ -56,14 +56,14 @@ def test_appends_that_come_at_once_share_an_fsync(make_store, monkeypatch):
                 waiting.acquire()
         syncs.append(descriptor)
 
-    real = writer.checked
+    real = ledger_writer.checked
 
     def noted(*arguments):
         waiting.release()
         return real(*arguments)
 
-    monkeypatch.setattr(writer, "checked", noted)
-    monkeypatch.setattr(writer, "sync_file", sync_once_all_others_wait)
+    monkeypatch.setattr(ledger_writer, "checked", noted)
+    monkeypatch.setattr(ledger_writer, "sync_file", sync_once_all_others_wait)
     ids = together([partial(ledger.append, b"%d" % i) for i in range(threads)], 30)
     assert sorted(ids) == list(range(threads))
     # The first alone, then the others together; one of them may have been on its way to join.
@@ -77,7 +77,7 @@ def test_the_policy_says_when_is_synced(make_store, monkeypatch, sync, expected)
     store = make_store(sync=sync, sync_interval_s=3600)
     ledger = store.create({})
     syncs = []
-    monkeypatch.setattr(writer, "sync_file", syncs.append)
+    monkeypatch.setattr(ledger_writer, "sync_file", syncs.append)
     ledger.append(b"x")
     ledger.append(b"x")
     ledger.append_batch([b"x"] * 1000)
@@ -96,7 +96,7 @@ def test_the_interval_is_kept_by_one_thread(make_store, monkeypatch):
     def sync_file(descriptor):
         synced.release()
 
-    monkeypatch.setattr(writer, "sync_file", sync_file)
+    monkeypatch.setattr(ledger_writer, "sync_file", sync_file)
     before = threading.active_count()
     for _ in range(3):
         for ledger in ledgers:
@@ -119,7 +119,7 @@ def test_what_could_not_be_synced_for_now_is_tried_again(make_store, monkeypatch
         synced.set()
 
     with monkeypatch.context() as patched:
-        patched.setattr(writer.FileLedgerWriter, "sync", sync)
+        patched.setattr(ledger_writer.FileLedgerWriter, "sync", sync)
         ledger.append(b"x")
         assert synced.wait(30)
     assert [record.getMessage() for record in caplog.records] == ["ledger 0 is not synced yet"] * 2
@@ -144,7 +144,7 @@ def test_without_room_nothing_is_appended_and_with_room_all_goes_on(make_store, 
     store = make_store(sync=sync)
     ledger = store.create({})
     entries = [content(1000, i) for i in range(50)]
-    with files_of_at_most(layout.FRAMES_OFFSET + 10_000):
+    with files_of_at_most(ledger_layout.FRAMES_OFFSET + 10_000):
         for entry in entries[:9]:
             ledger.append(entry)
         for call in (
@@ -155,7 +155,7 @@ def test_without_room_nothing_is_appended_and_with_room_all_goes_on(make_store, 
             with pytest.raises(StoreFullError) as caught:
                 call()
             assert (caught.value.ledger_id, ledger.status.entry_count) == (0, 9)
-            assert os.path.getsize(caught.value.key) == layout.FRAMES_OFFSET + 9 * 1016
+            assert os.path.getsize(caught.value.key) == ledger_layout.FRAMES_OFFSET + 9 * 1016
         assert ledger.append(b"small") == 9
         assert all_entries(store.open(0)) == [*entries[:9], b"small"]
     assert ledger.append_batch(entries[9:]) == 10
@@ -168,7 +168,7 @@ def test_without_room_for_the_footer_a_ledger_stays_open(make_store):
     store = make_store()
     ledger = store.create({})
     ledger.append(content(1000))
-    with files_of_at_most(layout.FRAMES_OFFSET + 1050), pytest.raises(StoreFullError):
+    with files_of_at_most(ledger_layout.FRAMES_OFFSET + 1050), pytest.raises(StoreFullError):
         ledger.close()
     assert not store.open(0).status().sealed
     assert ledger.append(b"more") == 1
@@ -202,7 +202,10 @@ def test_what_cannot_be_taken_back_is_final(make_store, monkeypatch):
     ledger = store.create({})
     ledger.append(b"before")
     monkeypatch.setattr(os, "ftruncate", failing)
-    with files_of_at_most(layout.FRAMES_OFFSET + 1000), pytest.raises(LedgerFailedError, match="taken back"):
+    with (
+        files_of_at_most(ledger_layout.FRAMES_OFFSET + 1000),
+        pytest.raises(LedgerFailedError, match="taken back"),
+    ):
         ledger.append(bytes(2000))
     monkeypatch.undo()
     assert store.recover(0).status.entry_count == 1
@@ -215,7 +218,7 @@ def failing(*arguments):
 def test_one_failure_is_told_to_all_of_a_group_and_each_has_its_own(make_store, monkeypatch):
     store = make_store(sync="always")
     ledger = store.create({})
-    monkeypatch.setattr(writer, "sync_file", failing)
+    monkeypatch.setattr(ledger_writer, "sync_file", failing)
 
     def append():
         with pytest.raises(LedgerFailedError) as caught:
@@ -269,7 +272,7 @@ def test_threads_may_need_more_descriptors_at_once_than_are_kept(make_store):
 def test_an_index_grows_no_further_than_it_may(monkeypatch):
     monkeypatch.setattr(sparse_index, "MAX_POINTS", 16)
     index = SparseIndex()
-    offsets = [layout.FRAMES_OFFSET + 1000 * i for i in range(100_000)]
+    offsets = [ledger_layout.FRAMES_OFFSET + 1000 * i for i in range(100_000)]
     for entry_id, offset in enumerate(offsets):
         index.add(entry_id, offset)
     assert 8 <= len(index) <= 16
@@ -290,7 +293,7 @@ def test_few_indexes_are_kept():
 
     def make(ledger_id):
         made.append(ledger_id)
-        points = [[i, layout.FRAMES_OFFSET + (i << 17)] for i in range(4)]
+        points = [[i, ledger_layout.FRAMES_OFFSET + (i << 17)] for i in range(4)]
         return SparseIndex(np.array(points, dtype=np.int64))
 
     for ledger_id in (0, 1, 0, 1, 2, 0, 3, 1):

@@ -10,7 +10,6 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock, environment_of
 from transactional import NEVER
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -23,6 +22,7 @@ from offload_core.managed_ledger import (
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader, open_tier
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from managed_ledgers import NAME, environment_in
 
 from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, with_property
+from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, with_property
 from offload_core.managed_ledger.streaming.completion_requests import (
     request_completion,
     requests_of,

@@ -19,7 +19,6 @@ from effort import Sample
 from managed_ledgers import NAME, ColdLedger, environment_of
 from segmented import SegmentedOffloads
 
-from offload_core import open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import (
     Environment,
@@ -43,6 +42,7 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+from pulsar_offload import open_tier
 
 LAST = EntryPosition(1 << 40, 0)
 START = EntryPosition(0, 0)

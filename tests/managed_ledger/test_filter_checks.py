@@ -9,7 +9,7 @@ import pytest
 from records import closed, managed_ledger
 
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.recorded import settled_by_filters
+from offload_core.filters.recorded_filters import settled_by_filters
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,

@@ -16,7 +16,7 @@ from managed_ledgers import NAME, Audit
 from offload_core.audit import FileAuditLog
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.managed_ledger import keep_up, settle_transactions
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,
@@ -24,7 +24,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier import MemoryBudget

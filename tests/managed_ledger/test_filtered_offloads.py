@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from managed_ledgers import NAME
 from verified import findings
 
-from offload_core.api import TierReader
-from offload_core.catalogue.reading import read_index
+from offload_core.catalogue.index_reading import read_index
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterMode, parse_filter_record
@@ -27,6 +26,7 @@ from offload_hooks.errors import (
     BrokenPluginError,
     UnresolvedTransactionError,
 )
+from pulsar_offload import TierReader, scan
 
 
 def objects_of(
@@ -152,7 +152,7 @@ def test_markers_stay_while_the_tier_has_ledgers_that_went_through_no_filter(
 def scanned(topic: FilteredTopic) -> list[tuple[int, int]]:
     """Where the messages are that a scan of the tier gives a consumer, by the place of their ledger."""
     ledger_ids = [ledger.ledger_id for ledger in topic.ledgers]
-    table = TierReader(topic.tier).scan(columns=["__ledgerId", "__entryId"]).to_table()
+    table = scan(TierReader(topic.tier), columns=["__ledgerId", "__entryId"]).to_table()
     pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
     return [(ledger_ids.index(ledger_id), entry_id) for ledger_id, entry_id in pairs]
 

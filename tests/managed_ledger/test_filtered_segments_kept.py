@@ -12,17 +12,17 @@ from recovered import knowable, partly_offloaded
 from streamed_topics import SETTINGS, pool_of
 from verified import findings
 
-from offload_core import TierReader
 from offload_core.audit import LoggedChanges
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.filters import NO_FILTER, DroppedEntries, FilterMode, parse_filter_record
-from offload_core.filters.recorded import settled_by_filters
+from offload_core.filters.recorded_filters import settled_by_filters
 from offload_core.managed_ledger import Environment, StreamingPool
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.filter_record import RECORD_KEY, recorded_filter
 from offload_core.recover import Unknown, recover_records
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from managed_ledgers import NAME, Clock
 from streamed_topics import pool_of
 from verified import findings
 
-from offload_core import TierReader
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import EntryPosition
 from offload_hooks.errors import UnresolvedTransactionError
+from pulsar_offload import TierReader, scan
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(
     assert (segment.begin, segment.end) == (topic.position(0), topic.position(9))
     assert topic.sparse_entries() == topic.kept()
     assert findings(topic.tier, {NAME: topic.info}) == []
-    scanned = cold.scan(topic="persistent://acme/cold/orders", level="entries").to_table().to_pylist()
+    scanned = scan(cold, "persistent://acme/cold/orders", level="entries").to_table().to_pylist()
     assert [(row["__ledgerId"], row["__entryId"], row["value"]) for row in scanned] == [
         (at.ledger_id, at.entry_id, payload) for at, payload in topic.kept()
     ]

@@ -11,8 +11,8 @@ from filtered import FilteredTopic, every_ledger, positions
 from managed_ledgers import NAME
 
 from offload_core.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
-from offload_core.managed_ledger.transactions.known_waits import KnownWait
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.environment import KnownWait
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import EntryPosition
 
 EXAMPLE = ("1", "2", "2", "c1", "2", "3", "c2", "c3")

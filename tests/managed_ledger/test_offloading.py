@@ -21,6 +21,7 @@ from offload_hooks.errors import (
     OwnershipLostError,
     StoreUnavailableError,
 )
+from pulsar_offload import scan
 
 END = EntryPosition(1 << 40, 0)
 ENTRIES = [b"%04d" % i * 100 for i in range(10)]
@@ -63,7 +64,7 @@ def complete(recorded):
 
 
 def values(cold):
-    return cold.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+    return scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist()
 
 
 @pytest.mark.parametrize(

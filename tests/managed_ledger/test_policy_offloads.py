@@ -11,12 +11,12 @@ import pytest
 from managed_ledgers import NAME
 from segmented import SegmentedOffloads
 
-from offload_core import open_tier
 from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
 from offload_core.metadata import EntryPosition
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OptionError
+from pulsar_offload import open_tier, scan
 
 OTHER = "acme/cold/persistent/other"
 END = EntryPosition(1 << 40, 0)
@@ -62,7 +62,7 @@ def topics(environment, offloads):
 
 def values(folder):
     with open_tier(folder) as tier:
-        return sorted(tier.scan(level="entries").to_table()["value"].to_pylist())
+        return sorted(scan(tier, level="entries").to_table()["value"].to_pylist())
 
 
 def test_each_topic_goes_to_its_own_tier(topics, tmp_path):

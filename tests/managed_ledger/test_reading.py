@@ -12,7 +12,7 @@ from managed_ledgers import NAME
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.managed_ledger.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
+from offload_core.managed_ledger.topic_reader import ENTRY_OVERHEAD_BYTES, TailCache
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.policies import RetentionPolicies
 from offload_hooks.errors import (

@@ -9,7 +9,6 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
 from segmented import SegmentedOffloads
 
-from offload_core import TierReader
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
@@ -26,6 +25,7 @@ from offload_core.rollback import (
     plan_rollback,
     release_recorded,
 )
+from pulsar_offload import TierReader
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 LAG_S = 3600

@@ -10,7 +10,6 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock
 from segmented import SegmentedOffloads, segment_keys
 
-from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -30,6 +29,7 @@ from offload_core.metadata import (
 from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError, StoreUnavailableError
+from pulsar_offload import TierReader
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 EVERYTHING = RetentionPolicies()

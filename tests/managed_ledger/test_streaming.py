@@ -11,7 +11,6 @@ import pytest
 from managed_ledgers import NAME, Clock
 from streamed_topics import SETTINGS, Topic, in_segment, pool_of
 
-from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -21,9 +20,8 @@ from offload_core.managed_ledger import (
     StreamingStatus,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.owned_record import claim_record
-from offload_core.managed_ledger.record_changes import begin_ledger
-from offload_core.managed_ledger.streaming.status import EntryCounts
+from offload_core.managed_ledger.owned_record import begin_ledger, claim_record
+from offload_core.managed_ledger.streaming.status import EntriesByOrigin
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -32,11 +30,12 @@ from offload_core.metadata import (
     prepare_attempt,
 )
 from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
-from offload_core.offload.running_attempt import at_attempt, lease_from
+from offload_core.offload.running_attempt import lease_from, working_on
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 
 @pytest.fixture
@@ -182,7 +181,7 @@ def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic: Topic) -> None
     topic.ledger.roll()
     (ledger,) = topic.info.in_order
     topic.ledger.set_streaming(SETTINGS)
-    with at_attempt(UUID(int=7)):
+    with working_on(UUID(int=7)):
         lease = lease_from(topic.environment.now_ms(), 60)
         driver = DriverMetadata(name="filesystem")
         topic.environment.records.update(
@@ -220,7 +219,7 @@ def test_entries_come_from_memory_where_they_are_there(topic: Topic) -> None:
     topic.ledger.set_streaming(SETTINGS)
     topic.add(20)
     topic.run()
-    assert topic.status.read_from == EntryCounts(buffer=20)
+    assert topic.status.read_from == EntriesByOrigin(buffer=20)
     assert topic.status.buffered_bytes == 0
 
 

@@ -11,7 +11,7 @@ from managed_ledgers import NAME, Clock
 from streamed_topics import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.managed_ledger import Environment, HotLedgers, delete_managed_ledger, open_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo, SegmentStatus
+from offload_core.metadata import AttemptStatus, ManagedLedgerInfo
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -72,7 +72,7 @@ def test_a_segment_that_failed_is_resumed_after_a_pause_that_grows(
         assert isinstance(status.last_error, StoreUnavailableError)
         assert status.next_try_ms == clock.now_ms + pause_s * 1000
         (failed,) = topic.segments
-        assert failed.status is SegmentStatus.FAILED
+        assert failed.status is AttemptStatus.FAILED
         assert failed.begin == begun[0].begin
         clock.pass_s(pause_s - 0.1)
         topic.run()
@@ -204,7 +204,7 @@ def test_closing_leaves_an_open_segment_to_the_next_owner(opened: Opened) -> Non
     topic.run()
     topic.ledger.close()
     (left,) = topic.segments
-    assert left.status is SegmentStatus.FAILED
+    assert left.status is AttemptStatus.FAILED
     assert topic.left() == set()
     assert topic.status.state == "ended"
     pool = topic.environment.streaming
@@ -284,7 +284,7 @@ def test_a_ledger_that_is_shorter_than_its_segments_say_leaves_nothing_behind(
     topic = opened("fail-before commit_data #2")
     topic.add(20)
     topic.run()
-    assert [segment.status for segment in topic.segments] == [SegmentStatus.OFFLOADED, SegmentStatus.FAILED]
+    assert [segment.status for segment in topic.segments] == [AttemptStatus.OFFLOADED, AttemptStatus.FAILED]
     (ledger,) = ledgers.ledgers.values()
     del ledger.entries[kept:]
     clock.pass_s(301)

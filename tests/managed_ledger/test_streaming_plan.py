@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
-from offload_core.managed_ledger.streaming.history import planned_end
+from offload_core.managed_ledger.streaming.feed import OffloadBuffer
+from offload_core.managed_ledger.streaming.segment_plan import planned_end
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,

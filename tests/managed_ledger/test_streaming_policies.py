@@ -11,7 +11,6 @@ import pytest
 from managed_ledgers import NAME, Clock
 from streamed_topics import pool_of
 
-from offload_core import TierReader
 from offload_core.managed_ledger import (
     Environment,
     ManagedLedger,
@@ -27,6 +26,7 @@ from offload_core.metadata import EntryPosition, ManagedLedgerInfo, segments_of
 from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OptionError
+from pulsar_offload import TierReader
 
 MIB = 1 << 20
 

@@ -15,8 +15,8 @@ from streamed_topics import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
 from offload_core.managed_ledger.upkeep import keep_up
-from offload_core.metadata import ManagedLedgerInfo, SegmentStatus, segments_of
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata import AttemptStatus, ManagedLedgerInfo, segments_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.segments import abandon_segment
 from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
@@ -105,7 +105,7 @@ def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
     assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
     known = environment.records.read(NAME)
     assert known is not None
-    assert segments_of(known.info)[-1].status is SegmentStatus.FAILED
+    assert segments_of(known.info)[-1].status is AttemptStatus.FAILED
     topic.close()
 
 
@@ -249,7 +249,7 @@ def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(
     streaming.turn()
     topic.ledger.close()
     assert topic.info.ledgers[0].info.is_closed
-    assert [segment.status for segment in topic.segments] == [SegmentStatus.FAILED]
+    assert [segment.status for segment in topic.segments] == [AttemptStatus.FAILED]
 
 
 def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun(topic: Topic) -> None:

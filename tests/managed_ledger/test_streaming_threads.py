@@ -61,8 +61,8 @@ def pool_over(tier: Tier, **given: int) -> StreamingPool:
 def test_many_producers_and_a_store_that_is_slow_or_fails(
     environment: Environment, tmp_path: Path, faults: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offload_core.managed_ledger.streaming.retry_pause.FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr("offload_core.managed_ledger.streaming.retry_pause.LONGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("offload_core.managed_ledger.streaming.topic_streaming.FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr("offload_core.managed_ledger.streaming.topic_streaming.LONGEST_RETRY_S", 0.05)
     added: list[tuple[EntryPosition, bytes]] = []
     with pool_over(tier_with(tmp_path / "cold", faults), buffer_bytes=30_000, budget_bytes=100_000) as pool:
         rollover = RolloverPolicy(max_entries=500, min_age_s=0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.managed_ledger.thresholds import due_ledgers
+from offload_core.managed_ledger.upkeep import due_ledgers
 from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,

@@ -12,7 +12,7 @@ from managed_ledgers import NAME, Clock, offloads_of
 from streamed_topics import SETTINGS, left_in, pool_of
 
 from offload_core.filters import FilterMode
-from offload_core.filters.recorded import recorded_filters, settled_by_filters
+from offload_core.filters.recorded_filters import recorded_filters, settled_by_filters
 from offload_core.managed_ledger import keep_up, settle_transactions
 from offload_core.managed_ledger.streaming.completion_requests import with_request
 from offload_core.metadata import EntryPosition

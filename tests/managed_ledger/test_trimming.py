@@ -12,7 +12,7 @@ from managed_ledgers import NAME
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.retention import ledgers_to_trim
+from offload_core.managed_ledger.ledger_deletion import ledgers_to_trim
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,

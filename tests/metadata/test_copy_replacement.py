@@ -42,7 +42,7 @@ from offload_core.metadata import (
     replacement_of,
     switch_replacement,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.segment_deletion import condemn_ledgers, needed_objects
 from offload_hooks.errors import AttemptError, MetadataError
 

@@ -24,7 +24,7 @@ from offload_core.metadata import (
     prepare_attempt,
     renew_attempt,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_hooks.errors import AttemptError
 
 LEDGER = 3
@@ -113,7 +113,7 @@ def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
 @pytest.mark.parametrize(
     ("info", "message"),
     [
-        (COMPLETE(PREPARE(among_others(FRESH))), "has ended"),
+        (COMPLETE(PREPARE(among_others(FRESH))), "complete already"),
         (abandon_attempt(PREPARE(among_others(FRESH)), LEDGER, MINE), "was abandoned"),
         (FAIL(PREPARE(among_others(FRESH))), "took the place of this one, or it was cleaned up"),
         (with_context(uuid=OTHER, driver=DRIVER), "took the place of this one"),
@@ -191,7 +191,7 @@ def test_an_attempt_that_was_cleaned_up_does_not_go_on(step: Step, info: Managed
 
 
 def test_a_complete_copy_is_not_forgotten() -> None:
-    with pytest.raises(AttemptError, match="is not forgotten"):
+    with pytest.raises(AttemptError, match="complete already"):
         FAIL(with_context(uuid=MINE, complete=True))
 
 

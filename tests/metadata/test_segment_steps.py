@@ -24,16 +24,16 @@ from segment_steps import (
 )
 from tiers import uuid_of
 
-from offload_core.managed_ledger.record_changes import lose_ledger
+from offload_core.managed_ledger.owned_record import lose_ledger
 from offload_core.metadata import (
+    AttemptStatus,
     OffloadContext,
     OffloadSegment,
     SegmentLayout,
-    SegmentStatus,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.metadata.segment_shares import (
     Segment,
@@ -70,7 +70,7 @@ def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None
         uuid=MINE,
         begin=position(3, 0),
         end=None,
-        status=SegmentStatus.ASSIGNED,
+        status=AttemptStatus.ASSIGNED,
         assigned_ms=ASSIGNED_MS,
         offloaded_ms=None,
         driver=placed(lease=str(LEASE), begin="3:0"),
@@ -140,7 +140,7 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None
     failed = taken_twice(info, lambda known: abandon_segment(known, MINE))
     found = unfinished_segment(failed)
     assert found is not None
-    assert (found.status, found.begin, found.end) == (SegmentStatus.FAILED, position(3, 0), None)
+    assert (found.status, found.begin, found.end) == (AttemptStatus.FAILED, position(3, 0), None)
     with pytest.raises(AttemptError, match="was abandoned"):
         complete(failed, (3, 9), (5, 3))
     with pytest.raises(AttemptError, match="was abandoned"):
@@ -152,7 +152,7 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None
             uuid=OTHER,
             begin=position(3, 0),
             end=None,
-            status=SegmentStatus.ASSIGNED,
+            status=AttemptStatus.ASSIGNED,
             assigned_ms=5,
             offloaded_ms=None,
             driver=placed(other, lease=str(LEASE), begin="3:0"),
@@ -354,7 +354,7 @@ def test_segments_without_our_properties_are_read_in_both_layouts(layout: Segmen
         (LATER, position(7, 0), None, (7,)),
     ]
     assert unfinished_segment(info) == found[2]
-    assert (found[0].driver, found[0].status) == (DRIVER, SegmentStatus.OFFLOADED)
+    assert (found[0].driver, found[0].status) == (DRIVER, AttemptStatus.OFFLOADED)
     resumed = resume_segment(abandon_segment(info, LATER), LATER, uuid_of(4), DRIVER, 5)
     done = complete(resumed, (7, 0), uuid=uuid_of(4))
     assert [each.is_finished for each in segments_of(done)] == [True, True, True]
@@ -363,20 +363,20 @@ def test_segments_without_our_properties_are_read_in_both_layouts(layout: Segmen
 def test_a_segment_without_driver_metadata_can_be_abandoned() -> None:
     bare = segment(MINE, None, complete=False, offloaded_ms=None, driver=None)
     info = abandon_segment(managed_ledger(still_open(3, OffloadContext.of_segments([bare]))), MINE)
-    assert segments_of(info)[0].status is SegmentStatus.FAILED
+    assert segments_of(info)[0].status is AttemptStatus.FAILED
 
 
 @pytest.mark.parametrize(
     ("second", "status"),
     [
-        (segment(MINE, 3), SegmentStatus.OFFLOADED),
-        (segment(MINE, 3, complete=False), SegmentStatus.ASSIGNED),
-        (segment(MINE, 3, complete=False, driver=placed(status="failed")), SegmentStatus.FAILED),
+        (segment(MINE, 3), AttemptStatus.OFFLOADED),
+        (segment(MINE, 3, complete=False), AttemptStatus.ASSIGNED),
+        (segment(MINE, 3, complete=False, driver=placed(status="failed")), AttemptStatus.FAILED),
     ],
     ids=["offloaded", "assigned", "failed"],
 )
 def test_a_segment_is_as_far_as_the_least_of_its_shares(
-    second: OffloadSegment, status: SegmentStatus
+    second: OffloadSegment, status: AttemptStatus
 ) -> None:
     """As none of ours ever differ."""
     info = managed_ledger(
@@ -385,7 +385,7 @@ def test_a_segment_is_as_far_as_the_least_of_its_shares(
     )
     (found,) = segments_of(info)
     assert found.status is status
-    assert (unfinished_segment(info) is None) == (status is SegmentStatus.OFFLOADED)
+    assert (unfinished_segment(info) is None) == (status is AttemptStatus.OFFLOADED)
 
 
 def test_a_begin_that_is_none_is_an_error() -> None:

@@ -8,11 +8,11 @@ import pytest
 from records import CLOSED_AT_MS, DRIVER, position, segment
 
 from offload_core.metadata import (
+    AttemptStatus,
     DriverMetadata,
     OffloadContext,
     OffloadSegment,
     SegmentLayout,
-    SegmentStatus,
     pack_segment,
     parse_segment,
 )
@@ -149,15 +149,15 @@ def test_a_field_that_only_the_shipped_layout_leaves_free_is_not_mixed_up() -> N
 
 def test_failure_is_a_property_of_the_driver_metadata() -> None:
     assigned = segment(UUID_1, None, complete=False)
-    assert assigned.status is SegmentStatus.ASSIGNED
-    failed = assigned.with_status(SegmentStatus.FAILED)
-    assert failed.status is SegmentStatus.FAILED
+    assert assigned.status is AttemptStatus.ASSIGNED
+    failed = assigned.with_status(AttemptStatus.FAILED)
+    assert failed.status is AttemptStatus.FAILED
     assert failed.driver is not None
     assert failed.driver.get("status") == "failed"
-    offloaded = failed.with_status(SegmentStatus.OFFLOADED)
-    assert (offloaded.status, offloaded.complete) == (SegmentStatus.OFFLOADED, True)
+    offloaded = failed.with_status(AttemptStatus.OFFLOADED)
+    assert (offloaded.status, offloaded.complete) == (AttemptStatus.OFFLOADED, True)
     assert offloaded.driver == DRIVER
-    assert failed.with_status(SegmentStatus.ASSIGNED) == assigned
+    assert failed.with_status(AttemptStatus.ASSIGNED) == assigned
 
 
 def test_the_extent_over_ledgers_is_two_properties() -> None:
@@ -179,9 +179,9 @@ def test_an_extent_that_is_none_is_an_error_that_names_the_segment() -> None:
 
 def test_without_driver_metadata_there_is_no_room_for_properties() -> None:
     bare = segment(UUID_1, 5, driver=None)
-    assert bare.with_status(SegmentStatus.ASSIGNED).status is SegmentStatus.ASSIGNED
+    assert bare.with_status(AttemptStatus.ASSIGNED).status is AttemptStatus.ASSIGNED
     with pytest.raises(OptionError, match="no room for its property 'status'"):
-        bare.with_status(SegmentStatus.FAILED)
+        bare.with_status(AttemptStatus.FAILED)
 
 
 def test_a_ledgers_context_takes_uuid_and_driver_of_its_first_segment() -> None:

@@ -19,7 +19,6 @@ from golden import GOLDEN
 from records import STANDALONE_RECORDS
 from required import need
 
-from offload_core import open_tier
 from offload_core.metadata import parse_stored_record
 from offload_core.metadata.sqlite import (
     APPLICATION_ID,
@@ -42,6 +41,7 @@ from offload_hooks.errors import (
     VersionConflictError,
 )
 from offload_hooks.testing.forks import forked, in_forked_child, in_forked_children
+from pulsar_offload import open_tier
 
 PATH = "/managed-ledgers/acme/cold/persistent/orders"
 

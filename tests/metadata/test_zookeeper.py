@@ -24,7 +24,6 @@ from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import put_broker_objects, uuid_of
 
-from offload_core import open_tier
 from offload_core.catalogue import TopicName
 from offload_core.messages.compression import Compression
 from offload_core.metadata import (
@@ -45,6 +44,7 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     UnknownTopicError,
 )
+from pulsar_offload import open_tier, scan
 
 SECRET = "geheim"
 WRONG = "falsch"
@@ -124,18 +124,18 @@ def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, client: KazooClien
         good | {"acme/cold/persistent/broken": b"\x0a\x05", "other/ns/persistent/broken": b"\x0a\x05"},
     )
     with open_tier("/nowhere") as tier:
-        for selection in ({"topic": "acme/cold/orders"}, {"topics_pattern": "acme/cold/orders.*"}):
+        for selection in ({"topics": "acme/cold/orders"}, {"topics_pattern": "acme/cold/orders.*"}):
             with pytest.raises(
                 DataLossError,
                 match=r"a ledger of persistent://acme/cold/orders-partition-0 has no complete copy \(ledger 3\)",
             ):
-                tier.scan(records=f"{zookeeper.endpoint}{chroot}", **selection)  # type: ignore[arg-type]
+                scan(tier, records=f"{zookeeper.endpoint}{chroot}", **selection)  # type: ignore[arg-type]
         with pytest.raises(
             MetadataError, match=r"cannot be parsed.*object /managed-ledgers/acme/cold/persistent/broken"
         ):
-            tier.scan(topic="acme/cold/broken", records=f"{zookeeper.endpoint}{chroot}")
+            scan(tier, "acme/cold/broken", records=f"{zookeeper.endpoint}{chroot}")
         with pytest.raises(UnknownTopicError, match="orders-partition-0"):
-            tier.scan(topic="acme/cold/no", records=f"{zookeeper.endpoint}{chroot}")
+            scan(tier, "acme/cold/no", records=f"{zookeeper.endpoint}{chroot}")
 
 
 @pytest.mark.parametrize("path", ["", "/not/there"])
@@ -155,10 +155,10 @@ def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
         write(client, chroot, {f"acme/cold/persistent/{name}": record})
     with open_tier(tmp_path) as tier:
         for name in ("json", "comp-lz4"):
-            scan = tier.scan(
-                topic=f"acme/cold/{name}", columns=COLUMNS, records=f"{zookeeper.endpoint}{chroot}"
+            planned = scan(
+                tier, f"acme/cold/{name}", columns=COLUMNS, records=f"{zookeeper.endpoint}{chroot}"
             )
-            assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), name)
+            assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), name)
 
 
 def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:

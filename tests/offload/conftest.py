@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from offload_core import TierReader, open_tier
 from offload_core.ledgers import FileLedgerStore
 from offload_hooks.ledger_stores import LedgerReader
+from pulsar_offload import TierReader, open_tier
 
 Sealed = Callable[[Sequence[bytes]], LedgerReader]
 

@@ -21,16 +21,21 @@ import pytest
 from managed_ledgers import NAME, environment_in
 from offloading_process import offloads_in, tiers_in
 
-from offload_core import open_tier
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.processes import has_ended, this_process
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import LONGEST_LEASE_S, WATCHED_S, AttemptProcess, lease_from
+from offload_core.offload.running_attempt import (
+    LONGEST_LEASE_S,
+    WATCHED_S,
+    AttemptProcess,
+    has_ended,
+    lease_from,
+    this_process,
+)
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -39,6 +44,7 @@ from offload_hooks.errors import (
     UnknownTopicError,
     UploadError,
 )
+from pulsar_offload import open_tier, scan
 
 PAYLOADS = [b"%04d" % i * 100 for i in range(20)]
 WITHIN_S = 60.0
@@ -106,7 +112,7 @@ class World:
         with open_tier(self.folder / "cold") as tier:
             assert {each.key for each in tier.store.list_objects()} == {key, f"{key}-index"}
             assert not list(tier.store.list_uploads())
-            values = tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+            values = scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
         assert values == PAYLOADS
 
 

@@ -18,7 +18,6 @@ from effort import Sample
 from left_open import left_open
 from managed_ledgers import offloads_of
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.ledgers import FileLedgerStore
@@ -32,6 +31,7 @@ from offload_hooks.errors import (
     OptionError,
 )
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader, open_tier, scan
 
 NAME = "acme/cold/persistent/orders"
 PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
@@ -78,7 +78,7 @@ class World:
     def read_cold(self) -> list[bytes]:
         with self.tier() as tier:
             values: list[bytes] = (
-                tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+                scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
             )
             return values
 

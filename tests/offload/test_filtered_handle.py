@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from offered import NAMES, UUID_1, LimitedDriver, Part, begin_of, offer, offloader_of, parts_of_segments
 from records import segment
 
-from offload_core import TierReader
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, FilterRun, parse_filter_record
@@ -24,12 +23,12 @@ from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
 from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.offload import OfferResult, OffloadHandle
 from offload_core.offload.hot_copy_check import check_cold_copies
-from offload_core.offload.segment_filter import SegmentFilter
-from offload_core.offload.segment_offloader import segment_key
+from offload_core.offload.segment_offloader import SegmentFilter, segment_key
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks.errors import EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
+from pulsar_offload import TierReader
 
 SOON_S = 60
 ACCEPTED, NEXT, FULL = (OfferResult.ACCEPTED, OfferResult.NOT_CONSECUTIVE, OfferResult.BUFFER_FULL)

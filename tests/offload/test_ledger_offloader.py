@@ -15,9 +15,8 @@ from golden import PIP17_MAX_BLOCK_BYTES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core import TierReader, open_tier
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
 from offload_core.codec.byte_arrays import Bytes
@@ -27,7 +26,7 @@ from offload_core.codec.pip17 import plan_blocks
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload import LedgerOffloader, OffloadProgress
-from offload_core.offload.ledger_blocks import LedgerBlocks
+from offload_core.offload.ledger_offloader import LedgerBlocks
 from offload_core.tier import MemoryBudget
 from offload_hooks.errors import (
     DataLossError,
@@ -37,6 +36,7 @@ from offload_hooks.errors import (
     UnknownLedgerError,
 )
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
+from pulsar_offload import TierReader, open_tier, scan
 
 Sealed = Callable[[Sequence[bytes]], LedgerReader]
 UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
@@ -126,7 +126,7 @@ def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold: TierReader, se
     assert str(topic.name) == "persistent://acme/cold/orders"
     (stored,) = topic.ledgers
     assert (stored.ledger_id, stored.entries, len(stored.pieces)) == (ledger.ledger_id, 1000, 1)
-    assert cold.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+    assert scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
     assert (done.entries, done.blocks, done.data_bytes) == (1000, len(seen), stored.data_bytes)
     assert [each.blocks for each in seen] == list(range(1, done.blocks + 1))
     assert seen[-1].data_bytes == done.data_bytes
@@ -143,7 +143,7 @@ def test_an_entry_larger_than_a_block_has_one_for_itself(cold: TierReader, seale
     payloads = [b"a" * 100, b"b" * 5000, b"c"]
     done = LedgerOffloader(cold.store, max_block_bytes=1024).offload(sealed(payloads), UUID_1, NAMES)
     assert done.blocks == 3
-    assert cold.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+    assert scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
 def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(
@@ -230,7 +230,7 @@ def test_after_a_failure_at_any_call_deleting_the_attempt_leaves_nothing_and_ano
             assert list(tier.store.list_uploads()) == []
     with open_tier(tmp_path / "cold") as tier:
         LedgerOffloader(tier.store, max_block_bytes=512).offload(ledger, UUID(int=2), NAMES)
-        assert tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+        assert scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
 def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -> None:
@@ -251,7 +251,7 @@ def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -
         )
     assert 0 < most <= 3 << 20
     assert budget.taken_bytes == 0
-    assert cold.scan(level="entries", columns=["__entryId"]).to_table().num_rows == 16000
+    assert scan(cold, level="entries", columns=["__entryId"]).to_table().num_rows == 16000
 
 
 def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory(

@@ -26,13 +26,13 @@ from offered import (
     stored,
 )
 
-from offload_core import TierReader
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition
 from offload_core.offload import OfferResult, OffloadedSegment, OffloadHandle, SegmentOffloader
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks.errors import OptionError, UploadError
 from offload_hooks.ledger_stores import EntryBatch
+from pulsar_offload import TierReader, scan
 
 SOON_S = 60
 ENDED = LedgerInfo(ledger_id=3, entries=4, size=8, timestamp_ms=1)
@@ -103,8 +103,8 @@ def test_what_was_offered_is_listed_by_its_topic_and_scanned(
     offer(handle, Part(ledger_id=9, payloads=[b"last"], ended=False))
     handle.close()
     assert handle.result().result(SOON_S).blocks > 3
-    table = cold.scan(
-        topic="persistent://acme/cold/orders", level="entries", columns=["__ledgerId", "__entryId", "value"]
+    table = scan(
+        cold, "persistent://acme/cold/orders", level="entries", columns=["__ledgerId", "__entryId", "value"]
     ).to_table()
     assert table["value"].to_pylist() == [b"%d" % i * 99 for i in range(900)] + [b"last"]
     assert table["__entryId"].to_pylist() == [*range(900), 0]

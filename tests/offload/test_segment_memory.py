@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
 
-from offload_core import TierReader
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import EntryPosition
@@ -20,6 +19,7 @@ from offload_core.offload import OfferResult
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks import BlockReceipt, ReadableBuffer, Upload, hookimpl
 from offload_hooks.ledger_stores import EntryBatch
+from pulsar_offload import TierReader
 
 SOON_S = 60
 MIB = 1 << 20

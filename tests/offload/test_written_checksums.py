@@ -10,7 +10,6 @@ import pytest
 from damage.sealed import blocks_of, checksums
 from offered import NAMES, UUID_1, Part, offer, offloader_of
 
-from offload_core import TierReader, open_tier
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import EntryPosition
 from offload_core.offload import LedgerOffloader
@@ -19,6 +18,7 @@ from offload_core.tier import Tier
 from offload_core.verify import Verification
 from offload_hooks.errors import StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerReader
+from pulsar_offload import TierReader, open_tier
 
 Sealed = Callable[[Sequence[bytes]], LedgerReader]
 PAYLOADS = [b"%d" % i * 40 for i in range(300)]

@@ -23,6 +23,7 @@ from stores import Store
 from tiers import put
 
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, pack_managed_ledger_info
+from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -134,8 +135,8 @@ def test_it_is_read_in_order_by_its_record(mixed: Mixed, task_bytes: int) -> Non
     with mixed.store.open_reader() as tier:
         (topic,) = tier.catalogue(records=mixed.record).topics
         assert [form.value for ledger in topic.ledgers for form in ledger.formats] == FORMATS
-        scan = tier.scan(topic=TOPIC, level="entries", task_bytes=task_bytes, records=mixed.record)
-        table = scan.to_table()
+        planned = scan(tier, TOPIC, level="entries", task_bytes=task_bytes, records=mixed.record)
+        table = planned.to_table()
     columns = (table[name].to_pylist() for name in ("__ledgerId", "__entryId", "value"))
     assert list(zip(*columns, strict=True)) == mixed.entries
 
@@ -143,8 +144,8 @@ def test_it_is_read_in_order_by_its_record(mixed: Mixed, task_bytes: int) -> Non
 def test_without_a_record_all_is_read_but_what_names_no_topic(mixed: Mixed) -> None:
     named = [each for each in mixed.entries if each[0] != mixed.unnamed]
     with mixed.store.open_reader() as tier:
-        rows = tier.scan(topic=TOPIC, columns=COLUMNS).to_table().to_pylist()
-        unnamed = tier.scan(ledger=mixed.unnamed, level="entries").to_table()["value"].to_pylist()
+        rows = scan(tier, TOPIC, columns=COLUMNS).to_table().to_pylist()
+        unnamed = scan(tier, ledger=mixed.unnamed, level="entries").to_table()["value"].to_pylist()
     assert [as_message(row) for row in rows] == list(messages(named))
     assert unnamed == [payload for ledger, _, payload in mixed.entries if ledger == mixed.unnamed]
 

@@ -23,6 +23,7 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
 )
 from offload_proto import managed_ledger_pb2
+from pulsar_offload import scan
 
 LEDGER = 7
 PAYLOADS = [b"one", b"", b"three" * 40]
@@ -36,14 +37,14 @@ def test_a_ledger_goes_into_a_folder_and_comes_back(oracle: Oracle, folder: Stor
     assert (read.entries, read.counts, read.ended) == (ENTRIES, [3], True)
     assert (read.last_add_confirmed, read.length) == (2, 203)
     with folder.open_reader() as tier:
-        assert tier.scan(topic=TOPIC, level="entries").to_table()["value"].to_pylist() == PAYLOADS
+        assert scan(tier, TOPIC, level="entries").to_table()["value"].to_pylist() == PAYLOADS
 
 
 def test_a_ledger_goes_into_a_bucket_and_comes_back(oracle: Oracle, bucket: Store) -> None:
     oracle.offload(bucket, ATTEMPT, LEDGER, PAYLOADS)
     assert oracle.read(bucket, ATTEMPT, LEDGER, [(0, 2)]).entries == ENTRIES
     with bucket.open_reader() as tier:
-        assert tier.scan(topic=TOPIC, level="entries").to_table()["value"].to_pylist() == PAYLOADS
+        assert scan(tier, TOPIC, level="entries").to_table()["value"].to_pylist() == PAYLOADS
 
 
 @pytest.mark.parametrize("compression", ["NONE", "RECORD", "BLOCK"])

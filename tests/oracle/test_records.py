@@ -30,7 +30,7 @@ from offload_core.metadata import (
     prepare_attempt,
     renew_attempt,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.managed_ledger_info import split_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
 from offload_proto import managed_ledger_pb2

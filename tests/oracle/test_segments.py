@@ -25,7 +25,7 @@ from stores import Store
 from transactional import message
 
 from offload_core.filters import FilterMode, FilterRun
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.tier import Tier
 
 MIB = 1 << 20

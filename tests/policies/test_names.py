@@ -15,7 +15,7 @@ from offload_core.policies import (
     parse_read_priority,
     pulsar_names,
 )
-from offload_core.policies.model import shown_value
+from offload_core.policies.offload_policies import shown_value
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.gcs.options import GcsOptions
 from offload_drivers.s3.options import S3Options

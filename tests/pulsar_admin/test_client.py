@@ -15,7 +15,7 @@ from certificates import make_certificate
 from http_front import NEVER_SENT, Answer, Front
 from secretive import raises_without
 
-from offload_core.pulsar_admin import client as client_module
+from offload_core.pulsar_admin import admin_client as client_module
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,

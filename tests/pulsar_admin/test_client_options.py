@@ -12,7 +12,7 @@ from certificates import make_certificate
 from secretive import raises_without
 
 from offload_core.pulsar_admin import Credentials, parse_servers
-from offload_core.pulsar_admin.servers import read_token
+from offload_core.pulsar_admin.admin_client import read_token
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,

@@ -13,10 +13,11 @@ from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
-from offload_core.scan import Position, Selection
+from offload_core.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.scan.advance import Budget, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader
+from pulsar_offload import scan
 
 COLD_FIRST, COLD_ONLY = ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY
 HOT_FIRST, HOT_ONLY = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.BOOKKEEPER_ONLY
@@ -95,9 +96,9 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
     tier = topic.catalogued()
 
     def scanned(info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
-        scan = tier.scan(topic=TOPIC, level="entries", records={TOPIC: info})
+        planned = scan(tier, TOPIC, level="entries", records={TOPIC: info})
         columns = ["__ledgerId", "__entryId", "value"]
-        rows = scan.to_table().select(columns).to_pylist()
+        rows = planned.to_table().select(columns).to_pylist()
         return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
 
     assert scanned(topic.info) == topic.cold_entries()
@@ -105,7 +106,9 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
     trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
     left = [each for each in topic.cold_entries() if each[0] > first]
     assert scanned(trimmed) == left
-    topics = tier.look(Selection(topics_pattern=".*"), records={TOPIC: trimmed}).topics
+    topics = select_catalogue(
+        tier, Selection(topics_pattern=".*"), ScanOptions(records={TOPIC: trimmed})
+    ).topics
     reached = advance(topics, {}, Budget(), fail_on_data_loss=True)
     stops = {ledger: stop for ledger, stop in topic.cold_stops.items() if ledger > first}
     last = Position(max(stops), stops[max(stops)] - 1) if stops else Position(0, 0)

@@ -7,12 +7,12 @@ from kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages
 from recoveries import recover
 from repairs import Lines
 
-from offload_core.api import TierReader
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.repair import Repair
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError
+from pulsar_offload import TierReader
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from recoveries import ledger, recover, recovered
 from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
-from offload_core import open_tier
 from offload_core.audit import Change
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import tier_record
@@ -36,10 +35,11 @@ from offload_core.metadata import (
     parse_stored_record,
     segments_of,
 )
-from offload_core.recover import Outcome, Unknown, UnknownFact, recover_records
+from offload_core.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
 from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import open_tier, scan
 
 # --- Pulsar's own ------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ def test_what_makes_no_record_is_said(tier: Tier, records: ManagedLedgerRecords)
     assert [each.what for each in topic.rebuilt.unknown] == [Unknown.FOLDER, Unknown.NO_COPY]
     assert [each.what for each in nameless.rebuilt.unknown] == [Unknown.NO_TOPIC]
     assert [each.key for each in strays.rebuilt.unknown] == [str(uuid_of(2))]
-    assert {each.outcome for each in (topic, nameless, strays)} == {Outcome.NONE}
+    assert {each.outcome for each in (topic, nameless, strays)} == {RecoveryOutcome.NONE}
     assert records.names() == []
 
 
@@ -196,7 +196,10 @@ def test_of_several_clusters_one_is_named(tier: Tier, records: ManagedLedgerReco
     for number, cluster in enumerate([CLUSTER, "west"]):
         put_segment(tier, number, (5 + number, 0, 3), names=Names(cluster=cluster))
     (one,) = recover(tier, records)
-    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (Outcome.NONE, [Unknown.CLUSTERS])
+    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (
+        RecoveryOutcome.NONE,
+        [Unknown.CLUSTERS],
+    )
     (one,) = recover(tier, records, cluster="west")
     assert one.rebuilt.info is not None
     assert [each.ledger_id for each in one.rebuilt.info.ledgers] == [6]
@@ -211,7 +214,7 @@ def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: Mana
     with open_tier(tmp_path) as cold:
         (one,) = recover(cold.store, records)
         assert one.rebuilt.info is not None
-        table = cold.scan(topic=TOPIC, level="entries", records={TOPIC: one.rebuilt.info}).to_table()
+        table = scan(cold, TOPIC, level="entries", records={TOPIC: one.rebuilt.info}).to_table()
         assert table["value"].to_pylist() == [b"a", b"bc"]
 
 
@@ -225,7 +228,10 @@ def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
     )
     put(tier, written.key.index_key, written.index, NAMED.as_metadata("index"))
     (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
-    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (Outcome.NONE, [Unknown.BROKEN_DATA])
+    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (
+        RecoveryOutcome.NONE,
+        [Unknown.BROKEN_DATA],
+    )
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -234,7 +240,7 @@ def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
 def test_a_dry_run_writes_nothing_and_says_the_same(tier: Tier, records: ManagedLedgerRecords) -> None:
     put_segment(tier, 1, (5, 0, 3))
     dry = list(recover_records(tier, records, None))
-    assert [each.outcome for each in dry] == [Outcome.NEW]
+    assert [each.outcome for each in dry] == [RecoveryOutcome.NEW]
     assert records.names() == []
     assert recover(tier, records) == dry
     assert records.names() == [MANAGED_LEDGER]
@@ -245,7 +251,7 @@ def test_a_record_that_is_there_stays_as_it_is(tier: Tier, records: ManagedLedge
     other = ManagedLedgerInfo(properties=(("a", "b"),))
     records.write(MANAGED_LEDGER, other, None)
     audit = Audit()
-    assert [each.outcome for each in recover_records(tier, records, audit)] == [Outcome.OTHER]
+    assert [each.outcome for each in recover_records(tier, records, audit)] == [RecoveryOutcome.OTHER]
     known = records.read(MANAGED_LEDGER)
     assert known is not None
     assert (known.info, audit.changes) == (other, [])
@@ -286,7 +292,7 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
     written = ManagedLedgerRecords(store)
     assert {each.managed_ledger for each in audit.changes} >= set(written.names())
     outcomes = {each.outcome for each in recover(tier, written)}
-    assert outcomes <= {Outcome.NEW, Outcome.SAME}
+    assert outcomes <= {RecoveryOutcome.NEW, RecoveryOutcome.SAME}
     names = written.names()
     assert sorted(names) == sorted(ManagedLedgerRecords(whole).names())
     for name in names:

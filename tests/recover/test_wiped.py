@@ -18,7 +18,6 @@ from streamed_topics import StreamingSettings, Topic, pool_of
 from tiers import TOPIC
 from verified import findings
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import FilterMode
 from offload_core.ledgers import FileLedgerStore
@@ -29,8 +28,9 @@ from offload_core.metadata import (
     ManagedLedgerRecords,
 )
 from offload_core.read_handles import ColdReaders, TieredReaders
-from offload_core.recover import Outcome
+from offload_core.recover import RecoveryOutcome
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader, open_tier, scan
 
 # --- ours: records -> objects -> wipe -> recover -----------------------------------------------
 
@@ -92,15 +92,15 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[s
         if not expected.ledgers:
             assert back is None
             return
-        assert [each.outcome for each in done] == [Outcome.NEW]
+        assert [each.outcome for each in done] == [RecoveryOutcome.NEW]
         assert back is not None
         assert knowable(back.info, partly=partly_offloaded(original)) == expected
-        assert [each.outcome for each in recover(cold.store, empty.records)] == [Outcome.SAME]
+        assert [each.outcome for each in recover(cold.store, empty.records)] == [RecoveryOutcome.SAME]
         cold_entries = offloaded_entries(topic, original)
         assert entries_of(empty, cold) == cold_entries
         assert not findings(cold.store, {NAME: back.info})
         scans = [
-            cold.scan(topic=TOPIC, level="entries", records=given_).to_table()
+            scan(cold, TOPIC, level="entries", records=given_).to_table()
             for given_ in (None, {TOPIC: back.info})
         ]
         assert scans[0] == scans[1]

@@ -16,7 +16,7 @@ from relocated import TOPIC_NAME, World, watched
 from offload_core.audit import Change, Deletion
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.relocations import MappingFile
-from offload_core.relocate import MappingBook, Mover, RecordBook
+from offload_core.relocate import MappingRegistry, Mover, RecordRegistry
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
 
@@ -69,7 +69,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def mover_of(world: World, told: Told, **given: Any) -> Mover:
     store = Metadata(world.records.store, told)  # type: ignore[arg-type]
     return world.mover(
-        book=RecordBook(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
+        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
         source=watched(world, "source", told),
         target=watched(world, "target", told),
         audit=told.happened,
@@ -144,8 +144,8 @@ def test_a_mapping(world: World, monkeypatch: pytest.MonkeyPatch, fails: bool) -
 
     monkeypatch.setattr(MappingFile, "add", add)
     with MappingFile(world.folder / "mapping") as file:
-        book = MappingBook(file, lambda _: world.info, world.clock)
-        mover = world.mover(book=book, audit=happened, listener=watch)
+        registry = MappingRegistry(file, lambda _: world.info, world.clock)
+        mover = world.mover(registry=registry, audit=happened, listener=watch)
         with suppress(OffloadError):
             mover.move(world.plan().moves[0])
     ends = ["line: delete", "line: record", "dropped"] if fails else ["line: record", "done"]
@@ -154,14 +154,14 @@ def test_a_mapping(world: World, monkeypatch: pytest.MonkeyPatch, fails: bool) -
 
 def test_an_attempt_is_given_up_unless_it_is_read(world: World) -> None:
     move = world.plan().moves[0]
-    book = RecordBook(world.records, world.clock)
+    registry = RecordRegistry(world.records, world.clock)
     with mover_of(world, Told(Happened())).begin(move) as begun:
         copy = begun.order.copy
-    assert book.give_up(move.name, copy, "by test", world.audit)
-    book.forget(move.name, copy, "by test", world.audit)
-    assert book.give_up(move.name, copy, "by test", world.audit), "somebody else has cleaned it up"
-    with book.attempt(move, copy, world.audit):
-        book.switch(move, copy, {}, world.audit)
-    assert not book.give_up(move.name, copy, "by test", world.audit)
-    with pytest.raises(AttemptError, match="other copies by now"), book.attempt(move, copy, world.audit):
+    assert registry.give_up(move.name, copy, "by test", world.audit)
+    registry.forget(move.name, copy, "by test", world.audit)
+    assert registry.give_up(move.name, copy, "by test", world.audit), "somebody else has cleaned it up"
+    with registry.attempt(move, copy, world.audit):
+        registry.switch(move, copy, {}, world.audit)
+    assert not registry.give_up(move.name, copy, "by test", world.audit)
+    with pytest.raises(AttemptError, match="other copies by now"), registry.attempt(move, copy, world.audit):
         pass

@@ -13,7 +13,7 @@ from relocated import TOPIC_NAME, World, watched
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
 from offload_core.metadata.relocations import MappingFile, read_mapping
-from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topic
+from offload_core.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
 from offload_hooks.errors import OffloadError
 
 
@@ -30,7 +30,7 @@ def move(world: World, points: Points) -> None:
     wanted = world.wanted(ObjectFormat.STREAMING)
     store = Metadata(world.records.store, points)  # type: ignore[arg-type]
     mover = world.mover(
-        book=RecordBook(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
+        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
         source=watched(world, "source", points),
         target=watched(world, "target", points),
         audit=PointedAudit(world.audit, points),  # type: ignore[arg-type]
@@ -68,13 +68,13 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
 ) -> None:
     def run(world: World, points: Points) -> None:
         with MappingFile(world.folder / "mapping") as file:
-            book = MappingBook(file, lambda _: world.info, world.clock)
+            registry = MappingRegistry(file, lambda _: world.info, world.clock)
             mover = world.mover(
-                book=book,
+                registry=registry,
                 source=watched(world, "source", points),
                 target=watched(world, "target", points),
             )
-            info = book.info(TOPIC_NAME.full.replace("persistent://acme/cold", "acme/cold/persistent"))
+            info = registry.info(TOPIC_NAME.full.replace("persistent://acme/cold", "acme/cold/persistent"))
             plan = plan_topic(TOPIC_NAME, info, world.wanted(ObjectFormat.STREAMING))
             with suppress(OffloadError):
                 list(make_moves(mover, [plan], parallel=1))

@@ -21,9 +21,9 @@ from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor, trying
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, other_copies
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.copy_replacement import abandon_replacement
-from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordBook, make_moves, plan_topic
+from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordRegistry, make_moves, plan_topic
 from offload_core.relocate.moving import CopyMaker
 from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
@@ -181,8 +181,8 @@ def test_the_lease_is_kept_while_a_worker_is_at_it(world: World) -> None:
         return work(item)
 
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(ledger_ids=frozenset([0])))
-    book = RecordBook(world.records, world.clock, lease_s=0.15)
-    [outcome] = make_moves(world.mover(book=book), [plan], executor=Here(wait))
+    registry = RecordRegistry(world.records, world.clock, lease_s=0.15)
+    [outcome] = make_moves(world.mover(registry=registry), [plan], executor=Here(wait))
     assert outcome.error is None
 
 

@@ -13,15 +13,15 @@ from records import closed, copied, managed_ledger, streaming_entries, streaming
 from relocated import BLOCK_BYTES
 from tiers import lay_out_case
 
-from offload_core import open_tier
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.listing import list_pairs
 from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import DriverMetadata, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.tier import open_store
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import open_tier, scan
 
 GOLDEN_TOPIC = "public/default/golden"
 FORMATS = [None, *ObjectFormat]
@@ -30,8 +30,8 @@ FORMATS = [None, *ObjectFormat]
 def entries(tier: Path, topic: str, info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
     """What a scan by the record finds."""
     with open_tier(tier) as reader:
-        scan = reader.scan(topic=topic, level="entries", records={topic: info})
-        return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in scan.to_table().to_pylist()]
+        planned = scan(reader, topic, level="entries", records={topic: info})
+        return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in planned.to_table().to_pylist()]
 
 
 def relocate(
@@ -48,7 +48,7 @@ def relocate(
     ):
         wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
         mover = Mover(
-            RecordBook(records, Clock()),
+            RecordRegistry(records, Clock()),
             source,
             target,
             Audit(),  # type: ignore[arg-type]

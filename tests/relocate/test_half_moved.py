@@ -11,13 +11,12 @@ from crash_points import Points
 from pyspark.sql import SparkSession
 from relocated import TOPIC_NAME, World, half_moved, watched
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.scan import Position
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.tier import MeasuredTier, Tier, open_store
 from offload_hooks import ByteRange
 from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError
+from pulsar_offload import TierReader, open_tier, scan
 
 TOPIC = "persistent://acme/cold/orders"
 
@@ -36,7 +35,7 @@ def records(world: World) -> str:
 
 def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[int, int]]:
     with tier:
-        table = tier.scan(topic=TOPIC, level="entries", records=records, **given).to_table()  # type: ignore[arg-type]
+        table = scan(tier, TOPIC, level="entries", records=records, **given).to_table()  # type: ignore[arg-type]
     return [(row["__ledgerId"], row["__entryId"]) for row in table.to_pylist()]
 
 

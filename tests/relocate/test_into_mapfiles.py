@@ -27,7 +27,7 @@ from offload_core.metadata import (
     read_copies,
 )
 from offload_core.metadata.relocations import MappingFile, relocated
-from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topic
+from offload_core.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
 from offload_core.verify import Verification
 from offload_hooks.errors import OffloadError, OptionError
 
@@ -172,8 +172,8 @@ def test_a_ledger_that_is_only_partly_in_segments_is_left(world: World) -> None:
 def test_a_mapping_names_mapfiles_and_readers_follow(world: World) -> None:
     before = world.info
     with MappingFile(world.folder / "mapping") as file:
-        book = MappingBook(file, lambda _: world.info, world.clock)
-        world.move_all(world.wanted(MAPFILE), book=book)
+        registry = MappingRegistry(file, lambda _: world.info, world.clock)
+        world.move_all(world.wanted(MAPFILE), registry=registry)
         followed = relocated(world.info, file.mapped.of(NAME))
     assert world.info == before
     assert world.read_all(followed, [world.target]) == world.entries
@@ -182,7 +182,7 @@ def test_a_mapping_names_mapfiles_and_readers_follow(world: World) -> None:
 def move(world: World, points: Points) -> None:
     """What one process does: plan, and move all."""
     mover = world.mover(
-        book=RecordBook(
+        registry=RecordRegistry(
             ManagedLedgerRecords(Metadata(world.records.store, points)),  # type: ignore[arg-type]
             world.clock,
         ),

@@ -12,18 +12,18 @@ from recoveries import recover
 from relocated import BLOCK_BYTES
 from repairs import Lines
 
-from offload_core.api import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.repair import Repair
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Verification
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 LOST = (5, 3)
 
@@ -73,7 +73,7 @@ class Moving:
     @property
     def mover(self) -> Mover:
         return Mover(
-            RecordBook(self.records, self.clock),
+            RecordRegistry(self.records, self.clock),
             self.source,
             self.target,
             Audit(),  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from offload_core.metadata import (
     other_copies,
     segments_of,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate import Wanted

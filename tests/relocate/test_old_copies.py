@@ -16,7 +16,7 @@ from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.metadata import other_copies
 from offload_core.metadata.relocations import MappingFile, read_mapping
-from offload_core.relocate import MappingBook, plan_topic
+from offload_core.relocate import MappingRegistry, plan_topic
 from offload_core.tier import Tier
 from offload_core.verify import Verification
 from offload_core.verify.sealing import Sealing
@@ -104,7 +104,7 @@ def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(wo
 @pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING])
 def test_copies_of_a_mapping_say_so_and_no_others_do(world: World, format_: ObjectFormat | None) -> None:
     with MappingFile(world.folder / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
+        mover = world.mover(registry=MappingRegistry(file, lambda _: world.info, world.clock))
         for move in plan_topic(TOPIC_NAME, world.info, world.wanted(format_)).moves:
             mover.move(move)
     keys = world.keys(world.target)
@@ -127,7 +127,7 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
 
     monkeypatch.setattr(MappingFile, "add", add)
     with MappingFile(world.folder / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
+        mover = world.mover(registry=MappingRegistry(file, lambda _: world.info, world.clock))
         with pytest.raises(OutcomeUnknownError):
             mover.move(world.plan().moves[0])
         mover.clean(TOPIC_NAME)
@@ -142,7 +142,7 @@ def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(
         raise OSError(28, "no space left on device")
 
     with MappingFile(world.folder / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
+        mover = world.mover(registry=MappingRegistry(file, lambda _: world.info, world.clock))
         mover.move(world.plan().moves[0])
         monkeypatch.setattr(os, "fsync", fail)
         with pytest.raises(OutcomeUnknownError, match="no space left"):

@@ -24,7 +24,7 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
 from offload_core.policies import RetentionPolicies
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -55,7 +55,7 @@ class RelocationMachine(TopicMachine):
         source, target = reversed(tiers) if back else tiers
         records = ManagedLedgerRecords(Metadata(self.records.store, points))  # type: ignore[arg-type]
         return Mover(
-            RecordBook(records, self.clock),
+            RecordRegistry(records, self.clock),
             source,
             target,
             Audit(),  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.record_corrections import LedgerCounts, correct_counts
 from offload_core.repair import Action, PlannedRepair
-from offload_core.repair.counts import Counted, CountLedgers, CountTask
+from offload_core.repair.count_correction import Counted, CountLedgers, CountTask
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError, OffloadError

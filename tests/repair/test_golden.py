@@ -12,8 +12,8 @@ from mapfiles import lay_out_golden
 from repairs import Lines, pairs_of, read_pair
 from tiers import lay_out_broker_objects, lay_out_case
 
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.listing import stream_pairs
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.index import ObjectIndex
 from offload_core.repair import Action, Repair, Repaired
 from offload_core.tier import Tier, open_store

@@ -8,13 +8,13 @@ import pytest
 from kinds import KEYS, KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds, without
 from repairs import Lines
 
-from offload_core.api import TierReader
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.repair import Action, Repair, Repaired
 from offload_core.tier import Tier
 from offload_core.verify import Code, Verification
 from offload_hooks.errors import DataLossError, FormatError, IncompleteMessageError
 from offload_hooks.testing import MemoryDriver
+from pulsar_offload import TierReader, scan
 
 GOES_ON_BEHIND = (1, 11)
 """The third chunk of five."""
@@ -40,7 +40,7 @@ def stored_messages(reader: TierReader, kind: str) -> list[dict[str, Any]]:
     """All messages, or the chunks of them."""
     names = ["__ledgerId", "__entryId", "__producerName", "__sequenceId", "__chunkId", "__numChunks"]
     own = {"isolation": "uncommitted"} | KEYS
-    return reader.scan(topic=KINDS[kind], columns=names, chunks="raw", **own).to_table().to_pylist()
+    return scan(reader, KINDS[kind], columns=names, chunks="raw", **own).to_table().to_pylist()
 
 
 def test_by_indexes_that_were_made_anew_all_is_read_as_pulsars_clients_read_it(tier: Tier) -> None:

@@ -40,7 +40,7 @@ from offload_core.metadata import (
 )
 from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import at_attempt, lease_from
+from offload_core.offload.running_attempt import lease_from, working_on
 from offload_core.repair import Action
 from offload_core.repair.offloading_again import find_hot
 from offload_core.tier import Tier
@@ -347,7 +347,7 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: W
     work, lines = repair_of(world), Lines()
     planned = [each for each in work.plan() if each.changes]
     before, state = world.info, world.keys(world.source)
-    with at_attempt(uuid), pytest.raises(LiveAttemptError):
+    with working_on(uuid), pytest.raises(LiveAttemptError):
         work.do(planned[0], lines)
     assert (world.info, world.keys(world.source), lines.lines) == (before, state, [])
     work.do(planned[0], lines)
@@ -376,7 +376,7 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) ->
 def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: World) -> None:
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
-    with at_attempt(uuid):
+    with working_on(uuid):
         assert not offloads.delete_hot_copy(
             NAME, ledger_id, 0, announce=lambda _: begin(world, ledger_id, uuid)
         )

@@ -12,7 +12,7 @@ from repairs import Entries, truth_of
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.mapfile.zlib_streams import deflate
 from offload_core.codec.object_format import ObjectKey
-from offload_core.repair.contents import Contents, Expected, read_contents, read_mapfile_contents
+from offload_core.repair.damaged_contents import Contents, Expected, read_contents, read_mapfile_contents
 from offload_core.repair.found_frames import ObjectBytes
 
 MAKE = {

@@ -25,7 +25,7 @@ from offload_core.metadata import (
     begin_replacement,
     other_copies,
 )
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.repair import Action
 from offload_core.repair.pair_changes import pulsars_bits
 from offload_core.verify import Code, Verification

@@ -12,13 +12,12 @@ from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, lay_out, lay_out_broker_objects, numbered
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.report import MOST_FINDINGS, gather, live_page, report_page
 from offload_core.report.page import embedded
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding
 from offload_hooks.errors import OptionError
+from pulsar_offload import TierReader, open_tier
 
 PAYLOADS = [entry(b"%05d" % i * 100) for i in range(20)]
 BEGIN = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from chromium import Chromium
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from tiers import Names, lay_out
 
-from offload_core import open_tier
 from offload_core.report import gather, report_page
 from offload_core.verify import Verification
+from pulsar_offload import open_tier
 
 HOSTILE = (
     "<script>document.title='got in'</script>",

@@ -30,7 +30,7 @@ from offload_core.metadata import (
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.rollback import Allowed, Judged, delete_judged, judge_tier
+from offload_core.rollback import Allowed, JudgedObject, delete_judged, judge_tier
 from offload_core.tier import Tier, open_store
 from offload_core.tier.chain import Layer
 from offload_hooks import hookimpl
@@ -52,8 +52,8 @@ def tier() -> Tier:
 
 def delete(
     tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None, allowed: Allowed | None = None
-) -> tuple[list[Judged], list[Deletion]]:
-    audit, done = Audit(), list[Judged]()
+) -> tuple[list[JudgedObject], list[Deletion]]:
+    audit, done = Audit(), list[JudgedObject]()
     judged = judge_tier(tier, None if records is None else lambda: records)
     delete_judged(tier, judged, audit, allowed=allowed or Allowed(), listener=done.append, at_once=1)
     return done, audit.deletions
@@ -184,7 +184,7 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
     points = Points(at=12, fault="before")  # the data of the second one
     tier = Tier(driver, [watched(points)])
     records = topic(closed(1, 3), closed(2, 3), closed(3, 3))
-    done: list[Judged] = []
+    done: list[JudgedObject] = []
     judged = judge_tier(plain, lambda: records)
     with pytest.raises(StoreUnavailableError) as caught:
         delete_judged(tier, judged, Audit(), allowed=Allowed(), listener=done.append, at_once=1)
@@ -212,7 +212,7 @@ def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at: int
         "ledger gone": topic(in_segments(6, 3, (2, 2))),
     }
     judged = judge_tier(plain, lambda: before)
-    done: list[Judged] = []
+    done: list[JudgedObject] = []
     reads = 0
 
     def read_again(_: object) -> Mapping[TopicName, ManagedLedgerInfo]:
@@ -237,7 +237,7 @@ def test_many_go_at_once_and_after_a_failure_no_further_one_is_begun() -> None:
     for number in range(1, 101):
         put_segment(plain, number, (number, 0, 1))
     judged = judge_tier(plain, lambda: topic(still_open(101)))
-    done: list[Judged] = []
+    done: list[JudgedObject] = []
     tier = Tier(driver, [Layer(name="broken", make=lambda _: Broken())])
     with pytest.raises(StoreUnavailableError) as caught:
         delete_judged(tier, judged, Audit(), allowed=ALL, listener=done.append)

@@ -31,7 +31,7 @@ from offload_core.metadata import (
     abandon_replacement,
     begin_replacement,
 )
-from offload_core.rollback import Allowed, Judged, Verdict, judge_tier
+from offload_core.rollback import Allowed, JudgedObject, Verdict, judge_tier
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryDriver
 
@@ -43,7 +43,7 @@ def tier() -> Tier:
     return Tier(MemoryDriver())
 
 
-def judged(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> Judged:
+def judged(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> JudgedObject:
     (found,) = judge_tier(tier, lambda: records)
     return found
 

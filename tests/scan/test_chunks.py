@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position
 from offload_core.tier import Tier
 from offload_hooks.errors import BadLengthError, IncompleteMessageError, OptionError
 from offload_proto.messages_pb2 import LZ4, MessageIdData
+from pulsar_offload import TierReader, scan
 
 COLUMNS = ["__ledgerId", "__entryId", "value"]
 FIRST_LEDGER = 10
@@ -49,7 +49,7 @@ def place(index: int, cuts: Sequence[int]) -> tuple[int, int]:
 
 
 def rows_of(tier: TierReader, **options: Any) -> Rows:
-    table = tier.scan(topic=TOPIC, columns=COLUMNS, **options).to_table()
+    table = scan(tier, TOPIC, columns=COLUMNS, **options).to_table()
     return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in table.to_pylist()]
 
 
@@ -144,14 +144,14 @@ def test_a_joined_message_has_the_facts_of_its_last_chunk() -> None:
         "__sequenceId",
         "__valueIsRaw",
     ]
-    (row,) = tier.scan(columns=columns).to_table().to_pylist()
+    (row,) = scan(tier, columns=columns).to_table().to_pylist()
     assert list(row.values()) == [3, "a-0", 3, 4, -1, 0, False]
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
     tier = tier_of(entries_of(message(1, chunks=1), message()), [2])
-    ids = tier.scan(columns=["__messageId"], min_partitions=tasks).to_table()["__messageId"].to_pylist()
+    ids = scan(tier, columns=["__messageId"], min_partitions=tasks).to_table()["__messageId"].to_pylist()
     plain, chunked = (MessageIdData.FromString(each) for each in ids)
     assert not plain.HasField("first_chunk_message_id")
     assert (chunked.ledgerId, chunked.entryId) == (11, 2)
@@ -161,8 +161,8 @@ def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
 
 def test_chunks_are_passed_on_one_by_one_when_asked_for() -> None:
     sent_message = message(chunks=3)
-    rows = tier_of(entries_of(sent_message)).scan(
-        columns=["value", "__chunkId", "__valueIsRaw"], chunks="raw"
+    rows = scan(
+        tier_of(entries_of(sent_message)), columns=["value", "__chunkId", "__valueIsRaw"], chunks="raw"
     )
     found = rows.to_table().to_pylist()
     assert b"".join(row["value"] for row in found) == sent_message.value
@@ -260,12 +260,12 @@ def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> No
             [*entries_of(message()), *(entry(b"x" * 50) for _ in range(20))], max_block_bytes=600
         )
         driver = MemoryDriver(numbered(whole), metadata=Names().as_metadata("data"), range_bytes=600)
-        scan = TierReader(Tier(driver)).scan(min_partitions=20, chunks=chunks)
+        planned = scan(TierReader(Tier(driver)), min_partitions=20, chunks=chunks)
         driver.reads.clear()
-        scan.to_table()
+        planned.to_table()
         reads.append(sorted(driver.reads))
     joined, raw = reads
-    assert any(task.neighbours for task in TierReader(Tier(driver)).scan(min_partitions=20).tasks)
+    assert any(task.neighbours for task in scan(TierReader(Tier(driver)), min_partitions=20).tasks)
     assert joined == raw
 
 
@@ -273,18 +273,18 @@ def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it()
     cut = [each.payload for each in interleaved([message(i, f"p{i}") for i in range(4)], list(range(4)) * 4)]
     whole = pip17_object([*cut, *(entry(b"x" * 50) for _ in range(20))], max_block_bytes=300)
     driver = MemoryDriver(numbered(whole), metadata=Names().as_metadata("data"))
-    scan = TierReader(Tier(driver)).scan(min_partitions=20, isolation="uncommitted")
+    planned = scan(TierReader(Tier(driver)), min_partitions=20, isolation="uncommitted")
     driver.reads.clear()
-    assert len(scan.to_table()) == 24
+    assert len(planned.to_table()) == 24
     indexes = [read for read in driver.reads if read[0].endswith("-index")]
     last_chunk = len(cut) - 1
-    concerned = [task for task in scan.tasks if task.runs[0].blocks[0].first_entry_id <= last_chunk]  # type: ignore[union-attr]
-    assert 0 < len(indexes) <= 2 * len(concerned) < 2 * len(scan.tasks)
+    concerned = [task for task in planned.tasks if task.runs[0].blocks[0].first_entry_id <= last_chunk]  # type: ignore[union-attr]
+    assert 0 < len(indexes) <= 2 * len(concerned) < 2 * len(planned.tasks)
 
 
 def test_tasks_with_neighbours_travel() -> None:
-    scan = tier_of(entries_of(message(), message(1)), [3]).scan(min_partitions=4)
-    assert pickle.loads(pickle.dumps(scan.tasks)) == scan.tasks
+    planned = scan(tier_of(entries_of(message(), message(1)), [3]), min_partitions=4)
+    assert pickle.loads(pickle.dumps(planned.tasks)) == planned.tasks
 
 
 def test_a_message_larger_than_is_allowed_is_refused() -> None:

@@ -22,6 +22,7 @@ from offload_core.scan import (
     position_of_message_id,
 )
 from offload_hooks.errors import OptionError
+from pulsar_offload import scan
 
 T0 = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=PUBLISH_TIME_MS)
 COLUMNS = [
@@ -48,7 +49,7 @@ TIER = in_memory(
         for ledger_id in range(5)
     )
 )
-ROWS: list[dict[str, Any]] = TIER.scan(columns=COLUMNS).to_table().to_pylist()
+ROWS: list[dict[str, Any]] = scan(TIER, columns=COLUMNS).to_table().to_pylist()
 
 TWINS: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: operator.eq,
@@ -94,7 +95,7 @@ def wanted(given_conditions: list[Condition]) -> list[dict[str, Any]]:
 @effort(2)
 @given(given_conditions=st.lists(conditions(), min_size=1, max_size=3))
 def test_every_row_for_which_all_conditions_hold_is_read(given_conditions: list[Condition]) -> None:
-    found = TIER.scan(columns=COLUMNS, conditions=given_conditions).to_table().to_pylist()
+    found = scan(TIER, columns=COLUMNS, conditions=given_conditions).to_table().to_pylist()
     assert [row for row in found if all(holds(each, row) for each in given_conditions)] == wanted(
         given_conditions
     )
@@ -123,10 +124,10 @@ def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(
     column: str, compared: Operator, value: object, ledgers: set[int]
 ) -> None:
     condition = Condition(column=column, operator=compared, value=value)
-    scan = TIER.scan(columns=COLUMNS, conditions=[condition], time_slack_ms=0)
-    read = {run.ledger_id for task in scan.planned for run in task.runs}
+    reading = scan(TIER, columns=COLUMNS, conditions=[condition], time_slack_ms=0)
+    read = {run.ledger_id for task in reading.planned for run in task.runs}
     if column == "__publishTime":  # the ledger before it may hold the time as well, by its first block's
-        assert {row["__ledgerId"] for row in scan.to_table().to_pylist()} == ledgers
+        assert {row["__ledgerId"] for row in reading.to_table().to_pylist()} == ledgers
         assert len(read) <= 2
     else:
         assert (read if column != "__entryId" or ledgers else set()) == ledgers
@@ -137,9 +138,9 @@ def test_blocks_for_which_a_condition_cannot_hold_are_not_read() -> None:
         Condition(column="__ledgerId", operator=Operator.EQUAL, value=2),
         Condition(column="__entryId", operator=Operator.LESS, value=2),
     ]
-    scan = TIER.scan(columns=COLUMNS, conditions=place)
-    assert scan.data_bytes == 500 < TIER.scan(ledger=2).data_bytes
-    assert {row["__entryId"] for row in scan.to_table().to_pylist()} == {0, 1}
+    reading = scan(TIER, columns=COLUMNS, conditions=place)
+    assert reading.data_bytes == 500 < scan(TIER, ledger=2).data_bytes
+    assert {row["__entryId"] for row in reading.to_table().to_pylist()} == {0, 1}
 
 
 def test_a_message_id_is_a_position_and_back() -> None:

@@ -12,10 +12,9 @@ from entries import WrittenObject
 from lossy import HINT, at, closed_with, lose, payloads, read, segment, whole
 from tiers import TOPIC, in_memory, lay_out
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.scan import Position
 from offload_hooks.errors import DataLossError
+from pulsar_offload import TierReader, open_tier, scan
 
 # --- whole ledgers -----------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ def broken(ledger_id: int) -> WrittenObject:
 
 def test_a_broken_index_that_a_task_reads_is_an_error() -> None:
     tier = in_memory(whole(3), broken(5), whole(8))
-    tier.scan()  # planning does not look at it
+    scan(tier)  # planning does not look at it
     error = lose(tier)
     assert error.what == f"a ledger of {TOPIC} has no complete copy"
     assert error.ledger_id == 5
@@ -165,7 +164,7 @@ def test_a_broken_index_of_the_last_ledger_is_an_error_as_an_index_is_written_la
 def test_a_broken_index_that_planning_reads_is_an_error_at_once() -> None:
     tier = in_memory(whole(3), broken(5), whole(8))
     with pytest.raises(DataLossError) as caught:
-        tier.scan(start=at(5, 1))
+        scan(tier, start=at(5, 1))
     assert caught.value.ledger_id == 5
 
 

@@ -12,27 +12,26 @@ from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, in_memory, lay_out, lay_out_broker_objects, numbered
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.scan import ScanEstimate, parse_offsets, read_task
 from offload_core.tier import MeasuredTier, Requests, Tier
+from pulsar_offload import TierReader, explain_scan, open_tier, scan
 
 PAYLOADS = [entry(b"%05d" % i * 100) for i in range(400)]
 
 
-def estimated_and_counted(tier: TierReader, **scan: Any) -> tuple[ScanEstimate, Requests]:
+def estimated_and_counted(tier: TierReader, **scanned: Any) -> tuple[ScanEstimate, Requests]:
     """What was told, and what was counted: planning, transactions, and all tasks read as Spark's executors do."""
-    told = tier.explain_scan(**scan)
+    told = explain_scan(tier, **scanned)
     measured = MeasuredTier(tier.store)
-    planned = TierReader(measured).scan(**scan)
+    planned = scan(TierReader(measured), **scanned)
     for task in planned.tasks:
         for _ in read_task(measured, task, planned.options):
             pass
     return told, measured.requests
 
 
-def check(tier: TierReader, **scan: Any) -> ScanEstimate:
-    told, counted = estimated_and_counted(tier, **scan)
+def check(tier: TierReader, **scanned: Any) -> ScanEstimate:
+    told, counted = estimated_and_counted(tier, **scanned)
     assert told.total == counted
     return told
 
@@ -146,13 +145,13 @@ def test_explaining_reads_no_small_ledger_and_no_block() -> None:
     driver = MemoryDriver(
         numbered(small, pip17_object(PAYLOADS[:20], ledger_id=2)), metadata=Names().as_metadata("data")
     )
-    told = TierReader(Tier(driver)).explain_scan(level="entries")
+    told = explain_scan(TierReader(Tier(driver)), level="entries")
     assert (told.reading.gets, driver.reads) == (4, [])
 
 
 def test_listings_are_counted_by_pages() -> None:
     many = [pip17_object(PAYLOADS[:1], ledger_id=i) for i in range(501)]
-    told = in_memory(*many).explain_scan(level="entries")
+    told = explain_scan(in_memory(*many), level="entries")
     assert (told.planning.lists, told.planning.heads) == (2, 501)
     assert told.reading.gets == 2 * 501
 
@@ -160,7 +159,7 @@ def test_listings_are_counted_by_pages() -> None:
 def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object(PAYLOADS[:20], ledger_id=1), names=Names(managed_ledger=None))
     with open_tier(tmp_path) as tier:
-        told = tier.explain_scan(ledger=1, level="entries")
+        told = explain_scan(tier, ledger=1, level="entries")
     assert told.total.gets == 2
     assert len(told.by_topic) == 1
 

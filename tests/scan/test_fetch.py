@@ -12,7 +12,6 @@ import pytest
 from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
 from tiers import MemoryDriver, Names, in_memory, numbered
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.ledger_info import LedgerInfo
@@ -20,6 +19,7 @@ from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, StoreError
+from pulsar_offload import TierReader, scan
 
 KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
 ORDERS = TopicName("persistent://acme/cold/orders")
@@ -50,13 +50,13 @@ def no_threads_but_these(before: set[threading.Thread]) -> bool:
 
 def test_small_blocks_are_fetched_together_and_the_ranges_are_exact() -> None:
     recorded = Recorded(blocks_of_1000(7), range_bytes=3000)
-    assert recorded.tier.scan(level="entries").to_table().num_rows == 14
+    assert scan(recorded.tier, level="entries").to_table().num_rows == 14
     assert recorded.reads_of_data() == [(0, 3000), (3000, 3000), (6000, 1000)]
 
 
 def test_a_block_as_large_as_a_range_is_fetched_by_itself() -> None:
     recorded = Recorded(blocks_of_1000(3), range_bytes=1000)
-    recorded.tier.scan(level="entries").to_table()
+    scan(recorded.tier, level="entries").to_table()
     assert recorded.reads_of_data() == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
@@ -67,8 +67,8 @@ def test_blocks_that_do_not_adjoin_are_not_fetched_together() -> None:
         LedgerPart(ledger_id=9, blocks=[[b"c"], [b"d"]]),
     ]
     recorded = Recorded(streaming_object(parts))
-    recorded.tier.scan(ledger=9, level="entries").to_table()
-    recorded.tier.scan(ledger=7, level="entries").to_table()
+    scan(recorded.tier, ledger=9, level="entries").to_table()
+    scan(recorded.tier, ledger=7, level="entries").to_table()
     assert recorded.reads_of_data() == [(1024, 1024), (0, 512)]
 
 
@@ -84,7 +84,7 @@ def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched() -> None:
     other = [BlockEntry(first_entry_id=0, part_number=2, offset=512)]
     index = pack_streaming_index([(LedgerInfo(ledger_id=7), entries), (LedgerInfo(ledger_id=8), other)], 1536)
     recorded = Recorded(replace(written, index=index))
-    table = recorded.tier.scan(ledger=7, level="entries", columns=["value"]).to_table()
+    table = scan(recorded.tier, ledger=7, level="entries", columns=["value"]).to_table()
     assert table["value"].to_pylist() == [b"a", b"c"]
     assert recorded.reads_of_data() == [(0, 512), (1024, 512)]
 
@@ -93,7 +93,7 @@ def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
     recorded = Recorded(blocks_of_1000(7))
     bounds = {"start": {ORDERS: Position(7, 5)}, "stop": {ORDERS: Position(7, 8)}}
     ids = (
-        recorded.tier.scan(level="entries", columns=["__entryId"], **bounds)
+        scan(recorded.tier, level="entries", columns=["__entryId"], **bounds)
         .to_table()["__entryId"]
         .to_pylist()
     )  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
 def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly() -> None:
     payloads = [b"%03d" % i + b"y" * 421 for i in range(14)]
     recorded = Recorded(pip17_object(payloads, ledger_id=7, max_block_bytes=4000), range_bytes=900)
-    values = recorded.tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+    values = scan(recorded.tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
     assert values == payloads
     assert sorted(recorded.reads_of_data()) == [
         (0, 900),
@@ -123,7 +123,7 @@ def test_where_nothing_is_fetched_ahead_a_range_begins_with_the_entry_that_was_c
     payloads = [b"%03d" % i + b"y" * 421 for i in range(9)]
     written = pip17_object(payloads, ledger_id=7, max_block_bytes=4000)
     recorded = Recorded(written, range_bytes=900, ranges_ahead=0)
-    values = recorded.tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+    values = scan(recorded.tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
     assert values == payloads
     assert recorded.reads_of_data() == [
         (0, 900),
@@ -140,14 +140,14 @@ def test_an_entry_larger_than_several_ranges_is_read_whether_ahead_or_not() -> N
     for ranges_ahead in (0, 1, 4):
         written = pip17_object(payloads, ledger_id=7, max_block_bytes=1 << 16)
         recorded = Recorded(written, range_bytes=600, ranges_ahead=ranges_ahead)
-        table = recorded.tier.scan(level="entries", columns=["value"]).to_table()
+        table = scan(recorded.tier, level="entries", columns=["value"]).to_table()
         assert table["value"].to_pylist() == payloads
 
 
 @pytest.mark.parametrize(("range_bytes", "reads"), [(999, 2), (1000, 1), (1001, 1)])
 def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
     recorded = Recorded(blocks_of_1000(1), range_bytes=range_bytes)
-    recorded.tier.scan(level="entries").to_table()
+    scan(recorded.tier, level="entries").to_table()
     assert len(recorded.reads_of_data()) == reads
 
 
@@ -173,7 +173,7 @@ def test_no_more_than_three_units_are_held_however_large_the_ledger(level: str) 
     watched = Watched()
     written = pip17_object([entry(b"x" * 300)] * 80, ledger_id=7, max_block_bytes=1000)
     recorded = Recorded(written, make=watched, range_bytes=1000, ranges_ahead=1)
-    batches = list(recorded.tier.scan(level=level))  # type: ignore[arg-type]
+    batches = list(scan(recorded.tier, level=level))  # type: ignore[arg-type]
     assert sum(batch.num_rows for batch in batches) == 80
     assert len(recorded.reads_of_data()) == 40
     # one that is read, one that has come, and while the first is let go one that is asked for
@@ -183,7 +183,7 @@ def test_no_more_than_three_units_are_held_however_large_the_ledger(level: str) 
 @pytest.mark.parametrize("ranges_ahead", [0, 1, 3])
 def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead: int) -> None:
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=ranges_ahead)
-    batches = iter(recorded.tier.scan(level="entries"))
+    batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert 1 <= len(recorded.reads_of_data()) <= 1 + ranges_ahead
@@ -191,14 +191,14 @@ def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead: int) 
 
 def test_batches_of_small_ledgers_take_little_memory() -> None:
     tier = in_memory(*(pip17_object([b"small"], ledger_id=i) for i in range(20)))
-    table = tier.scan(level="entries").to_table()
+    table = scan(tier, level="entries").to_table()
     assert table.num_rows == 20
     assert sum(batch.get_total_buffer_size() for batch in table.to_batches()) < 20 * 150_000
 
 
 def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
-    batches = iter(recorded.tier.scan(level="entries"))
+    batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     reads = recorded.reads_of_data()  # the second may have been called off before it began
@@ -208,7 +208,7 @@ def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
 def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
-    batches = iter(recorded.tier.scan(level="entries"))
+    batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
     assert not no_threads_but_these(before)
     batches.close()  # type: ignore[attr-defined]
@@ -217,7 +217,7 @@ def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
 
 def test_a_read_to_the_end_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
-    Recorded(blocks_of_1000(10)).tier.scan(level="entries").to_table()
+    scan(Recorded(blocks_of_1000(10)).tier, level="entries").to_table()
     assert no_threads_but_these(before)
 
 
@@ -228,7 +228,7 @@ def test_a_read_that_finds_bad_bytes_leaves_no_thread_behind_while_its_error_is_
     damaged = replace(written, data=written.data[:2000] + b"\xff" + written.data[2001:])
     recorded = Recorded(damaged, range_bytes=1000, ranges_ahead=3)
     with pytest.raises(FormatError) as caught:
-        recorded.tier.scan(level="entries").to_table()
+        scan(recorded.tier, level="entries").to_table()
     assert no_threads_but_these(before)
     assert caught.value.key == KEY
 
@@ -241,7 +241,7 @@ def test_an_error_of_the_store_comes_through_after_what_could_be_read() -> None:
     recorded = Recorded(blocks_of_1000(5), fail_at=2500, range_bytes=1000, ranges_ahead=1)
     batches: list[pa.RecordBatch] = []
     with pytest.raises(StoreError, match="the store broke") as caught:
-        batches.extend(recorded.tier.scan(level="entries"))
+        batches.extend(scan(recorded.tier, level="entries"))
     assert sum(batch.num_rows for batch in batches) == 4
     assert (caught.value.key, caught.value.offset) == (KEY, 2000)
     assert no_threads_but_these(before)
@@ -250,6 +250,6 @@ def test_an_error_of_the_store_comes_through_after_what_could_be_read() -> None:
 def test_an_error_in_one_of_several_ranges_comes_through() -> None:
     recorded = Recorded(blocks_of_1000(3), range_bytes=700, fail_at=2200)
     with pytest.raises(StoreError, match="the store broke") as caught:
-        recorded.tier.scan(level="entries").to_table()
+        scan(recorded.tier, level="entries").to_table()
     assert (caught.value.key, caught.value.offset) == (KEY, 2000)
     recorded.tier.close()

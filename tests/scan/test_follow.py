@@ -14,14 +14,23 @@ from hypothesis import strategies as st
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue import TopicName, parse_topic
 from offload_core.metadata import LedgerRecord, OffloadContext
-from offload_core.scan import Bounds, Position, ReadOptions, Scan, Selection, plan_tasks
+from offload_core.scan import (
+    Bounds,
+    Position,
+    ReadOptions,
+    Scan,
+    ScanOptions,
+    Selection,
+    plan_tasks,
+    select_catalogue,
+)
 from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
 from offload_core.scan.frontier import Frontier, between
 from offload_hooks.errors import DataLossError
+from pulsar_offload import TierReader, open_tier
 
 NAME = parse_topic(TOPIC)
 OTHER = parse_topic("acme/cold/others")
@@ -46,7 +55,9 @@ class Stream:
         if self.follower is None:
             selection = Selection(topics_pattern=".*")
             self.follower = TopicFollower(
-                lambda known: self.tier.look(selection, records=self.records, known=known),
+                lambda known: select_catalogue(
+                    self.tier, selection, ScanOptions(records=self.records), known=known
+                ),
                 selection,
                 interval_s=0,
             )
@@ -289,7 +300,7 @@ def test_nothing_new_is_looked_for_before_its_time_or_when_it_is_frozen(tmp_path
         def look(known):
             nonlocal looks
             looks += 1
-            return tier.look(selection, known=known)
+            return select_catalogue(tier, selection, ScanOptions(), known=known)
 
         follower = TopicFollower(look, selection, interval_s=10, clock=lambda: now)
 
@@ -314,14 +325,14 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
     put_ledger(tmp_path, 1, [b"a"])
     selection = Selection()
     with open_tier(tmp_path) as tier:
-        known = tier.look(selection)
+        known = select_catalogue(tier, selection, ScanOptions())
         put_ledger(tmp_path, 2, [b"b"])
-        again = tier.look(selection, known=known)
+        again = select_catalogue(tier, selection, ScanOptions(), known=known)
         ours, theirs = known.topics[0].ledgers[0], again.topics[0].ledgers[0]
         assert theirs.attempts[0] is ours.attempts[0]
         (replaced,) = tmp_path.glob("*ledger-1-index")
         replaced.touch()
-        anew = tier.look(selection, known=again)
+        anew = select_catalogue(tier, selection, ScanOptions(), known=again)
         assert anew.topics[0].ledgers[0].attempts[0] is not ours.attempts[0]
         assert anew.topics[0].ledgers[1].attempts[0] is again.topics[0].ledgers[1].attempts[0]
 

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.frames import padding
@@ -30,23 +29,20 @@ from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Condition, Operator, Position, Scan, read_task
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
+from pulsar_offload import TierReader, scan
 
 NAME = TopicName(TOPIC)
 Places = list[tuple[int, int]]
 
 
 def scan_of(tier: TierReader, topic: FilteredTopic, *, with_records: bool, **options: Any) -> Scan:
-    return tier.scan(
-        topic=TOPIC,
-        records=topic.records() if with_records else None,
-        **options,
-    )
+    return scan(tier, TOPIC, records=topic.records() if with_records else None, **options)
 
 
-def rows_of(scan: Scan, *names: str) -> list[tuple[Any, ...]]:
+def rows_of(planned: Scan, *names: str) -> list[tuple[Any, ...]]:
     """Of the scan itself, and the same of its tasks."""
-    found = [tuple(row[name] for name in names) for batch in scan for row in batch.to_pylist()]
-    batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+    found = [tuple(row[name] for name in names) for batch in planned for row in batch.to_pylist()]
+    batches = [batch for task in planned.tasks for batch in read_task(planned.tier, task, planned.options)]
     assert [tuple(row[name] for name in names) for batch in batches for row in batch.to_pylist()] == found
     return found
 
@@ -68,8 +64,8 @@ def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.D
         ranges_ahead=data.draw(st.sampled_from([0, 3])),
     )
     options = {"task_bytes": data.draw(st.sampled_from([1, 600, 1 << 20]))}
-    scan = scan_of(tier, topic, with_records=with_records, level="entries", **options)
-    found = rows_of(scan, "__ledgerId", "__entryId", "value")
+    planned = scan_of(tier, topic, with_records=with_records, level="entries", **options)
+    found = rows_of(planned, "__ledgerId", "__entryId", "value")
     assert [row[:2] for row in found] == topic.kept
     assert {row[:2]: row[2] for row in found} == topic.values
 
@@ -137,7 +133,7 @@ def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
     everything = [(i, index) for i in sorted(ledger.kept) for index in (0, 1)]
     for start, stop in ((0, 2), (2, 2), (1, 3), (2, 3)):
         bounds = {"start": {NAME: Position(3, start, 1)}, "stop": {NAME: Position(3, stop, 1)}}
-        rows = rows_of(tier.scan(topic=TOPIC, **bounds), "__entryId", "__batchIndex")  # type: ignore[arg-type]
+        rows = rows_of(scan(tier, TOPIC, **bounds), "__entryId", "__batchIndex")  # type: ignore[arg-type]
         assert rows == [row for row in everything if (start, 1) <= row < (stop, 1)]
 
 
@@ -163,7 +159,7 @@ def test_what_is_missing_of_an_object_without_gaps_is_damage(
     topic = one_ledger(layout, set(range(8)) - missing, [0, 4])
     driver = MemoryDriver(topic.driver().objects, metadata=Names().as_metadata("data") | more)
     with pytest.raises((DataLossError, FormatError)):
-        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries", records=topic.records()))
+        list(scan(TierReader(Tier(driver)), TOPIC, level="entries", records=topic.records()))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
@@ -174,8 +170,8 @@ def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
     data_key = sorted(key for key in driver.objects if not key.endswith("-index"))[lost]
     del driver.objects[data_key], driver.objects[f"{data_key}-index"]
     with pytest.raises(DataLossError):
-        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries", records=topic.records()))
-    left = TierReader(Tier(driver)).scan(topic=TOPIC, level="entries")
+        list(scan(TierReader(Tier(driver)), TOPIC, level="entries", records=topic.records()))
+    left = scan(TierReader(Tier(driver)), TOPIC, level="entries")
     assert rows_of(left, "__entryId") == [(i,) for i in (1, 4, 5) if i // 3 != lost]
 
 
@@ -184,8 +180,8 @@ def test_beside_a_border_of_segments_entries_may_be_missing(kept: set[int]) -> N
     """Of either segment or both, also where the other one is whole."""
     topic = one_ledger("streaming", kept, [0], [3])
     for records in (None, topic.records()):
-        scan = topic.tier().scan(topic=TOPIC, level="entries", records=records)
-        assert rows_of(scan, "__entryId") == [(i,) for i in sorted(kept)]
+        planned = scan(topic.tier(), TOPIC, level="entries", records=records)
+        assert rows_of(planned, "__entryId") == [(i,) for i in sorted(kept)]
 
 
 def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> None:
@@ -195,7 +191,7 @@ def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> Non
     data = driver.objects[data_key]
     driver.objects[data_key] = data.replace((7).to_bytes(8, "big"), (8).to_bytes(8, "big"))
     with pytest.raises(EntryOrderError, match="a block does not end with the entry that its index says"):
-        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries"))
+        list(scan(TierReader(Tier(driver)), TOPIC, level="entries"))
 
 
 def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
@@ -204,7 +200,7 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
     kept = frozenset(i for i in range(3000) if i % 3)
     ledger = FilteredLedger(ledger_id=3, layout="pip17", payloads=payloads, kept=kept, blocks=[[0]])
     for level in ("entries", "messages"):
-        batches = list(FilteredTopic(ledgers=[ledger]).tier().scan(topic=TOPIC, level=level))  # type: ignore[arg-type]
+        batches = list(scan(FilteredTopic(ledgers=[ledger]).tier(), TOPIC, level=level))  # type: ignore[arg-type]
         assert [batch.num_rows for batch in batches] == [2000]
 
 
@@ -228,9 +224,9 @@ def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_tim
     data = b"".join(blocks)
     stored = {key.data_key: data, key.index_key: pack_streaming_index([(info, index)], len(data))}
     driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=1 << 20)
-    scan = TierReader(Tier(driver)).scan(topic=TOPIC, start_time=PUBLISH_TIME_MS - 100_000)
+    planned = scan(TierReader(Tier(driver)), TOPIC, start_time=PUBLISH_TIME_MS - 100_000)
     assert len(driver.reads) <= 3, "the index, and a probe of each block"
-    assert scan.to_table().num_rows == 1
+    assert planned.to_table().num_rows == 1
 
 
 @pytest.mark.parametrize("emptied", [{16}, {15, 16, 17}, {8, 16, 24}, set(range(14, 20))])
@@ -245,8 +241,8 @@ def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied: se
         written = pip17_with_gaps(3, parts, payloads)
         stored = {written.key.data_key: written.data, written.key.index_key: written.index}
         driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=200)
-        scan = TierReader(Tier(driver)).scan(topic=TOPIC, isolation="uncommitted", **times)
-        assert scan.to_table().num_rows == 2
+        planned = scan(TierReader(Tier(driver)), TOPIC, isolation="uncommitted", **times)
+        assert planned.to_table().num_rows == 2
         return len(driver.reads)
 
     for times in (

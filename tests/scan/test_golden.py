@@ -14,10 +14,9 @@ from expected import COLUMNS, assert_topic_is_as_expected
 from golden import PIP17_CASES, STREAMING_CASES, ExpectedEntry, as_entries, load_case, topic_objects
 from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import Problem
 from offload_hooks.errors import DataLossError, FormatError
+from pulsar_offload import TierReader, open_tier, scan
 
 CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]
 
@@ -31,8 +30,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
 
 
 def entries_of(tier: TierReader, ledger_id: int, *, fail_on_data_loss: bool = True) -> list[ExpectedEntry]:
-    scan = tier.scan(ledger=ledger_id, level="entries", fail_on_data_loss=fail_on_data_loss)
-    return as_entries(row for batch in scan for row in batch.to_pylist())
+    planned = scan(tier, ledger=ledger_id, level="entries", fail_on_data_loss=fail_on_data_loss)
+    return as_entries(row for batch in planned for row in batch.to_pylist())
 
 
 @pytest.mark.parametrize(("folder", "name"), CASES)
@@ -50,10 +49,10 @@ def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path: Path) -
         lay_out_case(tmp_path, "java-damaged", name)
     with open_tier(tmp_path) as tier:
         problems = {stored.key.data_key: stored for stored in tier.catalogue().problems}
-        assert tier.scan(fail_on_data_loss=False).to_table().num_rows == 0
+        assert scan(tier, fail_on_data_loss=False).to_table().num_rows == 0
         for ledger in (50, 1012):
             with pytest.raises(DataLossError, match=f"ledger {ledger}"):
-                tier.scan(ledger=ledger).to_table()
+                scan(tier, ledger=ledger).to_table()
     drift = problems[load_case("java-damaged", "st-drift").key.data_key]
     assert drift.problem is Problem.WRONG_LENGTH
     assert drift.detail == "the data object has 10584076 bytes, its index says 10524076"
@@ -71,7 +70,7 @@ def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entrie
     offered = {(entry.entry_id, entry.sha256) for entry in case.entries}
     batches: list[pa.RecordBatch] = []
     with pytest.raises(FormatError) as caught:
-        batches.extend(tier.scan(ledger=50, level="entries"))
+        batches.extend(scan(tier, ledger=50, level="entries"))
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert {(row["__entryId"], hashlib.sha256(row["value"]).hexdigest()) for row in rows} <= offered
     error = caught.value
@@ -81,17 +80,17 @@ def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entrie
 
 
 def test_a_topic_is_read_alike_by_many_small_tasks(broker: TierReader) -> None:
-    scan = broker.scan(topic="acme/cold/big", columns=COLUMNS, task_bytes=1, min_partitions=7)
-    assert len(scan.tasks) == 4
-    assert_topic_is_as_expected(scan.to_table().to_pylist(), "big")
+    planned = scan(broker, "acme/cold/big", columns=COLUMNS, task_bytes=1, min_partitions=7)
+    assert len(planned.tasks) == 4
+    assert_topic_is_as_expected(planned.to_table().to_pylist(), "big")
 
 
 def test_a_scan_is_an_arrow_reader_as_well(broker: TierReader) -> None:
-    scan = broker.scan(topic="acme/cold/comp-zstd")
-    with scan.to_reader() as reader:
-        assert reader.schema == scan.schema
+    planned = scan(broker, "acme/cold/comp-zstd")
+    with planned.to_reader() as reader:
+        assert reader.schema == planned.schema
         table = reader.read_all()
-    assert table == scan.to_table()
+    assert table == planned.to_table()
     assert table.num_rows > 1000
 
 
@@ -106,7 +105,7 @@ def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path: Path) ->
     changed[5000] ^= 0x40
     written = WrittenObject(key=golden.key, data=bytes(changed), index=golden.index, entries=())
     with pytest.raises(FormatError) as caught:
-        in_memory(written).scan().to_table()
+        scan(in_memory(written)).to_table()
     error = caught.value
     assert error.key == f"00000000-0000-4000-8000-000000000000-ledger-{golden.key.ledger_id}"
     assert error.ledger_id == golden.key.ledger_id

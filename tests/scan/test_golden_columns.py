@@ -10,8 +10,8 @@ from golden_columns import assert_columns_are_as_expected, entries_of
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from pulsar_offload import open_tier, scan
 
 EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
@@ -33,7 +33,7 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
 )
 def test_every_column_of_every_message_is_right(tiers: dict[Path, Path], broker: Path, topic: str) -> None:
     with open_tier(tiers[broker]) as tier:
-        scan = tier.scan(topic=f"acme/cold/{topic}", columns=EVERYTHING)
-        rows = scan.to_table().to_pylist(maps_as_pydicts="strict")
+        planned = scan(tier, f"acme/cold/{topic}", columns=EVERYTHING)
+        rows = planned.to_table().to_pylist(maps_as_pydicts="strict")
         judged = assert_columns_are_as_expected(rows, topic, entries_of(tier, topic), broker)
     assert judged == set(EVERYTHING)

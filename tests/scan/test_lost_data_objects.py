@@ -14,18 +14,17 @@ from mapfiles import mapfile
 from records import closed, copied, managed_ledger
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, lay_out, open_store, uuid_of
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import Problem, list_catalogue
 from offload_core.catalogue.listing import Pair, describe_pair
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import pack_managed_ledger_info
+from offload_core.scan import ScanOptions, Selection, select_catalogue
 from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
-from offload_core.scan.select import Selection
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
+from pulsar_offload import TierReader, open_tier, scan
 
 Lay = Callable[[Path, int, int], None]
 """Lays a ledger of three entries out, under the uuid of a number."""
@@ -62,7 +61,9 @@ FORMATS = pytest.mark.parametrize(
 def advanced(tier: TierReader, *, fail: bool = True) -> int | None:
     """How far a stream comes from the beginning: the ledger."""
     follower = TopicFollower(
-        lambda known: tier.look(Selection(), known=known), Selection(may_be_absent=True), interval_s=0
+        lambda known: select_catalogue(tier, Selection(), ScanOptions(), known=known),
+        Selection(may_be_absent=True),
+        interval_s=0,
     )
     reached = advance(follower.topics(), {}, Budget(), fail_on_data_loss=fail)
     return reached[NAME].ledger_id if NAME in reached else None
@@ -177,7 +178,7 @@ def test_a_topic_of_which_nothing_else_is_left_is_lost(tmp_path: Path) -> None:
     cut(tmp_path, uuid_of(1), "-index", 0)
     assert "nothing tells which entries" in lose(open_tier(tmp_path)).what
     with pytest.raises(DataLossError, match="nothing tells"):
-        open_tier(tmp_path).scan().to_table()
+        scan(open_tier(tmp_path)).to_table()
     with pytest.raises(DataLossError, match="nothing tells"):
         advanced(open_tier(tmp_path))
 

@@ -9,10 +9,10 @@ from entries import entry, pip17_object
 from repairs import Lines
 from tiers import TOPIC, lay_out
 
-from offload_core.api import open_tier
 from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, parse_lost
 from offload_core.repair import Repair
 from offload_hooks.errors import DataLossError, MetadataError
+from pulsar_offload import open_tier, scan
 
 LOST = 5
 
@@ -35,12 +35,12 @@ def repaired(tmp_path: Path) -> Path:
 
 def test_a_scan_of_lost_entries_fails(repaired: Path) -> None:
     with open_tier(repaired) as tier, pytest.raises(DataLossError, match="lacks 1 entries: 7:5"):
-        tier.scan(topic=TOPIC, columns=["__entryId"]).to_table()
+        scan(tier, TOPIC, columns=["__entryId"]).to_table()
 
 
 def test_it_gives_all_others_if_that_is_asked_for(repaired: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open_tier(repaired) as tier:
-        table = tier.scan(topic=TOPIC, columns=["__entryId"], fail_on_data_loss=False).to_table()
+        table = scan(tier, TOPIC, columns=["__entryId"], fail_on_data_loss=False).to_table()
     assert table.column("__entryId").to_pylist() == [i for i in range(20) if i != LOST]
     assert "were lost before its copy was repaired" in caplog.text
 

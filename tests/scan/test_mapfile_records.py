@@ -19,11 +19,11 @@ from mapfiles import (
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core import open_tier
 from offload_core.catalogue import Problem
 from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_hooks.errors import DataLossError
+from pulsar_offload import open_tier, scan
 
 DRIVER = DriverMetadata(name="filesystem", properties=(("storageBasePath", "/pulsar"),))
 ENTRIES = {("avro", 9): 1000, ("avro", 12): 266, ("batch", 13): 138}
@@ -45,10 +45,10 @@ def golden_record(topic: str) -> ManagedLedgerInfo:
 def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(tmp_path: Path, topic: str) -> None:
     lay_out_golden(tmp_path)
     with open_tier(tmp_path) as tier:
-        scan = tier.scan(
-            topic=f"acme/cold/{topic}", columns=COLUMNS, records={f"acme/cold/{topic}": golden_record(topic)}
+        planned = scan(
+            tier, f"acme/cold/{topic}", columns=COLUMNS, records={f"acme/cold/{topic}": golden_record(topic)}
         )
-        assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
+        assert_topic_is_as_expected(planned.to_table().to_pylist(), topic, FILESYSTEM)
 
 
 def mixed(root: Path) -> list[LedgerRecord]:
@@ -75,7 +75,7 @@ def test_ledgers_of_all_formats_are_read_as_one_topic(tmp_path: Path) -> None:
             (ObjectFormat.STREAMING,),
             (ObjectFormat.MAPFILE,),
         ]
-        table = tier.scan(topic=TOPIC, level="entries", records=records, prefix="east/").to_table()
+        table = scan(tier, TOPIC, level="entries", records=records, prefix="east/").to_table()
     assert b"".join(table["value"].to_pylist()) == b"abcdef"
     assert set(table["__topic"].to_pylist()) == {TOPIC}
 
@@ -88,7 +88,7 @@ def test_a_mapfile_that_is_not_there_is_loss(tmp_path: Path) -> None:
         assert stored.key.data_key == f"acme/cold/persistent/orders/3-{uuid_of(3)}/data"
         assert stored.detail == "its record says that filesystem has it; it is not here"
         with pytest.raises(DataLossError, match="filesystem has it"):
-            tier.scan(topic=TOPIC, records=records)
+            scan(tier, TOPIC, records=records)
 
 
 def test_the_others_are_read_where_loss_is_no_failure(
@@ -97,8 +97,6 @@ def test_the_others_are_read_where_loss_is_no_failure(
     missing = closed(4, 2, copied(uuid_of(4), driver=DRIVER))
     records = {TOPIC: managed_ledger(missing, *mixed(tmp_path))}
     with open_tier(tmp_path) as tier:
-        scan = tier.scan(
-            topic=TOPIC, level="entries", records=records, prefix="east/", fail_on_data_loss=False
-        )
-        assert b"".join(scan.to_table()["value"].to_pylist()) == b"abcdef"
+        planned = scan(tier, TOPIC, level="entries", records=records, prefix="east/", fail_on_data_loss=False)
+        assert b"".join(planned.to_table()["value"].to_pylist()) == b"abcdef"
     assert "its record says that filesystem has it; it is not here" in caplog.text

@@ -14,8 +14,6 @@ from expected import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
 from tiers import TOPIC, MemoryDriver, lay_out, numbered
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import parse_topic
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.scan.positions import Position
@@ -27,6 +25,7 @@ from offload_hooks.errors import (
     EntryOrderError,
     FormatError,
 )
+from pulsar_offload import TierReader, open_tier, scan
 
 EACH = pytest.mark.parametrize(
     "compression", list(FileCompression), ids=lambda compression: compression.value
@@ -43,7 +42,7 @@ def large(compression: FileCompression) -> WrittenObject:
 
 def entries_of(root: Path, **options: object) -> dict[tuple[int, int], bytes]:
     with open_tier(root) as tier:
-        table = tier.scan(level="entries", **options).to_table()  # type: ignore[arg-type]
+        table = scan(tier, level="entries", **options).to_table()  # type: ignore[arg-type]
     places = zip(table["__ledgerId"].to_pylist(), table["__entryId"].to_pylist(), strict=True)
     return dict(zip(places, table["value"].to_pylist(), strict=True))
 
@@ -63,8 +62,8 @@ def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(
             path.unlink()
     with open_tier(tmp_path) as tier:
         for task_bytes in (128 << 20, 1):
-            scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, task_bytes=task_bytes)
-            assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
+            planned = scan(tier, f"acme/cold/{topic}", columns=COLUMNS, task_bytes=task_bytes)
+            assert_topic_is_as_expected(planned.to_table().to_pylist(), topic, FILESYSTEM)
 
 
 @EACH
@@ -72,9 +71,9 @@ def test_a_large_ledger_is_split_between_tasks(tmp_path: Path, compression: File
     written = large(compression)
     lay_out_mapfile(tmp_path, written)
     with open_tier(tmp_path) as tier:
-        scan = tier.scan(level="entries", task_bytes=1, min_partitions=99)
-        assert 3 <= len(scan.tasks) <= 6
-        assert scan.data_bytes == len(written.data)
+        planned = scan(tier, level="entries", task_bytes=1, min_partitions=99)
+        assert 3 <= len(planned.tasks) <= 6
+        assert planned.data_bytes == len(written.data)
     for options in ({}, {"task_bytes": 1}, {"task_bytes": 2 << 20}):
         found = entries_of(tmp_path, **options)
         assert found == expected_of(written)
@@ -96,8 +95,8 @@ def test_a_part_of_a_ledger_is_read(
         "stop": {name: Position(ledger_id=7, entry_id=stop)},
     }
     asked = {place: value for place, value in expected_of(written).items() if start <= place[1] < stop}
-    assert entries_of(tmp_path, topic=TOPIC, **bounds) == asked
-    assert entries_of(tmp_path, topic=TOPIC, task_bytes=1, **bounds) == asked
+    assert entries_of(tmp_path, topics=TOPIC, **bounds) == asked
+    assert entries_of(tmp_path, topics=TOPIC, task_bytes=1, **bounds) == asked
 
 
 @EACH
@@ -133,7 +132,7 @@ def test_a_topic_of_all_three_formats_reads_as_one(tmp_path: Path, compression: 
         formats = [known.value for ledger in topic.ledgers for known in ledger.formats]
         assert formats == ["pip17", "streaming", "mapfile", "streaming", "mapfile"]
         for task_bytes in (128 << 20, 1):
-            table = tier.scan(topic=TOPIC, task_bytes=task_bytes).to_table()
+            table = scan(tier, TOPIC, task_bytes=task_bytes).to_table()
             assert table["value"].to_pylist() == [b"message %d" % i for i in range(160)]
             assert sorted(set(table["__ledgerId"].to_pylist())) == [5, 6, 7, 8, 9]
 
@@ -145,7 +144,7 @@ def test_a_large_entry_is_fetched_about_once(compression: FileCompression, range
     written = mapfile(payloads, compression=compression)
     driver = MemoryDriver(numbered(written), range_bytes=256 << 10, ranges_ahead=ranges_ahead)
     tier = TierReader(Tier(driver))
-    assert tier.scan(level="entries").to_table()["value"].to_pylist() == payloads
+    assert scan(tier, level="entries").to_table()["value"].to_pylist() == payloads
     fetched = sum(length for key, _, length in driver.reads if key.endswith("/data"))
     assert fetched < 1.6 * len(written.data)
 
@@ -219,7 +218,7 @@ def test_an_entry_that_is_broken_inside_is_named_without_a_byte_that_is_not_ther
         written = mapfile([entry(b"fine"), bytes(broken)], compression=compression)
         lay_out_mapfile(tmp_path, written)
         with open_tier(tmp_path) as tier, pytest.raises(ChecksumError) as caught:
-            tier.scan().to_table()
+            scan(tier).to_table()
         error = caught.value
         assert (error.key, error.ledger_id, error.entry_id) == (written.key.data_key, 7, 1)
         assert (error.offset is None) == (compression is not FileCompression.NONE)
@@ -241,6 +240,6 @@ def test_batches_are_of_about_a_mebibyte(tmp_path: Path) -> None:
     for compression in FileCompression:
         lay_out_mapfile(tmp_path, mapfile(payloads, compression=compression))
         with open_tier(tmp_path) as tier:
-            batches: list[pa.RecordBatch] = list(tier.scan(level="entries"))
+            batches: list[pa.RecordBatch] = list(scan(tier, level="entries"))
         assert sum(batch.num_rows for batch in batches) == 60_000
         assert len(batches) <= 14

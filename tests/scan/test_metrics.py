@@ -11,11 +11,11 @@ from entries import pip17_object
 from layered import layer, stack
 from tiers import MemoryDriver, Names, lay_out_broker_objects, numbered
 
-from offload_core import TierReader, open_tier
 from offload_core.scan import TaskMetrics, read_task
 from offload_hooks.counts import StoreCounts, count_retry, counting
 from offload_hooks.testing import FaultLayer, FaultPlan
 from offload_layers.retry import RetryLayer
+from pulsar_offload import TierReader, open_tier, scan
 
 
 def opened(root: Path) -> TierReader:
@@ -25,11 +25,11 @@ def opened(root: Path) -> TierReader:
 
 def read(tier: TierReader, most_batches: int | None = None) -> tuple[int, list[TaskMetrics]]:
     """The rows of all tasks, and what each reported."""
-    scan = tier.scan(topic="acme/cold/json", isolation="uncommitted", min_partitions=3)
+    reading = scan(tier, "acme/cold/json", isolation="uncommitted", min_partitions=3)
     reported: list[TaskMetrics] = []
     rows = 0
-    for task in scan.tasks:
-        batches = read_task(tier.store, task, scan.options, reported.append)
+    for task in reading.tasks:
+        batches = read_task(tier.store, task, reading.options, reported.append)
         for number, batch in enumerate(batches, start=1):
             rows += batch.num_rows
             if number == most_batches:
@@ -40,7 +40,7 @@ def read(tier: TierReader, most_batches: int | None = None) -> tuple[int, list[T
 def test_a_task_reports_its_rows_and_all_that_it_read(tmp_path):
     with opened(tmp_path) as tier:
         rows, reported = read(tier)
-        planned = tier.scan(topic="acme/cold/json", isolation="uncommitted", min_partitions=3).data_bytes
+        planned = scan(tier, "acme/cold/json", isolation="uncommitted", min_partitions=3).data_bytes
     assert len(reported) >= 2
     assert sum(each.rows for each in reported) == rows > 0
     assert sum(each.bytes for each in reported) >= planned
@@ -54,11 +54,11 @@ def test_calls_that_threads_make_again_are_counted_as_retries(is_index_read, mon
     driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), range_bytes=1000)
     faults = FaultPlan.parse("fail-before read_range 30%", seed=4)
     tier = stack(driver, layer(RetryLayer, attempts=100, budget_s=0), layer(FaultLayer, plan=faults))
-    scan = TierReader(tier).scan(level="entries", min_partitions=1 if is_index_read else 3)
+    reading = scan(TierReader(tier), level="entries", min_partitions=1 if is_index_read else 3)
     planned, reported = len(faults.done), []
     before = len(driver.reads)
-    for task in scan.tasks:
-        assert sum(batch.num_rows for batch in read_task(tier, task, scan.options, reported.append)) > 0
+    for task in reading.tasks:
+        assert sum(batch.num_rows for batch in read_task(tier, task, reading.options, reported.append)) > 0
     assert sum(each.retries for each in reported) == len(faults.done) - planned > 0
     assert sum(each.ranges for each in reported) == len(driver.reads) - before
     assert sum(each.bytes for each in reported) == sum(length for _, _, length in driver.reads[before:])

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.messages.schema import Level
 from offload_core.scan import LedgerShare, Position, Run, ScanTask, read_task
 from offload_core.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
+from pulsar_offload import TierReader, scan
 
 NAME = TopicName(TOPIC)
 
@@ -54,7 +54,7 @@ LEDGERS = {3: 17, 5: 12, 6: 3, 8: 4, 9: 5}
 TIER = in_memory(*OBJECTS)
 (ORDERS,) = TIER.catalogue().topics
 FULL: dict[str, list[dict[str, Any]]] = {
-    level: TIER.scan(level=level).to_table().to_pylist()
+    level: scan(TIER, level=level).to_table().to_pylist()
     for level in ("messages", "entries")  # type: ignore[arg-type]
 }
 
@@ -142,8 +142,8 @@ def test_bounds_give_the_rows_between_them(
     min_partitions: int,
 ) -> None:
     bounds = Bounds(start={NAME: start}, stop={NAME: stop})
-    scan = TIER.scan(level=level, start=bounds.start, stop=bounds.stop, min_partitions=min_partitions)
-    assert scan.to_table().to_pylist() == [row for row in FULL[level] if within(row, level, start, stop)]
+    reading = scan(TIER, level=level, start=bounds.start, stop=bounds.stop, min_partitions=min_partitions)
+    assert reading.to_table().to_pylist() == [row for row in FULL[level] if within(row, level, start, stop)]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, val
         ledger_id, entry_id, *batch = (int(number) for number in position.split(":"))
         return {NAME: Position(ledger_id, entry_id, *batch)}
 
-    table = TIER.scan(columns=["value"], start=offsets(start), stop=offsets(stop)).to_table()
+    table = scan(TIER, columns=["value"], start=offsets(start), stop=offsets(stop)).to_table()
     assert table["value"].to_pylist() == values
 
 
@@ -175,16 +175,16 @@ def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, val
 def test_bounds_of_a_topic_that_is_not_read_are_refused(option: str) -> None:
     other = TopicName("persistent://acme/cold/other")
     with pytest.raises(OptionError, match=f"{option} names a topic that is not read") as caught:
-        TIER.scan(**{option: {other: Position(3, 0)}})  # type: ignore[arg-type]
+        scan(TIER, **{option: {other: Position(3, 0)}})  # type: ignore[arg-type]
     assert caught.value.found == "persistent://acme/cold/other"
 
 
 def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
-    scan = TIER.scan(start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
-    (task,) = scan.planned
+    reading = scan(TIER, start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
+    (task,) = reading.planned
     fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.runs]
     assert fetched == [("2", [6]), ("3", [8])]
-    assert scan.data_bytes == task.data_bytes == 1024
+    assert reading.data_bytes == task.data_bytes == 1024
 
 
 # --- tasks -------------------------------------------------------------------------------------
@@ -210,47 +210,47 @@ def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_byte
 @pytest.mark.parametrize("level", ["messages", "entries"])
 @pytest.mark.parametrize("task_bytes", [1, 600, 1500, 5000])
 def test_the_rows_do_not_depend_on_how_tasks_are_cut(level: Level, task_bytes: int) -> None:
-    scan = TIER.scan(level=level, task_bytes=task_bytes)
-    assert len(scan.planned) > 1
-    assert scan.to_table().to_pylist() == FULL[level]
+    reading = scan(TIER, level=level, task_bytes=task_bytes)
+    assert len(reading.planned) > 1
+    assert reading.to_table().to_pylist() == FULL[level]
 
 
 def test_a_large_ledger_is_split_between_its_blocks() -> None:
     blocks = [[entry(b"x" * 100)] * 2] * 20
     tier = in_memory(streaming_object([LedgerPart(ledger_id=7, blocks=blocks)]))
-    scan = tier.scan(min_partitions=4)
-    assert [sum(len(run.blocks) for run in task.runs) for task in scan.planned] == [5, 5, 5, 5]
-    assert [task.runs[0].next_entry_id for task in scan.planned] == [10, 20, 30, None]
-    assert all(run.payload_bytes is None for task in scan.planned for run in task.runs)
+    reading = scan(tier, min_partitions=4)
+    assert [sum(len(run.blocks) for run in task.runs) for task in reading.planned] == [5, 5, 5, 5]
+    assert [task.runs[0].next_entry_id for task in reading.planned] == [10, 20, 30, None]
+    assert all(run.payload_bytes is None for task in reading.planned for run in task.runs)
 
 
 def test_small_ledgers_share_a_task() -> None:
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(6)))
-    (task,) = tier.scan().planned
+    (task,) = scan(tier).planned
     assert [run.ledger_id for run in task.runs] == [0, 1, 2, 3, 4, 5]
-    assert [len(task.runs) for task in tier.scan(min_partitions=3).planned] == [2, 2, 2]
+    assert [len(task.runs) for task in scan(tier, min_partitions=3).planned] == [2, 2, 2]
 
 
 def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() -> None:
-    scan = TIER.scan(start="latest")
-    assert (scan.planned, scan.data_bytes) == ((), 0)
-    assert scan.to_table().num_rows == 0
-    assert scan.to_table().schema == TIER.scan().schema
+    reading = scan(TIER, start="latest")
+    assert (reading.planned, reading.data_bytes) == ((), 0)
+    assert reading.to_table().num_rows == 0
+    assert reading.to_table().schema == scan(TIER).schema
 
 
 def test_tasks_survive_pickling_and_are_read_alike() -> None:
-    scan = TIER.scan(min_partitions=5, start={NAME: Position(3, 1, 1)}, stop={NAME: Position(9, 4, 2)})
+    reading = scan(TIER, min_partitions=5, start={NAME: Position(3, 1, 1)}, stop={NAME: Position(9, 4, 2)})
     tasks: tuple[ScanTask, ...]
-    tasks, options = pickle.loads(pickle.dumps((scan.planned, scan.options)))
-    assert (tasks, options) == (scan.planned, scan.options)
+    tasks, options = pickle.loads(pickle.dumps((reading.planned, reading.options)))
+    assert (tasks, options) == (reading.planned, reading.options)
     rows = [
         row for task in tasks for batch in read_task(TIER.store, task, options) for row in batch.to_pylist()
     ]
-    assert rows == scan.to_table().to_pylist() != []
+    assert rows == reading.to_table().to_pylist() != []
 
 
 def test_a_task_is_small_on_its_way() -> None:
-    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).planned) < 2500
+    assert max(len(pickle.dumps(task)) for task in scan(TIER, min_partitions=20).planned) < 2500
 
 
 def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
@@ -267,9 +267,9 @@ STREAMING_INDEXES = [f"{uuid_of(i)}-index" for i in (1, 2, 3)]
 
 def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> None:
     tier = in_memory(*OBJECTS)
-    scan = tier.scan()
+    reading = scan(tier)
     assert sorted(keys_read(tier)) == STREAMING_INDEXES
-    assert [type(run) for task in scan.planned for run in task.runs] == [
+    assert [type(run) for task in reading.planned for run in task.runs] == [
         LedgerShare,
         *[Run] * 5,
         LedgerShare,
@@ -288,7 +288,7 @@ def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> N
 )
 def test_planning_reads_the_indexes_of_ledgers_that_it_cuts(cut: dict[str, Any], read: list[int]) -> None:
     tier = in_memory(*OBJECTS)
-    tier.scan(**cut)
+    scan(tier, **cut)
     whole = sorted(set(keys_read(tier)) - set(STREAMING_INDEXES))
     assert whole == [f"{uuid_of({3: 0, 9: 4}[each])}-ledger-{each}-index" for each in read]
 
@@ -296,29 +296,29 @@ def test_planning_reads_the_indexes_of_ledgers_that_it_cuts(cut: dict[str, Any],
 def test_planning_reads_the_indexes_of_all_copies_of_a_ledger_that_has_several() -> None:
     one, two, other = (pip17_object([entry(b"x")] * n, ledger_id=i) for i, n in ((3, 2), (3, 2), (4, 1)))
     tier = in_memory(one, two, other)
-    scan = tier.scan()
+    reading = scan(tier)
     assert sorted(keys_read(tier)) == [f"{uuid_of(0)}-ledger-3-index", f"{uuid_of(1)}-ledger-3-index"]
-    assert scan.to_table().num_rows == 3
+    assert reading.to_table().num_rows == 3
 
 
 @pytest.mark.parametrize("ranges_ahead", [0, 1, 4])
 def test_tasks_read_the_indexes_that_planning_left(ranges_ahead: int) -> None:
     written = [pip17_object(some_entries(i, 0, 5), ledger_id=i) for i in range(40)]
     tier = in_memory(*written, ranges_ahead=ranges_ahead)
-    scan = tier.scan(columns=["__ledgerId", "__entryId"])
+    reading = scan(tier, columns=["__ledgerId", "__entryId"])
     assert reads_of(tier) == []
-    rows = scan.to_table().to_pylist()
+    rows = reading.to_table().to_pylist()
     assert sorted({row["__ledgerId"] for row in rows}) == list(range(40))
     assert rows == sorted(rows, key=lambda row: (row["__ledgerId"], row["__entryId"]))
 
 
 def test_a_task_of_many_small_ledgers_is_small_on_its_way() -> None:
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(100)))
-    (task,) = tier.scan().planned
+    (task,) = scan(tier).planned
     assert len(pickle.dumps(task)) < 100 * 600
 
 
 def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
     for ledger_id in (3, 6):
-        (run,) = TIER.scan(ledger=ledger_id).planned[0].runs
+        (run,) = scan(TIER, ledger=ledger_id).planned[0].runs
         assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)

@@ -12,6 +12,7 @@ from offload_core.catalogue import TopicName
 from offload_core.scan import Position, parse_offsets, parse_position
 from offload_core.scan.positions import position_of
 from offload_hooks.errors import OptionError
+from pulsar_offload import scan
 
 ORDERS = TopicName("persistent://acme/cold/orders")
 
@@ -157,4 +158,4 @@ def test_a_topic_that_is_not_named_keeps_the_default() -> None:
 def test_a_bound_of_another_form_is_refused_and_not_taken_for_everything(offsets: object, bound: str) -> None:
     tier = in_memory(pip17_object([b"a", b"b"]))
     with pytest.raises(OptionError, match=f"^{bound} has another form"):
-        tier.scan(**{bound: offsets})  # type: ignore[arg-type]
+        scan(tier, **{bound: offsets})  # type: ignore[arg-type]

@@ -22,8 +22,6 @@ from entries import (
 )
 from tiers import TOPIC, in_memory, lay_out
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.pip17 import pack_pip17_index
@@ -40,6 +38,7 @@ from offload_hooks.errors import (
     OptionError,
 )
 from offload_proto.messages_pb2 import ZSTD
+from pulsar_offload import TierReader, open_tier, scan
 
 KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
 
@@ -62,21 +61,21 @@ def test_an_entry_larger_than_a_batch_has_one_for_itself() -> None:
     tier = in_memory(
         pip17_object([b"a", b"b" * large, b"c" * 3 * large, b"d", b"e"], max_block_bytes=64 << 20)
     )
-    batches = list(tier.scan(level="entries"))
+    batches = list(scan(tier, level="entries"))
     assert sizes(batches) == [[1], [large], [3 * large], [1, 1]]
     assert [batch["__entryId"].to_pylist() for batch in batches] == [[0], [1], [2], [3, 4]]
 
 
 def test_entries_are_put_into_batches_of_about_a_mebibyte() -> None:
     tier = in_memory(pip17_object([b"x" * 300_000] * 10, max_block_bytes=64 << 20))
-    batches = list(tier.scan(level="entries"))
+    batches = list(scan(tier, level="entries"))
     assert sum(batch.num_rows for batch in batches) == 10
     assert all(300_000 <= batch["value"].nbytes <= BATCH_BYTES + 300_000 for batch in batches)
 
 
 def test_many_empty_entries_are_read() -> None:
     tier = in_memory(pip17_object([b""] * 50_000, max_block_bytes=64 << 20))
-    table = tier.scan(level="entries").to_table()
+    table = scan(tier, level="entries").to_table()
     assert table["__entryId"].to_pylist() == list(range(50_000))
     assert table["value"].to_pylist() == [b""] * 50_000
     assert {batch.num_rows for batch in table.to_batches()} == {16384, 50_000 - 3 * 16384}
@@ -85,14 +84,14 @@ def test_many_empty_entries_are_read() -> None:
 def test_empty_entries_among_others_keep_their_places() -> None:
     payloads = [b"", b"a", b"", b"", b"bc", b""]
     tier = in_memory(pip17_object(payloads, max_block_bytes=128 + 3 * 12 + 2))
-    assert tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+    assert scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
 def test_a_large_message_is_read_whole() -> None:
     value = bytes(range(256)) * 12_000
     entries = [entry(b"before"), entry(value, compression=ZSTD), batch_entry([b"in", value]), entry(b"after")]
     tier = in_memory(pip17_object(entries, max_block_bytes=64 << 20))
-    assert tier.scan(columns=["value"]).to_table()["value"].to_pylist() == [
+    assert scan(tier, columns=["value"]).to_table()["value"].to_pylist() == [
         b"before",
         value,
         b"in",
@@ -103,8 +102,8 @@ def test_a_large_message_is_read_whole() -> None:
 
 def test_a_ledger_of_markers_has_entries_and_no_messages() -> None:
     tier = in_memory(pip17_object([marker(), marker()]))
-    assert tier.scan(level="entries").to_table().num_rows == 2
-    assert tier.scan().to_table().num_rows == 0
+    assert scan(tier, level="entries").to_table().num_rows == 2
+    assert scan(tier).to_table().num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -119,17 +118,17 @@ def test_a_ledger_of_markers_has_entries_and_no_messages() -> None:
 )
 def test_every_batch_has_the_scans_schema(level: Any, columns: Any) -> None:
     tier = in_memory(pip17_object([entry(b"a"), batch_entry([b"b", b"c"])]))
-    scan = tier.scan(level=level, columns=columns)
+    planned = scan(tier, level=level, columns=columns)
     names = columns or list(ENTRY_COLUMNS if level == "entries" else MESSAGE_COLUMNS)
-    assert scan.schema.names == names
-    for batch in scan:
-        assert batch.schema == scan.schema
+    assert planned.schema.names == names
+    for batch in planned:
+        assert batch.schema == planned.schema
         batch.validate(full=True)
 
 
 def test_only_asked_for_columns_are_made_and_in_that_order() -> None:
     tier = in_memory(pip17_object([b"a", b"b"]))
-    assert tier.scan(level="entries", columns=["__entryId", "__topic"]).to_table().to_pydict() == {
+    assert scan(tier, level="entries", columns=["__entryId", "__topic"]).to_table().to_pydict() == {
         "__entryId": [0, 1],
         "__topic": [TOPIC, TOPIC],
     }
@@ -148,7 +147,7 @@ def test_only_asked_for_columns_are_made_and_in_that_order() -> None:
 def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_read(options: Any) -> None:
     tier = in_memory(pip17_object([b"a"]))
     with pytest.raises(OptionError):
-        tier.scan(**options)
+        scan(tier, **options)
     assert tier.store._chain._plugins[0].reads == []  # type: ignore[attr-defined]
 
 
@@ -164,7 +163,7 @@ def fail(tier: TierReader, **options: Any) -> tuple[int, FormatError]:
     """Rows that came before the error, and the error."""
     batches: list[pa.RecordBatch] = []
     with pytest.raises(FormatError) as caught:
-        batches.extend(tier.scan(**options))
+        batches.extend(scan(tier, **options))
     return sum(batch.num_rows for batch in batches), caught.value
 
 
@@ -196,8 +195,8 @@ def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to() -> 
     assert isinstance(error, ChecksumError)
     assert (error.key, error.ledger_id, error.entry_id) == (KEY, 7, 3)
     assert rows <= 3
-    assert in_memory(written).scan(verify_checksums=False).to_table().num_rows == 4
-    assert in_memory(written).scan(level="entries").to_table().num_rows == 4
+    assert scan(in_memory(written), verify_checksums=False).to_table().num_rows == 4
+    assert scan(in_memory(written), level="entries").to_table().num_rows == 4
 
 
 @pytest.mark.parametrize("entry_id", [1, 2])
@@ -226,7 +225,7 @@ def test_a_payload_that_decompresses_to_too_much_is_an_error() -> None:
     _, error = fail(tier, max_message_bytes=1000)
     assert isinstance(error, DecompressionError)
     assert (error.key, error.ledger_id, error.entry_id) == (KEY, 7, 0)
-    assert tier.scan(max_message_bytes=1001).to_table().num_rows == 1
+    assert scan(tier, max_message_bytes=1001).to_table().num_rows == 1
 
 
 # --- warnings ----------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(
     length = sum(map(len, payloads))
     metadata = ledger_metadata(payloads, length=length + difference)
     tier = in_memory(pip17_object(payloads, ledger_id=7, metadata=metadata))
-    assert tier.scan(level=level).to_table().num_rows == 2
+    assert scan(tier, level=level).to_table().num_rows == 2
     (message,) = caplog.messages
     assert message.startswith(
         f"{KEY} (ledger 7) holds {length} bytes of entries, its metadata says {length + difference}: "
@@ -253,8 +252,8 @@ def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(
     caplog: pytest.LogCaptureFixture, level: Any
 ) -> None:
     tier = in_memory(pip17_object([entry(b"a" * 100)] * 9, max_block_bytes=500))
-    assert tier.scan(level=level).to_table().num_rows == 9
-    assert tier.scan(level=level, task_bytes=1).to_table().num_rows == 9
+    assert scan(tier, level=level).to_table().num_rows == 9
+    assert scan(tier, level=level, task_bytes=1).to_table().num_rows == 9
     assert caplog.messages == []
 
 
@@ -266,7 +265,7 @@ def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
 ) -> None:
     payloads = [entry(b"a" * 100)] * 9
     tier = in_memory(pip17_object(payloads, metadata=ledger_metadata(payloads, length=1)))
-    tier.scan(**{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()  # type: ignore[arg-type]
+    scan(tier, **{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()  # type: ignore[arg-type]
     assert caplog.messages == []
 
 
@@ -287,7 +286,7 @@ def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(
     caplog: pytest.LogCaptureFixture, entries: list[bytes], message: str
 ) -> None:
     tier = in_memory(pip17_object(entries, max_block_bytes=400))
-    assert tier.scan(chunks="raw").to_table().num_rows == len(entries)
+    assert scan(tier, chunks="raw").to_table().num_rows == len(entries)
     assert caplog.messages == [f"{TOPIC}: {message}"]
 
 
@@ -304,7 +303,7 @@ def test_a_tier_is_opened_by_path_url_and_drivers_name(tmp_path: Path) -> None:
         open_tier(tmp_path.as_uri(), driver="local"),
     ):
         with tier:
-            assert tier.scan(level="entries").to_table().num_rows == 1
+            assert scan(tier, level="entries").to_table().num_rows == 1
 
 
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:

@@ -22,8 +22,6 @@ from records import (
 )
 from tiers import TOPIC, Names, lay_out, lay_out_case, put_broker_objects, uuid_of
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import parse_topic
 from offload_core.messages.compression import Compression
 from offload_core.metadata import (
@@ -36,6 +34,7 @@ from offload_core.metadata import (
 from offload_core.scan import Position
 from offload_core.tier import open_store
 from offload_hooks.errors import DataLossError, EntryOrderError, UnknownLedgerError, UnknownTopicError
+from pulsar_offload import TierReader, open_tier, scan
 
 STREAMED = "persistent://acme/cold/streamed"
 NAMELESS = Names(managed_ledger=None)
@@ -61,15 +60,16 @@ def streamed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True) -> list[tuple[int, int]]:
     with open_tier(root) as tier:
-        scan = tier.scan(
-            topic=TOPIC,
+        planned = scan(
+            tier,
+            TOPIC,
             level="entries",
             records={TOPIC: managed_ledger(*ledgers)},
             fail_on_data_loss=fail_on_data_loss,
         )
         return [
             (row["__ledgerId"], row["__entryId"])
-            for row in scan.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
+            for row in planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
         ]
 
 
@@ -87,15 +87,15 @@ def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> None:
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
 def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless: Path, topic: str) -> None:
     with open_tier(nameless) as tier:
-        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=golden_record(topic))
-        assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
+        planned = scan(tier, f"acme/cold/{topic}", columns=COLUMNS, records=golden_record(topic))
+        assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), topic)
 
 
 def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
     nameless: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_tier(nameless) as tier:
-        assert tier.scan(topic="acme/cold/chunk", records=MANAGED_LEDGERS).tasks == ()
+        assert scan(tier, "acme/cold/chunk", records=MANAGED_LEDGERS).tasks == ()
     assert caplog.messages == [
         "nothing of persistent://acme/cold/chunk is read: ledgers 29, 58 have no complete copy (ledger 29: "
         "e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not finish; ledger 58: by "
@@ -113,8 +113,8 @@ def test_pulsars_own_streaming_objects_are_read_under_their_topics_name(
     )
     with open_tier(streamed) as tier:
         assert [topic.name for topic in tier.catalogue().topics] == [None]
-        scan = tier.scan(topic=STREAMED, level="entries", records={STREAMED: record})
-        rows = [row for batch in scan for row in batch.to_pylist()]
+        planned = scan(tier, STREAMED, level="entries", records={STREAMED: record})
+        rows = [row for batch in planned for row in batch.to_pylist()]
     assert {row["__topic"] for row in rows} == {STREAMED}
     assert as_entries(rows) == streaming_entries()
 
@@ -124,10 +124,10 @@ def test_only_what_is_asked_for_is_looked_up(nameless: Path, monkeypatch: pytest
     with open_tier(nameless) as tier:
         stat = tier.store.stat
         monkeypatch.setattr(tier.store, "stat", lambda key: (asked.append(key), stat(key))[1])
-        tier.scan(topic="acme/cold/jstring", records=MANAGED_LEDGERS)
+        scan(tier, "acme/cold/jstring", records=MANAGED_LEDGERS)
         assert {key.split("-ledger-")[1] for key in asked} == {"42", "42-index"}
         asked.clear()
-        tier.scan(ledger=40, records=MANAGED_LEDGERS)
+        scan(tier, ledger=40, records=MANAGED_LEDGERS)
         assert {key.split("-ledger-")[1] for key in asked} == {"40", "40-index"}
 
 
@@ -136,9 +136,9 @@ def test_what_no_record_has_is_unknown(nameless: Path) -> None:
         with pytest.raises(
             UnknownTopicError, match=r"no topic persistent://acme/cold/nosuch.*acme/cold/avro"
         ):
-            tier.scan(topic="acme/cold/nosuch", records=MANAGED_LEDGERS)
+            scan(tier, "acme/cold/nosuch", records=MANAGED_LEDGERS)
         with pytest.raises(UnknownLedgerError, match=r"no record has this ledger \(ledger 5\)"):
-            tier.scan(topic="acme/cold/json", ledger=5, records=MANAGED_LEDGERS)
+            scan(tier, "acme/cold/json", ledger=5, records=MANAGED_LEDGERS)
 
 
 # --- loss --------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Pa
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1))
     records = {TOPIC: managed_ledger(closed(1, 1, copied(uuid_of(0))), still_open(2))}
     with TierReader(open_store(tmp_path)) as tier:
-        scan = tier.scan(topic=TOPIC, start={parse_topic(TOPIC): Position(2, 0)}, records=records)
-    assert scan.tasks == ()
+        planned = scan(tier, TOPIC, start={parse_topic(TOPIC): Position(2, 0)}, records=records)
+    assert planned.tasks == ()
 
 
 # --- what is not offloaded yet, by positions ---------------------------------------------------
@@ -268,8 +268,8 @@ def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Pa
 def scan_of(root: Path, *ledgers: LedgerRecord, **bounds: Position) -> list[tuple[int, int]]:
     with open_tier(root) as tier:
         given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
-        scan = tier.scan(topic=TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)  # type: ignore[arg-type]
-        rows = scan.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
+        planned = scan(tier, TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)  # type: ignore[arg-type]
+        rows = planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
     return [(row["__ledgerId"], row["__entryId"]) for row in rows]
 
 

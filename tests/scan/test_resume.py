@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from exports import add_ledger, messages
 
-from offload_core import open_tier
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position
 from offload_hooks.errors import DataLossError, OptionError
+from pulsar_offload import open_tier, scan
 
 TOPIC = TopicName("persistent://acme/cold/orders-partition-0")
 
@@ -25,7 +25,7 @@ def tier(tmp_path: Path) -> Path:
 
 def read(tier: Path, reached: dict[TopicName, Position], **options: object) -> list[tuple[int, int, int]]:
     with open_tier(tier) as reader:
-        rows = reader.scan(resume=reached, **options).to_table().to_pylist()
+        rows = scan(reader, resume=reached, **options).to_table().to_pylist()
     return [(row["__ledgerId"], row["__entryId"], max(row["__batchIndex"], 0)) for row in rows]
 
 

@@ -9,8 +9,8 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from lossy import at, ending_one, lose, payloads, read, segment, whole
 from tiers import TOPIC, in_memory, lay_out_case
 
-from offload_core import open_tier
 from offload_hooks.errors import DataLossError
+from pulsar_offload import open_tier, scan
 
 
 def test_a_ledger_over_several_segments_is_read_as_one() -> None:
@@ -47,20 +47,22 @@ def test_a_whole_copy_is_read_instead_of_segments() -> None:
 def test_golden_segments_are_read_as_one_ledger_and_alone_they_are_not_whole(tmp_path: Path) -> None:
     lay_out_case(tmp_path, "streaming", "seg2-of-2")
     with open_tier(tmp_path) as tier, pytest.raises(DataLossError, match="the first entries") as caught:
-        tier.scan(ledger=30)
+        scan(tier, ledger=30)
     assert caught.value.found == "entries from 100 on"
     lay_out_case(tmp_path, "streaming", "seg1-of-2")
     with open_tier(tmp_path) as tier:
-        ids = tier.scan(ledger=30, level="entries", columns=["__entryId"]).to_table()["__entryId"].to_pylist()
+        ids = (
+            scan(tier, ledger=30, level="entries", columns=["__entryId"]).to_table()["__entryId"].to_pylist()
+        )
     assert ids == list(range(300))
 
 
 def test_what_was_trimmed_and_lies_beside_a_later_ledger_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
     """Without records: a segment stays until all its ledgers are gone."""
     tier = in_memory(ending_one(4))
-    assert read(tier, topic=TOPIC) == payloads(5, 4, 6) + payloads(6, 0, 3)
+    assert read(tier, topics=TOPIC) == payloads(5, 4, 6) + payloads(6, 0, 3)
     assert "They were trimmed, or are lost" in caplog.text
-    assert lose(tier, topic=TOPIC, start=at(5, 2)).ledger_id == 5
+    assert lose(tier, topics=TOPIC, start=at(5, 2)).ledger_id == 5
 
 
 @pytest.mark.parametrize(
@@ -68,14 +70,14 @@ def test_what_was_trimmed_and_lies_beside_a_later_ledger_is_no_loss(caplog: pyte
     [pytest.param(whole(4), id="an-earlier-ledger"), pytest.param(segment(5, 0, 3), id="an-earlier-segment")],
 )
 def test_behind_what_was_not_trimmed_it_is_loss(before: WrittenObject) -> None:
-    assert lose(in_memory(before, ending_one(4)), topic=TOPIC).ledger_id == 5
+    assert lose(in_memory(before, ending_one(4)), topics=TOPIC).ledger_id == 5
 
 
 def test_it_is_loss_where_an_object_does_not_tell_what_it_holds() -> None:
     broken = segment(5, 0, 4)
     broken = WrittenObject(key=broken.key, data=broken.data, index=broken.index[:-1], entries=())
-    assert "nothing tells which entries" in lose(in_memory(broken, ending_one(4)), topic=TOPIC).what
+    assert "nothing tells which entries" in lose(in_memory(broken, ending_one(4)), topics=TOPIC).what
 
 
 def test_a_segment_of_one_ledger_would_have_gone_with_it() -> None:
-    assert lose(in_memory(segment(5, 4, 6), whole(6)), topic=TOPIC).ledger_id == 5
+    assert lose(in_memory(segment(5, 4, 6), whole(6)), topics=TOPIC).ledger_id == 5

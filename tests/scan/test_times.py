@@ -23,12 +23,11 @@ from hypothesis import strategies as st
 from mapfiles import FILESYSTEM_TOPICS, lay_out_golden
 from tiers import TOPIC, in_memory, lay_out, lay_out_broker_objects
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position
 from offload_core.scan.probe import PROBE_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError
+from pulsar_offload import TierReader, open_tier, scan
 
 NAME = TopicName(TOPIC)
 T0 = PUBLISH_TIME_MS
@@ -44,7 +43,8 @@ def at(ms: int, payload: bytes = b"x", **options: Any) -> bytes:
 
 
 def read(tier: TierReader, begin: int | None, end: int | None, **options: Any) -> list[tuple[int, int]]:
-    table = tier.scan(
+    table = scan(
+        tier,
         columns=["__ledgerId", "__entryId"],
         start_time=None if begin is None else T0 + begin,
         stop_time=None if end is None else T0 + end,
@@ -148,18 +148,18 @@ def test_times_with_a_zone_are_taken_as_they_are() -> None:
     tier = ordered(1, 10)
     zone = timezone(timedelta(hours=5))
     start = (EPOCH + timedelta(milliseconds=T0 + 70)).astimezone(zone)
-    table = tier.scan(columns=["__entryId", "__publishTime"], start_time=start).to_table()
+    table = scan(tier, columns=["__entryId", "__publishTime"], start_time=start).to_table()
     assert table["__entryId"].to_pylist() == [7, 8, 9]
     assert [milliseconds(time) - T0 for time in table["__publishTime"].to_pylist()] == [70, 80, 90]
     later = start + timedelta(microseconds=1)
-    assert tier.scan(columns=["__entryId"], start_time=later).to_table().num_rows == 2
-    assert tier.scan(columns=["__entryId"], stop_time=later).to_table().num_rows == 8
+    assert scan(tier, columns=["__entryId"], start_time=later).to_table().num_rows == 2
+    assert scan(tier, columns=["__entryId"], stop_time=later).to_table().num_rows == 8
 
 
 def test_batches_are_chosen_by_their_entrys_time() -> None:
     payloads = [batch_entry([b"%d:%d" % (i, j) for j in range(3)], publish_time=T0 + i) for i in range(4)]
     tier = in_memory(pip17_object(payloads))
-    table = tier.scan(columns=["value"], start_time=T0 + 1, stop_time=T0 + 2).to_table()
+    table = scan(tier, columns=["value"], start_time=T0 + 1, stop_time=T0 + 2).to_table()
     assert table["value"].to_pylist() == [b"1:0", b"1:1", b"1:2"]
 
 
@@ -189,11 +189,12 @@ def test_golden_topics_give_the_rows_of_the_range(tmp_path: Path, stored: str, t
     else:
         lay_out_golden(tmp_path)
     with open_tier(tmp_path) as tier:
-        whole = tier.scan(topic=f"acme/cold/{topic}", columns=["__messageId", "__publishTime"]).to_table()
+        whole = scan(tier, f"acme/cold/{topic}", columns=["__messageId", "__publishTime"]).to_table()
         times = [milliseconds(time) for time in whole["__publishTime"].to_pylist()]
         start, stop = sorted(times)[len(times) // 3], sorted(times)[len(times) // 2] + 1
-        found = tier.scan(
-            topic=f"acme/cold/{topic}",
+        found = scan(
+            tier,
+            f"acme/cold/{topic}",
             columns=["__messageId", "__publishTime"],
             start_time=start,
             stop_time=stop,
@@ -213,17 +214,17 @@ def test_planning_probes_a_number_of_blocks_that_grows_with_the_logarithm() -> N
     for ledgers in (16, 256):
         tier = ordered(ledgers, 16)
         middle = 10 * 16 * ledgers // 2
-        tier.scan(start_time=T0 + middle, stop_time=T0 + middle + 20, time_slack_ms=0)
+        scan(tier, start_time=T0 + middle, stop_time=T0 + middle + 20, time_slack_ms=0)
         probes.append(sum(not key.endswith("-index") for key, _, _ in reads_of(tier)))
     assert probes[1] <= probes[0] + 2 * 4 + 2 <= 40
 
 
 def test_blocks_that_cannot_hold_the_range_are_not_fetched() -> None:
     tier = ordered(100, 16)
-    scan = tier.scan(columns=["__entryId"], start_time=T0 + 8000, stop_time=T0 + 8040, time_slack_ms=0)
-    assert scan.data_bytes <= 3 * 700
+    reading = scan(tier, columns=["__entryId"], start_time=T0 + 8000, stop_time=T0 + 8040, time_slack_ms=0)
+    assert reading.data_bytes <= 3 * 700
     planned = len(reads_of(tier))
-    assert scan.to_table()["__entryId"].to_pylist() == [0, 1, 2, 3]
+    assert reading.to_table()["__entryId"].to_pylist() == [0, 1, 2, 3]
     assert sum(length for _, _, length in reads_of(tier)[planned:]) <= 3 * 700
 
 
@@ -231,9 +232,9 @@ def test_blocks_that_cannot_hold_the_range_are_not_fetched() -> None:
 def test_a_block_in_which_the_range_ends_is_not_read_to_its_end(ranges_ahead: int) -> None:
     payloads = [at(10 * i, b"x" * 1000) for i in range(1000)]
     tier = in_memory(pip17_object(payloads), range_bytes=10_000, ranges_ahead=ranges_ahead)
-    scan = tier.scan(columns=["__entryId"], stop_time=T0 + 1005, time_slack_ms=0)
+    reading = scan(tier, columns=["__entryId"], stop_time=T0 + 1005, time_slack_ms=0)
     planned = len(reads_of(tier))
-    assert scan.to_table()["__entryId"].to_pylist() == list(range(101))
+    assert reading.to_table()["__entryId"].to_pylist() == list(range(101))
     assert sum(length for _, _, length in reads_of(tier)[planned:]) < 150_000
 
 
@@ -246,19 +247,19 @@ def test_the_topics_of_a_task_end_each_by_its_own_time() -> None:
 def test_a_first_entry_larger_than_a_probe_tells_its_time() -> None:
     large = b"x" * (PROBE_BYTES + 1)
     tier = in_memory(pip17_object([at(10 * i, large) for i in range(64)], max_block_bytes=2 * PROBE_BYTES))
-    scan = tier.scan(columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
-    assert len(scan.planned[0].runs[0].blocks) <= 2  # type: ignore[union-attr]
+    reading = scan(tier, columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
+    assert len(reading.planned[0].runs[0].blocks) <= 2  # type: ignore[union-attr]
     assert {length for key, _, length in reads_of(tier) if not key.endswith("-index")} == {PROBE_BYTES}
-    assert scan.to_table()["__entryId"].to_pylist() == [30]
+    assert reading.to_table()["__entryId"].to_pylist() == [30]
 
 
 def test_metadata_larger_than_a_probe_is_read_on() -> None:
     properties = [("key", "v" * PROBE_BYTES)]
     payloads = [at(10 * i, properties=properties) for i in range(32)]
     tier = in_memory(pip17_object(payloads, max_block_bytes=2 * PROBE_BYTES))
-    scan = tier.scan(columns=["__entryId"], start_time=T0 + 160, stop_time=T0 + 170, time_slack_ms=0)
-    assert len(scan.planned[0].runs[0].blocks) <= 2  # type: ignore[union-attr]
-    assert scan.to_table()["__entryId"].to_pylist() == [16]
+    reading = scan(tier, columns=["__entryId"], start_time=T0 + 160, stop_time=T0 + 170, time_slack_ms=0)
+    assert len(reading.planned[0].runs[0].blocks) <= 2  # type: ignore[union-attr]
+    assert reading.to_table()["__entryId"].to_pylist() == [16]
 
 
 # --- what does not tell, what is missing -------------------------------------------------------
@@ -267,9 +268,9 @@ def test_metadata_larger_than_a_probe_is_read_on() -> None:
 def test_a_block_that_does_not_tell_its_time_cuts_nothing_off() -> None:
     payloads = [b"no entry of Pulsar's" if i % 4 == 0 else at(10 * i, b"x" * 150) for i in range(64)]
     tier = in_memory(pip17_object(payloads, max_block_bytes=700))
-    scan = tier.scan(columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
+    reading = scan(tier, columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
     with pytest.raises(FormatError):  # what is read is not right, and says so
-        scan.to_table()
+        reading.to_table()
 
 
 def test_damage_outside_the_range_is_not_looked_at() -> None:
@@ -320,4 +321,4 @@ def test_a_topic_without_anything_in_the_range_has_no_rows() -> None:
 )
 def test_times_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        ordered(1, 1).scan(**options)
+        scan(ordered(1, 1), **options)

@@ -13,7 +13,6 @@ from http_front import Answer, Request
 from secretive import raises_without
 from servers.process import free_port
 
-from offload_core import open_tier
 from offload_core.schemas import history_from_rest, open_provider
 from offload_core.schemas.admin import AdminSchemas
 from offload_hooks.errors import (
@@ -23,6 +22,7 @@ from offload_hooks.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from pulsar_offload import open_tier
 
 ANSWER = json.loads((BROKER / "topics" / "avro" / "schemas.json").read_text())
 PLACE = "/schemas/acme/cold/avro/schemas"

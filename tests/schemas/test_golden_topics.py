@@ -13,8 +13,7 @@ import pytest
 from golden import BROKER, topic_rows
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
-from offload_core.api import TierReader
+from pulsar_offload import TierReader, open_tier, scan
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def schemas_of(topic: str) -> Path:
 
 
 def read(tier: TierReader, topic: str, **options: Any) -> pa.Table:
-    return tier.scan(topic=f"acme/cold/{topic}", schemas=schemas_of(topic), **options).to_table()
+    return scan(tier, f"acme/cold/{topic}", schemas=schemas_of(topic), **options).to_table()
 
 
 def as_client(value: Any) -> Any:
@@ -55,7 +54,7 @@ def test_avro_of_two_versions_is_what_the_client_read(tier: TierReader) -> None:
 
 def test_json_of_two_versions_is_what_was_sent(tier: TierReader) -> None:
     table = read(tier, "json")
-    raw = tier.scan(topic="acme/cold/json", columns=["value"]).to_table().column("value").to_pylist()
+    raw = scan(tier, "acme/cold/json", columns=["value"]).to_table().column("value").to_pylist()
     rows = table.select(table.schema.names[:9]).to_pylist(maps_as_pydicts="strict")
     empty = dict.fromkeys(table.schema.names[:9])
     assert rows == [empty | json.loads(payload) for payload in raw]

@@ -28,6 +28,7 @@ from offload_core.schemas.payloads import PayloadDecoder, Payloads, decoded
 from offload_core.schemas.spans import spans_of_one
 from offload_hooks.errors import PayloadError
 from offload_hooks.schemas import SchemaHistory
+from pulsar_offload import scan
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 
@@ -261,7 +262,7 @@ def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth:
         + b"\0" * depth
     )
     reader = tier_of(*[(datum, 0)] * 20)
-    table = reader.scan(topic="acme/cold/orders", columns=["id"], schemas=Known({TOPIC: known})).to_table()
+    table = scan(reader, "acme/cold/orders", columns=["id"], schemas=Known({TOPIC: known})).to_table()
     assert table.column("id").to_pylist() == [42] * 20
 
 

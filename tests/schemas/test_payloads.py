@@ -13,6 +13,7 @@ from schemas import TOPIC, Known, history, record, tier_of, version
 
 from offload_core.schemas import Payloads
 from offload_hooks.errors import OptionError, PayloadError, SchemaError
+from pulsar_offload import scan
 
 OLD = record(id="long", gone="string")
 NEW = record(id="long", note=("string", "none"))
@@ -28,7 +29,9 @@ def known(*versions: Any) -> Known:
 
 def test_each_message_is_decoded_by_its_own_version() -> None:
     tier = tier_of((FIRST, 0), (SECOND, 1), (None, 1), (FIRST, 0))
-    rows = tier.scan(schemas=Known({TOPIC: BOTH}), columns=["id", "note", "__entryId"]).to_table().to_pylist()
+    rows = (
+        scan(tier, schemas=Known({TOPIC: BOTH}), columns=["id", "note", "__entryId"]).to_table().to_pylist()
+    )
     assert rows == [
         {"id": 1, "note": "none", "__entryId": 0},
         {"id": 2, "note": "zwei", "__entryId": 1},
@@ -38,21 +41,21 @@ def test_each_message_is_decoded_by_its_own_version() -> None:
 
 
 def test_a_message_that_names_no_version_was_written_as_the_reader_reads() -> None:
-    table = tier_of((SECOND, None)).scan(schemas=Known({TOPIC: BOTH}), columns=["id", "note"]).to_table()
+    table = scan(tier_of((SECOND, None)), schemas=Known({TOPIC: BOTH}), columns=["id", "note"]).to_table()
     assert table.to_pylist() == [{"id": 2, "note": "zwei"}]
 
 
 def test_the_histories_are_asked_for_once_by_the_topics_names() -> None:
     provider = Known({TOPIC: BOTH})
-    tier_of((SECOND, 1)).scan(schemas=provider).to_table()
+    scan(tier_of((SECOND, 1)), schemas=provider).to_table()
     assert provider.asked == [TOPIC]
 
 
 def test_what_cannot_be_decoded_fails_fast_with_its_place() -> None:
     tier = tier_of((FIRST, 0), (SECOND, 1), (BROKEN, 1))
-    scan = tier.scan(schemas=Known({TOPIC: BOTH}))
+    planned = scan(tier, schemas=Known({TOPIC: BOTH}))
     with pytest.raises(PayloadError, match="goes on behind its end") as caught:
-        scan.to_table()
+        planned.to_table()
     assert caught.value.ledger_id is not None
     assert caught.value.entry_id == 2
     assert caught.value.key
@@ -60,9 +63,9 @@ def test_what_cannot_be_decoded_fails_fast_with_its_place() -> None:
 
 def test_what_cannot_be_decoded_is_passed_on_with_null_columns() -> None:
     tier = tier_of((FIRST, 0), (BROKEN, 1), (None, 1), (SECOND, 1), (b"", 1))
-    scan = tier.scan(schemas=Known({TOPIC: BOTH}), mode="PERMISSIVE")
-    assert scan.schema.names[:3] == ["id", "note", "_corrupt_record"]
-    rows = scan.to_table().select(["id", "note", "_corrupt_record"]).to_pylist()
+    planned = scan(tier, schemas=Known({TOPIC: BOTH}), mode="PERMISSIVE")
+    assert planned.schema.names[:3] == ["id", "note", "_corrupt_record"]
+    rows = planned.to_table().select(["id", "note", "_corrupt_record"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [
         (1, "none", None),
         (None, None, BROKEN),
@@ -73,16 +76,20 @@ def test_what_cannot_be_decoded_is_passed_on_with_null_columns() -> None:
 
 
 def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for() -> None:
-    scan = tier_of((BROKEN, 1)).scan(
-        schemas=Known({TOPIC: BOTH}), mode="PERMISSIVE", corrupt_column="raw", columns=["id", "raw"]
+    planned = scan(
+        tier_of((BROKEN, 1)),
+        schemas=Known({TOPIC: BOTH}),
+        mode="PERMISSIVE",
+        corrupt_column="raw",
+        columns=["id", "raw"],
     )
-    assert scan.to_table().to_pylist() == [{"id": None, "raw": BROKEN}]
+    assert planned.to_table().to_pylist() == [{"id": None, "raw": BROKEN}]
 
 
 def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     tier = tier_of((BROKEN, 1), (SECOND, 1), (BROKEN, 1))
     with caplog.at_level(logging.WARNING):
-        table = tier.scan(schemas=Known({TOPIC: BOTH}), mode="DROPMALFORMED", columns=["id"]).to_table()
+        table = scan(tier, schemas=Known({TOPIC: BOTH}), mode="DROPMALFORMED", columns=["id"]).to_table()
     assert table.to_pylist() == [{"id": 2}]
     assert "2 messages are left out" in caplog.text
 
@@ -96,30 +103,32 @@ def test_a_version_that_cannot_be_read_spoils_its_messages_only(number: int, say
     good = write(reader, {"id": 5, "note2": "y"})
     tier = tier_of((SECOND, number), (good, 3))
     with pytest.raises(SchemaError, match=says) as caught:
-        tier.scan(schemas=provider).to_table()
+        scan(tier, schemas=provider).to_table()
     assert caught.value.entry_id == 0
     columns = ["id", "note2", "_corrupt_record"]
-    rows = tier.scan(schemas=provider, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
+    rows = scan(tier, schemas=provider, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
     assert [tuple(row.values()) for row in rows] == [(None, None, SECOND), (5, "y", None)]
 
 
 def test_what_is_not_asked_for_is_not_decoded() -> None:
     newest = record(id="long", note2="string")
-    scan = tier_of((SECOND, 2)).scan(
-        schemas=known(version(2, "AVRO", NEW), version(3, "AVRO", newest)), columns=["id"]
+    planned = scan(
+        tier_of((SECOND, 2)),
+        schemas=known(version(2, "AVRO", NEW), version(3, "AVRO", newest)),
+        columns=["id"],
     )
-    assert scan.to_table().to_pylist() == [{"id": 2}]
+    assert planned.to_table().to_pylist() == [{"id": 2}]
 
 
 def test_a_version_of_another_type_cannot_be_read() -> None:
     provider = known(version(0, "STRING"), version(1, "AVRO", NEW))
     with pytest.raises(SchemaError, match="another type than the reader's"):
-        tier_of((b"text", 0)).scan(schemas=provider).to_table()
+        scan(tier_of((b"text", 0)), schemas=provider).to_table()
 
 
 def test_a_topic_whose_schemas_are_not_known_is_an_error() -> None:
     with pytest.raises(SchemaError, match="schemas of persistent://acme/cold/orders are not known"):
-        tier_of((SECOND, 1)).scan(schemas=Known({}))
+        scan(tier_of((SECOND, 1)), schemas=Known({}))
 
 
 @pytest.mark.parametrize(
@@ -138,19 +147,19 @@ def test_a_topic_whose_schemas_are_not_known_is_an_error() -> None:
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        tier_of((SECOND, 1)).scan(schemas=Known({TOPIC: BOTH}), **options)
+        scan(tier_of((SECOND, 1)), schemas=Known({TOPIC: BOTH}), **options)
 
 
 def test_a_field_that_is_named_as_a_column_of_ours_is_refused() -> None:
     with pytest.raises(SchemaError, match="'__topic'"):
-        tier_of((b"", 0)).scan(schemas=known(version(0, "AVRO", record(__topic="string"))))
+        scan(tier_of((b"", 0)), schemas=known(version(0, "AVRO", record(__topic="string"))))
 
 
 def test_a_literal_schema_stands_for_all_versions() -> None:
     tier = tier_of((SECOND, 1), (SECOND, 5), (SECOND, None))
-    table = tier.scan(schemas=json.dumps(NEW), columns=["id"]).to_table()
+    table = scan(tier, schemas=json.dumps(NEW), columns=["id"]).to_table()
     assert table.to_pylist() == [{"id": 2}] * 3
-    table = tier_of((b"gr\xc3\xbcn", 3)).scan(schemas="literal:type=STRING", columns=["value"]).to_table()
+    table = scan(tier_of((b"gr\xc3\xbcn", 3)), schemas="literal:type=STRING", columns=["value"]).to_table()
     assert table.to_pylist() == [{"value": "grün"}]
 
 
@@ -164,7 +173,7 @@ def test_a_key_that_is_separated_is_the_messages_key() -> None:
     properties = {"key.schema.type": "STRING", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
     provider = known(version(0, "KEY_VALUE", definition, **properties))
     tier = tier_of((SECOND, 0, b"eins"), (None, 0, b"zwei"))
-    assert tier.scan(schemas=provider, columns=["key", "value"]).to_table().to_pylist() == [
+    assert scan(tier, schemas=provider, columns=["key", "value"]).to_table().to_pylist() == [
         {"key": "eins", "value": {"id": 2, "note": "zwei"}},
         {"key": "zwei", "value": None},
     ]
@@ -172,11 +181,11 @@ def test_a_key_that_is_separated_is_the_messages_key() -> None:
 
 def test_the_log_says_how_to_get_types(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        tier_of((SECOND, None)).scan().to_table()
+        scan(tier_of((SECOND, None))).to_table()
         assert "schemas" not in caplog.text
-        tier_of((SECOND, 1)).scan().to_table()
+        scan(tier_of((SECOND, 1))).to_table()
     assert "The option `schemas` gives typed columns" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        tier_of((SECOND, 1)).scan(schemas=Known({TOPIC: BOTH})).to_table()
+        scan(tier_of((SECOND, 1)), schemas=Known({TOPIC: BOTH})).to_table()
     assert "gives typed columns" not in caplog.text

@@ -13,13 +13,13 @@ from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2
 from protobuf_data import Compiled
 from schemas import TOPIC, Known, decode_all, history, record, tier_of, version
 
-from offload_core import open_tier
 from offload_core.schemas import open_provider
 from offload_core.schemas.decoders import make_decoder
 from offload_core.schemas.literal import LiteralSchema
 from offload_core.schemas.payloads import PayloadDecoder, Payloads
 from offload_hooks.errors import PayloadError, SchemaError
 from offload_hooks.schemas import SchemaVersion
+from pulsar_offload import open_tier, scan
 
 INFO = [
     {"number": 1, "name": "id", "type": "SINT64", "label": "LABEL_OPTIONAL", "definition": None},
@@ -201,9 +201,9 @@ HISTORY = history(ORDERS.schema("Order"), NEWER.schema("Order", 1))
 def test_versions_are_resolved_by_the_numbers_of_fields() -> None:
     tier = tier_of(*PAYLOADS)
     known = Known({TOPIC: HISTORY})
-    rows = tier.scan(topic=TOPIC, schemas=known, columns=["id", "title", "added"]).to_table().to_pylist()
+    rows = scan(tier, TOPIC, schemas=known, columns=["id", "title", "added"]).to_table().to_pylist()
     assert [tuple(row.values()) for row in rows] == [(-5, "a", None), (6, "b", 0), (None, None, None)]
-    oldest = tier.scan(topic=TOPIC, schemas=known, reader_schema=0, columns=["name", "items", "at"])
+    oldest = scan(tier, TOPIC, schemas=known, reader_schema=0, columns=["name", "items", "at"])
     assert [tuple(row.values()) for row in oldest.to_table().to_pylist()] == [
         ("a", [{"count": 1}], None),
         ("b", [], None),
@@ -215,12 +215,12 @@ def test_payloads_that_are_not_right_follow_the_mode() -> None:
     tier = tier_of(*PAYLOADS, (b"\x08", 1))
     known = Known({TOPIC: HISTORY})
     with pytest.raises(PayloadError, match="ends early") as caught:
-        tier.scan(topic=TOPIC, schemas=known).to_table()
+        scan(tier, TOPIC, schemas=known).to_table()
     assert caught.value.entry_id == 3
     columns = ["id", "_corrupt_record"]
-    found = tier.scan(topic=TOPIC, schemas=known, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
+    found = scan(tier, TOPIC, schemas=known, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
     assert [tuple(row.values()) for row in found] == [(-5, None), (6, None), (None, None), (None, b"\x08")]
-    assert tier.scan(topic=TOPIC, schemas=known, mode="DROPMALFORMED").to_table().num_rows == 3
+    assert scan(tier, TOPIC, schemas=known, mode="DROPMALFORMED").to_table().num_rows == 3
 
 
 def test_descriptors_stand_for_a_schema_of_the_older_type() -> None:
@@ -228,7 +228,7 @@ def test_descriptors_stand_for_a_schema_of_the_older_type() -> None:
     older = history(described(INFO[:2]))
     tier = tier_of((PAYLOADS[1][0], 0))
     for how in ({"schemas": definition}, {"schemas": Known({TOPIC: older}), "reader_schema": definition}):
-        rows = tier.scan(topic=TOPIC, columns=["id", "title", "added"], **how).to_table().to_pylist()
+        rows = scan(tier, TOPIC, columns=["id", "title", "added"], **how).to_table().to_pylist()
         assert rows == [{"id": 6, "title": "b", "added": 0}]
 
 

@@ -12,7 +12,6 @@ from golden import BROKER
 from schemas import TOPIC, Known, history, record, version
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.schemas import SavedSchemas, open_provider, saved_in
 from offload_core.schemas.history import parse_saved, saved_bytes
 from offload_core.schemas.literal import LiteralSchema
@@ -27,6 +26,7 @@ from offload_hooks.errors import (
     UnsupportedVersionError,
 )
 from offload_hooks.testing import MemoryDriver
+from pulsar_offload import open_tier
 
 AVRO_TOPIC = "persistent://acme/cold/avro"
 HISTORY = history(

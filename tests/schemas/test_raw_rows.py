@@ -15,6 +15,7 @@ from schemas import record
 from tiers import TOPIC, in_memory
 
 from offload_hooks.errors import DecryptionError, IncompleteMessageError, PayloadError
+from pulsar_offload import scan
 
 FLAT = record(id="long", name="string")
 SCHEMAS = json.dumps(FLAT)
@@ -35,10 +36,10 @@ def read(entries: list[bytes], columns: list[str] | None = None, **options: Any)
     """The rows; with the mode PERMISSIVE also their raw column, unless columns are named."""
     raw = [RAW] if options.get("mode") == "PERMISSIVE" else []
     tier = in_memory(pip17_object(entries))
-    scan = tier.scan(
-        topic=TOPIC, columns=[*COLUMNS, *raw] if columns is None else columns, schemas=SCHEMAS, **options
+    planned = scan(
+        tier, TOPIC, columns=[*COLUMNS, *raw] if columns is None else columns, schemas=SCHEMAS, **options
     )
-    return [tuple(row.values()) for row in scan.to_table().to_pylist()]
+    return [tuple(row.values()) for row in planned.to_table().to_pylist()]
 
 
 GOOD = entry(avro(1), schema_version=VERSION)
@@ -52,7 +53,7 @@ NULL = entry(b"", null_value=True)
 
 def stored(sealed: bytes) -> bytes:
     """What of an encrypted entry is passed on."""
-    (row,) = in_memory(pip17_object([sealed])).scan(columns=["value"]).to_table().to_pylist()
+    (row,) = scan(in_memory(pip17_object([sealed])), columns=["value"]).to_table().to_pylist()
     return bytes(row["value"])
 
 

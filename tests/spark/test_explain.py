@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.spark import explain, measure_reads
 from offload_core.spark.source import PulsarOffloadDataSource
+from pulsar_offload import explain_scan, open_tier
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def test_as_the_query_would_be_planned(broker: Path) -> None:
     options = {"topicsPattern": "acme/cold/.*", "maxPartitionBytes": 300_000, "verifyChecksums": True}
     told = explain(broker, **options)
     with open_tier(broker) as tier:
-        assert told == tier.explain_scan(topics_pattern="acme/cold/.*", task_bytes=300_000)
+        assert told == explain_scan(tier, topics_pattern="acme/cold/.*", task_bytes=300_000)
     given = {"path": str(broker), "topicspattern": "acme/cold/.*", "maxpartitionbytes": "300000"}
     source = PulsarOffloadDataSource(given)
     assert told.partitions == len(source.batch_reader(source.schema()).partitions()) > 3

@@ -8,9 +8,9 @@ import pytest
 from exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 from pyspark.sql import SparkSession
 
-from offload_core import open_tier
 from offload_core.spark.executor import SparkExecutor
 from offload_hooks.errors import FormatError
+from pulsar_offload import export, open_tier
 
 pytestmark = pytest.mark.spark
 
@@ -21,14 +21,14 @@ def test_spark_exports_as_threads_do(spark: SparkSession, kind: str, tmp_path: P
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
         target = target_of(kind, tmp_path / "out")
-        reader.export(**target, topic=ORDERS, file_bytes=2048, executor=SparkExecutor(spark))
+        export(reader, ORDERS, **target, file_bytes=2048, executor=SparkExecutor(spark))
     assert rows_of(kind, tmp_path / "out") == scanned(tier)
 
 
 def test_what_spark_writes_others_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
-        reader.export(tmp_path / "out", topic=ORDERS)
+        export(reader, tmp_path / "out", ORDERS)
     frame = spark.read.parquet(str(tmp_path / "out"))
     counts = {
         (row["topic"], str(row["date"])): row["count"]
@@ -44,5 +44,5 @@ def test_an_error_of_an_executor_is_raised_as_it_is(spark: SparkSession, tmp_pat
     bad[1] = bad[1][:-1] + b"?"
     add_ledger(tmp_path / "tier", 9, bad)
     with pytest.raises(FormatError) as caught, open_tier(tmp_path / "tier") as reader:
-        reader.export(tmp_path / "out", topic=ORDERS, executor=SparkExecutor(spark))
+        export(reader, tmp_path / "out", ORDERS, executor=SparkExecutor(spark))
     assert (caught.value.ledger_id, caught.value.entry_id) == (9, 1)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
+from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +52,7 @@ def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
 
 def published(tier: Path) -> list[datetime]:
     with open_tier(tier) as opened:
-        return sorted(opened.scan(columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
+        return sorted(scan(opened, columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
 
 
 @pytest.mark.sampled(3)

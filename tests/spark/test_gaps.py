@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from streams import Query
 from tiers import TOPIC
 
-from offload_core import open_tier
 from offload_core.metadata import pack_managed_ledger_info
+from pulsar_offload import open_tier
 
 PLACE = ("__ledgerId", "__entryId")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.spark import PulsarOffloadDataSource, measure_reads
+from pulsar_offload import open_tier, scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
@@ -32,11 +32,11 @@ def test_accumulators_have_what_all_tasks_read(spark, tier, metrics):
     frame = spark.read.format("pulsar_offload").options(**OPTIONS).load(str(tier))
     assert (metrics.tasks, metrics.total.rows) == (0, 0)
     rows = frame.count()
-    scan = open_tier(tier).scan(topic="acme/cold/json", isolation="uncommitted", min_partitions=2)
+    planned = scan(open_tier(tier), "acme/cold/json", isolation="uncommitted", min_partitions=2)
     total = metrics.total
-    assert metrics.tasks == len(scan.tasks) == frame.rdd.getNumPartitions()
+    assert metrics.tasks == len(planned.tasks) == frame.rdd.getNumPartitions()
     assert total.rows == rows > 0
-    assert total.bytes >= scan.data_bytes
+    assert total.bytes >= planned.data_bytes
     assert total.ranges >= metrics.tasks
     assert total.retries == 0
     assert total.seconds > 0

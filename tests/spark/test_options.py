@@ -38,20 +38,21 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
             "maxpendingchunkbytes": "6",
         }
     )
+    scan = options.scan
     assert options.storage == {"root": "/y"}
-    assert (options.records, options.records_options) == ("http://broker:8080", {"token_file": "/z"})
+    assert (scan.records, scan.records_options) == ("http://broker:8080", {"token_file": "/z"})
     assert options.topics == ("t/n/a", "t/n/b")
-    assert (options.ledger, options.level, options.columns) == (7, "entries", ("value", "__entryId"))
-    assert list(options.starting_offsets.values()) == [Position(3, 4, 5)]
-    assert (options.min_partitions, options.max_partition_bytes, options.max_message_bytes) == (8, 1000, 99)
-    assert (options.fail_on_data_loss, options.verify_checksums) == (False, True)
-    assert (options.mode, options.crypto_failure_action, options.chunks) == (
+    assert (scan.ledger, scan.level, scan.columns) == (7, "entries", ("value", "__entryId"))
+    assert list(scan.start.values()) == [Position(3, 4, 5)]
+    assert (options.min_partitions, options.max_partition_bytes, scan.max_message_bytes) == (8, 1000, 99)
+    assert (scan.fail_on_data_loss, scan.verify_checksums) == (False, True)
+    assert (scan.mode, scan.crypto_failure_action, scan.chunks) == (
         "DROPMALFORMED",
         "DISCARD",
         "raw",
     )
-    assert options.key_provider == KeyProviderSpec(name="pem", options={"directory": "/keys"})
-    assert (options.chunk_look_back_bytes, options.max_pending_chunk_bytes) == (5, 6)
+    assert scan.key_provider == KeyProviderSpec(name="pem", options={"directory": "/keys"})
+    assert (scan.chunk_look_back_bytes, scan.max_pending_chunk_bytes) == (5, 6)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
 
-from offload_core import open_tier
 from offload_core.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.reader import OffloadReader
 from offload_core.spark.types import spark_schema
 from offload_hooks.errors import OptionError
+from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.spark
 
@@ -55,7 +55,7 @@ def test_every_golden_topic_is_what_a_client_read_in_every_column(spark, tier, t
 
 
 def test_the_source_registers_itself(spark, tier):
-    assert read(spark, tier).count() == open_tier(tier).scan().to_table().num_rows
+    assert read(spark, tier).count() == scan(open_tier(tier)).to_table().num_rows
 
 
 def test_it_can_be_registered_by_hand(spark, tier):
@@ -72,7 +72,7 @@ def test_the_default_schema_is_that_of_the_documents(spark, tier):
 
 
 def test_entries_are_those_of_the_python_api(spark, tier):
-    ours = open_tier(tier).scan(topic="acme/cold/nobatch", level="entries").to_table()
+    ours = scan(open_tier(tier), "acme/cold/nobatch", level="entries").to_table()
     frame = read(spark, tier, topic="acme/cold/nobatch", level="entries")
     assert frame.toArrow().to_pylist() == ours.to_pylist()
 

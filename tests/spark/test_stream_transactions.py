@@ -17,14 +17,13 @@ from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
 from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, ledger, of, simulate
 
-from offload_core import open_tier
-from offload_core.api import TierReader
-from offload_core.scan import Selection
+from offload_core.scan import ScanOptions, Selection, select_catalogue
 from offload_core.scan.follow import TopicFollower
 from offload_core.scan.settle import SettledAdvance
 from offload_core.scan.transactions import SummaryMemory, TransactionResolver
 from offload_core.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
+from pulsar_offload import TierReader, open_tier
 
 STATED = (*PLACE, "__txnState")
 
@@ -185,7 +184,10 @@ def test_nothing_is_looked_through_twice(tmp_path: Path) -> None:
     tier = TierReader(Tier(driver))
     memory = SummaryMemory()
     follower = TopicFollower(
-        lambda known: tier.look(Selection(), known=known), Selection(), interval_s=0, clock=lambda: 0
+        lambda known: select_catalogue(tier, Selection(), ScanOptions(), known=known),
+        Selection(),
+        interval_s=0,
+        clock=lambda: 0,
     )
     settled = SettledAdvance(
         lambda topics: TransactionResolver(

@@ -19,6 +19,7 @@ from offload_core.catalogue.recorded_copies import layout_of
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority
 from offload_hooks.errors import OffloadError
+from pulsar_offload import scan
 
 pytestmark = pytest.mark.spark
 
@@ -75,8 +76,8 @@ def test_read_handles_read_any_range_of_it(switched: SwitchedTopic) -> None:
 @pytest.mark.parametrize("task_bytes", [1 << 30, 1])
 def test_a_scan_reads_what_is_cold_of_it(switched: SwitchedTopic, task_bytes: int) -> None:
     with switched.store.open_reader() as tier:
-        scan = tier.scan(topic=TOPIC, level="entries", records=switched.records, task_bytes=task_bytes)
-        rows = scan.to_table().to_pylist()
+        planned = scan(tier, TOPIC, level="entries", records=switched.records, task_bytes=task_bytes)
+        rows = planned.to_table().to_pylist()
     read = [(EntryPosition(row["__ledgerId"], row["__entryId"]), row["value"]) for row in rows]
     assert read == switched.cold()
     assert switched.entries[: len(read)] == read

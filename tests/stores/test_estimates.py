@@ -12,6 +12,7 @@ from stores import new_store
 from tiers import put_broker_objects
 
 from offload_core.scan import read_task
+from pulsar_offload import explain_scan, scan
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -31,11 +32,11 @@ def test_an_s3_service_gets_the_requests_that_were_told(
         put_broker_objects(tier)
     arguments = {"isolation": isolation, "chunks": "raw", "fail_on_data_loss": False, "task_bytes": 300_000}
     with Front(store.endpoint) as front, store.behind(front.url).open_reader() as tier:
-        told = tier.explain_scan(**arguments)
+        told = explain_scan(tier, **arguments)
         front.requests.clear()
-        scan = tier.scan(**arguments)
-        for task in scan.tasks:
-            for _ in read_task(tier.store, task, scan.options):
+        planned = scan(tier, **arguments)
+        for task in planned.tasks:
+            for _ in read_task(tier.store, task, planned.options):
                 pass
         got = Counter(kind_of(request) for request in front.requests)
         answered = sum(_range_length(request) for request in front.requests if kind_of(request) == "get")

@@ -18,30 +18,33 @@ from exports import ORDERS, in_order, scanned, two_partitions
 from pyiceberg.catalog import load_catalog
 from stores import Store
 
-from offload_core import open_tier
+import pulsar_offload
 from offload_core.executors import ThreadExecutor
 from offload_core.export.delta_target import DeltaTarget
 from offload_core.export.iceberg_target import IcebergTarget
 from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
+from pulsar_offload import open_tier
 
 pytestmark = pytest.mark.sampled(3)
 
 KILLED = f"""
 import json, os, signal, sys
-from offload_core import open_tier
+from pulsar_offload import export, open_tier
 def die(now):
     if now.done_bytes:  # the first file of this run is committed, others are being written
         os.kill(os.getpid(), signal.SIGKILL)
 tier, to, options = json.loads(sys.argv[1])
 with open_tier(tier) as reader:
-    reader.export(to, to_options=options, topic={ORDERS!r}, file_bytes=2048, listener=die)
+    export(reader, to, {ORDERS!r}, to_options=options, file_bytes=2048, listener=die)
 """
 
 
 def export(tier: Path, to: str, options: dict[str, Any]) -> None:
     with open_tier(tier) as reader:
-        reader.export(to, to_options=options, topic=ORDERS, file_bytes=2048, executor=ThreadExecutor(1))
+        pulsar_offload.export(
+            reader, to, ORDERS, to_options=options, file_bytes=2048, executor=ThreadExecutor(1)
+        )
 
 
 def exported(store: Tier) -> list[dict[str, Any]]:

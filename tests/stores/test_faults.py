@@ -19,9 +19,9 @@ from servers.versitygw import Versitygw
 from stores import FAR_NAMES, Store, new_store
 from tiers import put_broker_objects
 
-from offload_core import TierReader
 from offload_core.tier import MemoryBudget, Tier, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
+from pulsar_offload import TierReader, scan
 
 pytestmark = pytest.mark.sampled(6)
 
@@ -136,7 +136,7 @@ def test_a_scan_over_a_failing_line_reads_what_is_there(far_broker: Store, spoil
         reader = far_broker.behind(proxy.url, **IMPATIENT[far_broker.name]).open_reader(layers=RETRY)
         with reader:
             try:
-                rows = reader.scan(topic=f"acme/cold/{TOPIC}", columns=COLUMNS).to_table()
+                rows = scan(reader, f"acme/cold/{TOPIC}", columns=COLUMNS).to_table()
             except OffloadError:
                 return
         assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), TOPIC)
@@ -207,9 +207,9 @@ def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_scan(mortal) 
 
     def begun(reader: TierReader) -> tuple[list[Row], Iterator[Row]]:
         """The rows of the first batch, and those that are to come; each ledger is fetched when its turn comes."""
-        scan = reader.scan(topic=[f"acme/cold/{topic}" for topic in topics], columns=COLUMNS, task_bytes=1)
-        assert len(scan.tasks) > 2
-        batches = (batch.to_pylist(maps_as_pydicts="strict") for batch in scan)
+        planned = scan(reader, [f"acme/cold/{topic}" for topic in topics], columns=COLUMNS, task_bytes=1)
+        assert len(planned.tasks) > 2
+        batches = (batch.to_pylist(maps_as_pydicts="strict") for batch in planned)
         return next(batches), itertools.chain.from_iterable(batches)
 
     with store.open_reader(layers=["retry:attempts=20,budget_s=120"]) as reader:

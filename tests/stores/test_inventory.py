@@ -15,6 +15,7 @@ from offload_core.inventory import By, Level, measure, recorded_ledgers, rows_of
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.recover import recover_records
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -32,7 +33,7 @@ def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
         infos = {each.rebuilt.topic.full: each.rebuilt.info for each in found if each.rebuilt.topic}
         for topic in (TOPIC, "persistent://acme/cold/json"):
             scans = [
-                reader.scan(topic=topic, level="entries", records=given).to_table()
+                scan(reader, topic, level="entries", records=given).to_table()
                 for given in (None, {topic: infos[topic]})
             ]
             assert scans[0] == scans[1]

@@ -15,6 +15,8 @@ from records import golden_record
 from stores import Store
 from tiers import put, put_broker_objects
 
+from pulsar_offload import scan
+
 pytestmark = pytest.mark.sampled(3)
 
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
@@ -29,7 +31,7 @@ def run(*arguments: str) -> str:
 def test_every_golden_topic_is_read_by_the_python_api(broker: Store) -> None:
     with broker.open_reader() as tier:
         for topic in READABLE:
-            rows = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS).to_table()
+            rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table()
             assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), topic)
 
 
@@ -63,7 +65,7 @@ def test_records_in_the_same_store_are_read_with_the_tiers_options(store: Store)
             f"{store.url}/managed-ledgers",
             f"{store.url}/managed-ledgers/acme/cold/persistent/{path.name}",
         ):
-            rows = reader.scan(topic="acme/cold/jstring", columns=COLUMNS, records=records).to_table()
+            rows = scan(reader, "acme/cold/jstring", columns=COLUMNS, records=records).to_table()
             assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), "jstring")
 
 
@@ -77,6 +79,6 @@ def test_layers_go_before_any_store(broker: Store, tmp_path: Path) -> None:
     ]
     with broker.open_reader(layers=layers) as tier:
         for _ in range(2):
-            table = tier.scan(topic="acme/cold/jstring").to_table()
+            table = scan(tier, "acme/cold/jstring").to_table()
             assert table.num_rows == 100
     assert any(files for _, _, files in os.walk(tmp_path / "cache"))

@@ -15,7 +15,7 @@ from tiers import MODIFIED_AT
 from offload_core.catalogue import Records, TopicName, parse_topic
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import Collection, Outcome, Scope, Summary
+from offload_core.gc import Collection, CollectionSummary, RemovalOutcome, Scope
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, pack_managed_ledger_info
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
@@ -35,7 +35,7 @@ class World:
     memory: MemoryTier
     metadata: MemoryMetadataStore
     log: Audit = field(default_factory=Audit)
-    summary: Summary = field(default_factory=Summary)
+    summary: CollectionSummary = field(default_factory=CollectionSummary)
 
     @classmethod
     def of(cls, scene: Scene) -> World:
@@ -84,11 +84,11 @@ class World:
         self.summary = found.summary
         return found
 
-    def report(self, *, limit: int | None = None, **scope: Any) -> list[Outcome]:
+    def report(self, *, limit: int | None = None, **scope: Any) -> list[RemovalOutcome]:
         """What is garbage."""
         return list(self.collection(**scope).report(limit=limit))
 
-    def collect(self, *, limit: int | None = None, **scope: Any) -> list[Outcome]:
+    def collect(self, *, limit: int | None = None, **scope: Any) -> list[RemovalOutcome]:
         """What is garbage, deleted."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
 
@@ -116,6 +116,6 @@ def changing(
     return lambda: nullcontext(Changing(world, change, turn))
 
 
-def kinds(outcomes: list[Outcome]) -> Mapping[str, str]:
+def kinds(outcomes: list[RemovalOutcome]) -> Mapping[str, str]:
     """Of each thing its kind."""
     return {each.garbage.key: each.garbage.kind.value for each in outcomes}

@@ -13,7 +13,7 @@ from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_obje
 from pyiceberg.catalog import load_catalog
 from tiers import Names, lay_out
 
-from offload_core import open_tier
+from pulsar_offload import open_tier, scan
 
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 19_700 * DAY_MS  # 2023-12-09
@@ -77,7 +77,7 @@ def two_partitions(tier: Path) -> Path:
 def scanned(tier: Path, **options: Any) -> list[dict[str, Any]]:
     """All rows of a tier, by position."""
     with open_tier(tier) as reader:
-        return in_order(reader.scan(**options).to_table())
+        return in_order(scan(reader, **options).to_table())
 
 
 def in_order(table: pa.Table) -> list[dict[str, Any]]:

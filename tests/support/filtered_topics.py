@@ -21,7 +21,6 @@ from mapfiles import mapfile
 from records import closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
-from offload_core.api import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
@@ -34,6 +33,7 @@ from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_core.tier import Tier
+from pulsar_offload import TierReader
 
 Layout = Literal["pip17", "streaming", "mapfile"]
 

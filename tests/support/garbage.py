@@ -9,7 +9,7 @@ from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17, sh
 from records import copied, failed, managed_ledger
 from tiers import TOPIC, uuid_of
 
-from offload_core.gc import Kind
+from offload_core.gc import GarbageKind
 from offload_core.metadata import ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.copy_replacement import abandon_replacement, begin_replacement, switch_replacement
 from offload_core.metadata.replacement_record import CopyForm
@@ -31,16 +31,16 @@ def info_of(scene: Scene) -> ManagedLedgerInfo:
     return info
 
 
-def superseded() -> tuple[Scene, Kind]:
-    return orphaned(), Kind.SUPERSEDED
+def superseded() -> tuple[Scene, GarbageKind]:
+    return orphaned(), GarbageKind.SUPERSEDED
 
 
-def orphan() -> tuple[Scene, Kind]:
+def orphan() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     scene.records = {
         TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, None), *other_ledger(scene.written[0].key.uuid))
     }
-    return scene, Kind.ORPHAN
+    return scene, GarbageKind.ORPHAN
 
 
 def other_ledger(uuid):  # type: ignore[no-untyped-def]
@@ -48,29 +48,29 @@ def other_ledger(uuid):  # type: ignore[no-untyped-def]
     return [closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid))]
 
 
-def orphan_of_a_trimmed_ledger() -> tuple[Scene, Kind]:
+def orphan_of_a_trimmed_ledger() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     scene.records = {TOPIC: managed_ledger(*other_ledger(scene.written[0].key.uuid))}
-    return scene, Kind.ORPHAN
+    return scene, GarbageKind.ORPHAN
 
 
-def deleted_topic() -> tuple[Scene, Kind]:
+def deleted_topic() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     for key in (scene.key(1), scene.index_key(1)):
         scene.objects[key].metadata["managedledgername"] = "acme/cold/persistent/others"
-    return scene, Kind.DELETED_TOPIC
+    return scene, GarbageKind.DELETED_TOPIC
 
 
-def without_index() -> tuple[Scene, Kind]:
+def without_index() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     del scene.objects[scene.index_key(1)]
-    return scene, Kind.NO_INDEX
+    return scene, GarbageKind.NO_INDEX
 
 
-def without_data() -> tuple[Scene, Kind]:
+def without_data() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     del scene.objects[scene.key(1)]
-    return scene, Kind.NO_DATA
+    return scene, GarbageKind.NO_DATA
 
 
 def attempt(context: OffloadContext) -> Scene:
@@ -81,25 +81,27 @@ def attempt(context: OffloadContext) -> Scene:
     return scene
 
 
-def failed_attempt() -> tuple[Scene, Kind]:
+def failed_attempt() -> tuple[Scene, GarbageKind]:
     context = copied(uuid_of(5), complete=False)
     assert context.driver is not None
-    return attempt(replace(context, driver=context.driver.with_property("status", "failed"))), Kind.FAILED
+    return attempt(
+        replace(context, driver=context.driver.with_property("status", "failed"))
+    ), GarbageKind.FAILED
 
 
-def unfinished_attempt() -> tuple[Scene, Kind]:
-    return attempt(copied(uuid_of(5), complete=False)), Kind.UNFINISHED
+def unfinished_attempt() -> tuple[Scene, GarbageKind]:
+    return attempt(copied(uuid_of(5), complete=False)), GarbageKind.UNFINISHED
 
 
-def condemned() -> tuple[Scene, Kind]:
-    return attempt(copied(uuid_of(5), complete=False, bookkeeper_deleted=True)), Kind.CONDEMNED
+def condemned() -> tuple[Scene, GarbageKind]:
+    return attempt(copied(uuid_of(5), complete=False, bookkeeper_deleted=True)), GarbageKind.CONDEMNED
 
 
-def failed_segment() -> tuple[Scene, Kind]:
-    return attempt(OffloadContext.of_segments([failed(share(uuid_of(5), 15))])), Kind.FAILED
+def failed_segment() -> tuple[Scene, GarbageKind]:
+    return attempt(OffloadContext.of_segments([failed(share(uuid_of(5), 15))])), GarbageKind.FAILED
 
 
-def replaced() -> tuple[Scene, Kind]:
+def replaced() -> tuple[Scene, GarbageKind]:
     scene = pip17()
     scene.add(one_ledger(), 5)
     info, uuid = info_of(scene), uuid_of(5)
@@ -108,26 +110,26 @@ def replaced() -> tuple[Scene, Kind]:
     begun = begin_replacement(info, [LEDGER], uuid, CopyForm.LEDGER, driver, 0)
     scene.records = {TOPIC: switch_replacement(begun, uuid, 0)}
     scene.written.reverse()  # the first one is what was replaced
-    return scene, Kind.REPLACED
+    return scene, GarbageKind.REPLACED
 
 
-def replacement_given_up() -> tuple[Scene, Kind]:
+def replacement_given_up() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     info, uuid = info_of(scene), uuid_of(5)
     driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
     assert driver is not None
     begun = begin_replacement(info, [LEDGER], uuid, CopyForm.LEDGER, driver, 0)
     scene.records = {TOPIC: abandon_replacement(begun, uuid)}
-    return scene, Kind.FAILED
+    return scene, GarbageKind.FAILED
 
 
-def replacement_left() -> tuple[Scene, Kind]:
+def replacement_left() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
     info, uuid = info_of(scene), uuid_of(5)
     driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
     assert driver is not None
     scene.records = {TOPIC: begin_replacement(info, [LEDGER], uuid, CopyForm.LEDGER, driver, 0)}
-    return scene, Kind.UNFINISHED
+    return scene, GarbageKind.UNFINISHED
 
 
 KINDS = [

@@ -15,9 +15,9 @@ from typing import Any
 from expected import as_expected
 from golden import BROKER, sent_in_transactions, topic_rows
 
-from offload_core.api import TierReader
 from offload_core.messages.entry import EntryParts, split_entry
 from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
+from pulsar_offload import TierReader, scan
 
 Row = Mapping[str, Any]
 Entries = Mapping[tuple[int, int], Row]
@@ -48,7 +48,7 @@ _READ = {
 
 def entries_of(tier: TierReader, topic: str) -> Entries:
     """What the metadata of the entries of `acme/cold/<topic>` says."""
-    rows = tier.scan(topic=f"acme/cold/{topic}", level="entries").to_table().to_pylist()
+    rows = scan(tier, f"acme/cold/{topic}", level="entries").to_table().to_pylist()
     return {(row["__ledgerId"], row["__entryId"]): _of_entry(split_entry(row["value"])) for row in rows}
 
 

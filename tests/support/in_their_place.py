@@ -14,7 +14,6 @@ from mapfiles import lay_out_mapfile, mapfile
 from pulsar_admin import TopicLedger
 from rewriting import read_whole
 
-from offload_core import open_tier
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, FilterRun
 from offload_core.filters.transactions import TransactionOffloadFilter
@@ -25,6 +24,7 @@ from offload_core.tier import Tier
 from offload_core.transactions import TransactionBuffer
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
+from pulsar_offload import open_tier, scan
 
 PART_BYTES = 5 << 20
 """What S3 takes as a part at least."""
@@ -168,7 +168,7 @@ def filter_mapfiles(
     """The same of MapFiles under `root`."""
     payloads: dict[int, list[bytes]] = defaultdict(list)
     with open_tier(root) as tier:
-        for row in tier.scan(topic=topic, level="entries").to_table().to_pylist():
+        for row in scan(tier, topic, level="entries").to_table().to_pylist():
             payloads[row["__ledgerId"]].append(row["value"])
     through = filtering(payloads, chosen=chosen)
     records = {}

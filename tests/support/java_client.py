@@ -10,8 +10,8 @@ from typing import Any
 
 from oracle import Oracle
 
-from offload_core.api import TierReader
 from offload_proto.messages_pb2 import MessageIdData
+from pulsar_offload import TierReader, scan
 
 READ_COLUMNS = {
     "id": "__messageId",
@@ -76,7 +76,7 @@ class JavaClient:
 def rows_as_java_reads(tier: TierReader, topic: str, **options: Any) -> list[Read]:
     """All messages of a topic by our scan, in the form of `JavaClient.consume`."""
     columns = list(READ_COLUMNS.values())
-    table = tier.scan(topic=topic, columns=columns, **options).to_table()
+    table = scan(tier, topic, columns=columns, **options).to_table()
     rows = table.to_pylist(maps_as_pydicts="strict")
     return [{name: _as_number(row[column]) for name, column in READ_COLUMNS.items()} for row in rows]
 

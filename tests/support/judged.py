@@ -22,6 +22,7 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.metadata import OffloadContext, SegmentLayout
 from offload_core.metadata.managed_ledger_info import context_record
 from offload_core.tier import upload_blocks
+from pulsar_offload import scan
 
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
 """What a block of one entry holds besides its payload."""
@@ -172,6 +173,6 @@ def entries_of_parts(drawn: Sequence[Sequence[LedgerPart]], ledger_id: int) -> l
 def scanned(store: Store, ledger_id: int) -> list[Entry]:
     """A ledger's entries by our scan."""
     with store.open_reader() as tier:
-        table = tier.scan(ledger=ledger_id, level="entries").to_table()
+        table = scan(tier, ledger=ledger_id, level="entries").to_table()
     columns = (table[name].to_pylist() for name in ("__ledgerId", "__entryId", "value"))
     return list(zip(*columns, strict=True))

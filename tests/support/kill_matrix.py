@@ -22,7 +22,6 @@ import stamina  # noqa: F401  # what is imported here need not be by each child
 from crash_points import FAULTS, Fault, Points
 from managed_ledgers import NAME, ColdLedger, environment_of
 
-from offload_core import open_tier
 from offload_core.audit import FileAuditLog
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -35,6 +34,7 @@ from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerReco
 from offload_core.metadata.sqlite import SqliteStore
 from offload_hooks.errors import TopicDeletedError
 from offload_hooks.ledger_stores import LedgerReader
+from pulsar_offload import open_tier
 
 KILLS: tuple[Fault, ...] = tuple(fault for fault in FAULTS if fault.startswith("kill"))
 CHILD_WITHIN_S = 120

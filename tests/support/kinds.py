@@ -16,9 +16,9 @@ from golden import GOLDEN
 from java_client import rows_as_java_reads
 from tiers import put
 
-from offload_core.api import TierReader
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.tier import Tier
+from pulsar_offload import TierReader, scan
 
 MADE = GOLDEN / "broker" / "kinds"
 KEYS = {"key_provider": ("pem", {"directory": str(MADE / "keys")})}
@@ -58,16 +58,16 @@ def assert_is_as_clients_read(reader: TierReader, kind: str, **options: Any) -> 
     if topic.startswith("acme/kinds/"):
         assert rows_as_java_reads(reader, topic, **KEYS, **options) == _java_rows(name)
         return
-    scan = reader.scan(topic=topic, columns=COLUMNS, **options)
-    rows = scan.to_table().to_pylist(maps_as_pydicts="strict")
+    planned = scan(reader, topic, columns=COLUMNS, **options)
+    rows = planned.to_table().to_pylist(maps_as_pydicts="strict")
     assert_topic_is_as_expected(rows, name)
 
 
 def messages_of(reader: TierReader, kind: str, **options: Any) -> list[Read]:
     """All messages of the topic of this kind, as we read them."""
     columns = ["__ledgerId", "__entryId", "__batchIndex", "__producerName", "__sequenceId", "__key", "value"]
-    scan = reader.scan(topic=KINDS[kind], columns=columns, **KEYS, **options)
-    return scan.to_table().to_pylist()
+    planned = scan(reader, KINDS[kind], columns=columns, **KEYS, **options)
+    return planned.to_table().to_pylist()
 
 
 def without(messages: Sequence[Read], lost: Sequence[Read]) -> list[Read]:
@@ -78,8 +78,8 @@ def without(messages: Sequence[Read], lost: Sequence[Read]) -> list[Read]:
 
 def entries_of(reader: TierReader, kind: str) -> dict[Place, bytes]:
     """All entries of the topic of this kind."""
-    scan = reader.scan(topic=KINDS[kind], level="entries")
-    return {(row["__ledgerId"], row["__entryId"]): row["value"] for row in scan.to_table().to_pylist()}
+    planned = scan(reader, KINDS[kind], level="entries")
+    return {(row["__ledgerId"], row["__entryId"]): row["value"] for row in planned.to_table().to_pylist()}
 
 
 def damage(tier: Tier, place: Place, entry: bytes) -> None:

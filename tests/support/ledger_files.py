@@ -6,14 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
-from offload_core.ledgers import FileLedgerStore, layout
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES, ledger_seed
+from offload_core.ledgers import FileLedgerStore, ledger_layout
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, ledger_seed
 from offload_hooks.ledger_stores import LedgerReader
 
 
 def frame_borders(payloads: list[bytes]) -> list[int]:
     """Where each entry's frame begins in its file, and the end of the last."""
-    borders = [layout.FRAMES_OFFSET]
+    borders = [ledger_layout.FRAMES_OFFSET]
     for payload in payloads:
         borders.append(borders[-1] + FRAME_HEAD_BYTES + len(payload))
     return borders
@@ -48,17 +48,19 @@ def flip(file: Path, bit: int) -> None:
     edit(file, bit // 8, bytes([byte ^ 1 << bit % 8]))
 
 
-def state_of(file: Path) -> layout.State:
+def state_of(file: Path) -> ledger_layout.State:
     """What the file's state is."""
-    return layout.newest_state(file.read_bytes()[: layout.FRAMES_OFFSET], ledger_seed(int(file.stem)))
+    return ledger_layout.newest_state(
+        file.read_bytes()[: ledger_layout.FRAMES_OFFSET], ledger_seed(int(file.stem))
+    )
 
 
 def set_state(file: Path, **fields: object) -> None:
     """Write another state into both slots."""
     state = state_of(file)._replace(**fields)  # type: ignore[arg-type]
-    for i, offset in enumerate(layout.SLOT_OFFSETS):
+    for i, offset in enumerate(ledger_layout.SLOT_OFFSETS):
         newer = state._replace(sequence=state.sequence // 2 * 2 + 2 + i)
-        edit(file, offset, layout.pack_state(newer, ledger_seed(int(file.stem))))
+        edit(file, offset, ledger_layout.pack_state(newer, ledger_seed(int(file.stem))))
 
 
 def after_a_power_failure(file: Path) -> None:

@@ -21,7 +21,6 @@ from mapfiles import lay_out_mapfile, mapfile
 from records import copied
 from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 
-from offload_core.api import TierReader
 from offload_core.catalogue import Records
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.record_source import StoreRecords
@@ -38,6 +37,7 @@ from offload_hooks.errors import OffloadError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import ListedObject, ObjectStat
+from pulsar_offload import TierReader
 
 LEDGERS = 10
 GONE = UUID("00000000-0000-4000-8000-0000000000ff")

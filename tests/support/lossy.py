@@ -8,7 +8,6 @@ import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from tiers import TOPIC
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.index import BlockEntry
@@ -16,6 +15,7 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_hooks.errors import DataLossError
+from pulsar_offload import TierReader, scan
 
 NAME = TopicName(TOPIC)
 
@@ -59,7 +59,7 @@ def ending_one(first: int) -> WrittenObject:
 
 
 def read(tier: TierReader, **options: Any) -> list[bytes]:
-    table = tier.scan(level="entries", columns=["value"], **options).to_table()
+    table = scan(tier, level="entries", columns=["value"], **options).to_table()
     values: list[bytes] = table["value"].to_pylist()
     return values
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pulsar
 
-from offload_core.api import TierReader
+from pulsar_offload import TierReader, scan
 
 RECEIVED_WITHIN_S = 60.0
 
@@ -114,7 +114,7 @@ def row_as_read(row: Mapping[str, Any]) -> Read:
 
 def scanned(tier: TierReader, topic: str, **options: Any) -> list[Read]:
     """All messages of a topic by the Arrow scan with these options, in the form of consumed ones."""
-    rows = tier.scan(topic=topic, columns=COLUMNS, **options).to_table().to_pylist()
+    rows = scan(tier, topic, columns=COLUMNS, **options).to_table().to_pylist()
     return by_partition([row_as_read(row) for row in rows])
 
 

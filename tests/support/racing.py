@@ -29,7 +29,7 @@ from offload_core.metadata import (
     resume_segment,
     unfinished_segment,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.copy_replacement import begin_replacement, forget_replaced, switch_replacement
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_deletion import condemn_ledgers

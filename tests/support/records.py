@@ -10,13 +10,13 @@ from golden import BROKER, GOLDEN, STREAMING_CASES, ExpectedEntry, load_case
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import (
+    AttemptStatus,
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
-    SegmentStatus,
 )
 
 MANAGED_LEDGERS = BROKER / "managed-ledgers"
@@ -55,7 +55,7 @@ def segment(uuid: UUID, end: int | None, **changes: Any) -> OffloadSegment:
 
 def failed(of: OffloadSegment) -> OffloadSegment:
     """The same segment, had it failed."""
-    return of.with_status(SegmentStatus.FAILED)
+    return of.with_status(AttemptStatus.FAILED)
 
 
 def copied(uuid: UUID, **changes: Any) -> OffloadContext:

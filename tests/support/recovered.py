@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offload_core.metadata import (
+    AttemptStatus,
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadSegment,
-    SegmentStatus,
 )
 from offload_core.metadata.segment_shares import covered_stop
 
@@ -39,7 +39,7 @@ def _knowable(ledger: LedgerRecord, is_part: bool) -> LedgerRecord:
     context = ledger.context
     assert context is not None
     info = replace(ledger.info, timestamp_ms=UNKNOWN_TIME)
-    shares = tuple(_share(each) for each in context.segments if each.status is SegmentStatus.OFFLOADED)
+    shares = tuple(_share(each) for each in context.segments if each.status is AttemptStatus.OFFLOADED)
     if is_part:
         info = replace(info, entries=covered_stop(ledger), size=None)
     context = replace(

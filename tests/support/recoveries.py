@@ -9,7 +9,7 @@ from offload_core.metadata import (
     ManagedLedgerInfo,
     ManagedLedgerRecords,
 )
-from offload_core.recover import Outcome, Recovered, UnknownFact, recover_records
+from offload_core.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryMetadataStore
 
@@ -21,7 +21,7 @@ def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list
 def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:
     """The one topic's record that a tier makes, and what is not known."""
     (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
-    assert one.outcome is Outcome.NEW
+    assert one.outcome is RecoveryOutcome.NEW
     assert one.rebuilt.info is not None
     return one.rebuilt.info, one.rebuilt.unknown
 

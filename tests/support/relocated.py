@@ -25,7 +25,7 @@ from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.relocations import MappingFile
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import MappingBook, Move, Mover, RecordBook, TopicPlan, Wanted, plan_topic
+from offload_core.relocate import MappingRegistry, Move, Mover, RecordRegistry, TopicPlan, Wanted, plan_topic
 from offload_core.tier import Tier, open_store
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -139,7 +139,7 @@ class World:
 
     def mover(self, **given: object) -> Mover:
         fields = {
-            "book": RecordBook(self.records, self.clock),
+            "registry": RecordRegistry(self.records, self.clock),
             "source": self.source,
             "target": self.target,
             "audit": self.audit,
@@ -181,7 +181,7 @@ def moved_by_mapping(folder: Path) -> World:
         world.offload(world.add_ledger(count))
     world.target = world.source
     with MappingFile(folder / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
+        mover = world.mover(registry=MappingRegistry(file, lambda _: world.info, world.clock))
         for move in world.plan(world.wanted(ObjectFormat.STREAMING)).moves:
             mover.move(move)
     return world

@@ -11,8 +11,8 @@ from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, Deletion
 from offload_core.catalogue import parse_topic
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.listing import Pair, stream_pairs
-from offload_core.catalogue.reading import read_index
 from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.filtered_objects import has_gaps

@@ -11,10 +11,10 @@ import pyarrow as pa
 from entries import entry, pip17_object
 from tiers import in_memory
 
-from offload_core.api import TierReader
 from offload_core.schemas.decoders import make_decoder
 from offload_core.schemas.spans import spans_of
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
+from pulsar_offload import TierReader
 
 TOPIC = "persistent://acme/cold/orders"
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from records import CLOSED_AT_MS
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.codec.index import BlockEntry
@@ -31,6 +30,7 @@ from offload_core.metadata import (
 )
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryLedgerStore
+from pulsar_offload import TierReader
 
 Ids = Mapping[int, Sequence[int]]
 

@@ -15,7 +15,7 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.segments import (
     assign_segment,
     complete_segment,

@@ -21,7 +21,6 @@ from zlib import crc32
 
 import stamina
 
-from offload_core import open_tier
 from offload_core.audit import FileAuditLog
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
@@ -56,6 +55,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.testing import FaultyMetadataStore
 from offload_hooks.testing.faulty_metadata import MetadataCall, MetadataFault
+from pulsar_offload import open_tier
 
 NAME = "acme/cold/persistent/soak"
 ROLLOVER = RolloverPolicy(max_entries=100, min_age_s=0)

@@ -11,8 +11,8 @@ from typing import Any
 
 from webhdfs import WebHdfs
 
-from offload_core.api import TierReader, open_tier
 from offload_core.tier import Tier, open_store
+from pulsar_offload import TierReader, open_tier
 
 FAR_NAMES = ("s3", "gcs", "azure", "hdfs")
 NAMES = ("local", *FAR_NAMES)

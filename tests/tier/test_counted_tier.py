@@ -12,7 +12,7 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.read_handles.memory import ReadMemory
 from offload_core.tier import open_store, upload_blocks
-from offload_core.tier.counted_tier import CountedTier
+from offload_core.tier.watched_tiers import CountedTier
 from offload_hooks import ByteRange
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError
 

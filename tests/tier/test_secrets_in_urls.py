@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from commands import Offload, in_this_process
 
-from offload_core import open_tier
 from offload_core.export import open_target
 from offload_core.metadata import open_metadata_store
 from offload_core.spark.options import parse_options
 from offload_hooks.errors import OffloadError
+from pulsar_offload import open_tier, scan
 
 SECRET = "pl4nted"
 FORMS = (
@@ -67,7 +67,7 @@ def as_target(url: str, tier: Path) -> None:
 
 def as_schemas(url: str, tier: Path) -> None:
     with open_tier(tier) as opened:
-        opened.scan(topic="t/n/a", schemas=url)
+        scan(opened, "t/n/a", schemas=url)
 
 
 def as_pulsar_s_file_system(url: str, tier: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tiers import TOPIC
 from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.metadata import EntryPosition
 from offload_core.scan import Position as ScanPosition
@@ -21,6 +20,7 @@ from offload_core.scan import Scan, read_task
 from offload_core.tier import Tier
 from offload_core.transactions import BufferSnapshot, TransactionBuffer
 from offload_hooks.ledger_stores import EntryBatch
+from pulsar_offload import TierReader, scan
 
 Mode = Literal["gap", "tombstone"]
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex")
@@ -60,10 +60,10 @@ def tier_of(topic: FilteredTopic) -> TierReader:
     return TierReader(Tier(topic.driver()))
 
 
-def rows_of(scan: Scan) -> list[tuple[int, ...]]:
+def rows_of(planned: Scan) -> list[tuple[int, ...]]:
     """Of the scan itself, and the same of its tasks."""
-    found = [tuple(row[name] for name in COLUMNS) for batch in scan for row in batch.to_pylist()]
-    batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+    found = [tuple(row[name] for name in COLUMNS) for batch in planned for row in batch.to_pylist()]
+    batches = [batch for task in planned.tasks for batch in read_task(planned.tier, task, planned.options)]
     assert [tuple(row[name] for name in COLUMNS) for batch in batches for row in batch.to_pylist()] == found
     return found
 
@@ -113,8 +113,8 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     seen = simulate(in_order, (0, 0), (99, 0))
     tier = tier_of(copy_of(ledgers, dropped, "transactions", mode))
     for options in ({}, {"task_bytes": 1}, {"records": copy_of(ledgers, dropped, "x", mode).records()}):
-        assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
-    everything = rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, isolation="uncommitted"))
+        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+    everything = rows_of(scan(tier, TOPIC, columns=COLUMNS, isolation="uncommitted"))
     assert everything == [row[:3] for row in seen.uncommitted if row[1] not in dropped.get(row[0], set())], (
         "tombstones are no messages"
     )
@@ -140,7 +140,7 @@ def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_
     seen = simulate(in_order, (0, 0), (99, 0))
     topic = copy_of(ledgers, dropped, "transactions", mode)
     for options in ({}, {"task_bytes": 1}):
-        assert rows_of(tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+        assert rows_of(scan(tier_of(topic), TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("place", ["behind", "between"])
@@ -156,10 +156,10 @@ def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_anoth
     in_order = positioned(ledgers)
     seen = simulate(in_order, (0, 0), (99, 0))
     tier = tier_of(copy_of(ledgers, {6: set()}, "transactions", "tombstone"))
-    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == seen.committed
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == seen.committed
     assert len(seen.committed) >= 5
     only = {TopicName(TOPIC): ScanPosition(7, 0)}
-    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, start=only)) == [
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS, start=only)) == [
         row for row in seen.committed if row[0] == 7
     ]
 
@@ -172,8 +172,8 @@ def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_h
     topic = copy_of(ledgers, {5: {0}, 7: set()}, "transactions", mode)
     name = TopicName(TOPIC)
     for start, expected in (((5, 0), [(5, 2, -1)]), ((6, 0), [])):
-        scan = tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, start={name: ScanPosition(*start)})
-        assert rows_of(scan) == [*expected, (6, 1, -1), (7, 0, -1)]
+        planned = scan(tier_of(topic), TOPIC, columns=COLUMNS, start={name: ScanPosition(*start)})
+        assert rows_of(planned) == [*expected, (6, 1, -1), (7, 0, -1)]
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
@@ -184,7 +184,7 @@ def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> Non
         2: [commit(OTHER), PLAIN, of(ONE)],
     }
     tier = tier_of(copy_of(ledgers, {1: {0, 5}, 2: set()}, "by-property", mode))
-    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == [
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [
         (1, 2, -1),
         (1, 4, -1),
         (1, 6, -1),
@@ -197,14 +197,14 @@ def test_a_topic_that_was_filtered_is_not_looked_through(mode: Mode) -> None:
     ledgers = {1: [PLAIN, of(ONE), commit(ONE)], 2: [of(OTHER), abort(OTHER), PLAIN]}
     topic = copy_of(ledgers, {1: {2}, 2: {0, 1}}, "transactions", mode)
     driver = topic.driver()
-    scan = TierReader(Tier(driver)).scan(topic=TOPIC, columns=COLUMNS)
+    planned = scan(TierReader(Tier(driver)), TOPIC, columns=COLUMNS)
     driver.reads.clear()
-    tasks = scan.tasks
+    tasks = planned.tasks
     assert [key for key, *_ in driver.reads if not key.endswith("-index")] == []
-    batches = [batch for task in tasks for batch in read_task(scan.tier, task, scan.options)]
+    batches = [batch for task in tasks for batch in read_task(planned.tier, task, planned.options)]
     assert sum(batch.num_rows for batch in batches) == 3
     driver.reads.clear()
-    assert sum(batch.num_rows for batch in TierReader(Tier(driver)).scan(topic=TOPIC, columns=COLUMNS)) == 3
+    assert sum(batch.num_rows for batch in scan(TierReader(Tier(driver)), TOPIC, columns=COLUMNS)) == 3
     data = [key for key, *_ in driver.reads if not key.endswith("-index")]
     assert len(data) == len(set(data)) == 2, "each object is fetched once"
 
@@ -220,7 +220,7 @@ def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero() -> Non
     assert buffer.last_position == EntryPosition(7, 3)
     ledgers = {1: [PLAIN, *happened], 2: [PLAIN, commit(zero)]}
     tier = tier_of(copy_of(ledgers, {}, "x", "gap"))
-    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == [
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [
         (1, 0, -1),
         (1, 1, -1),
         (1, 3, -1),
@@ -234,4 +234,4 @@ def test_a_stop_inside_a_gap_is_one() -> None:
     name = TopicName(TOPIC)
     for start, stop, expected in ((0, 1, []), (2, 3, []), (0, 2, [(1, 1, -1)]), (2, 4, [(1, 3, -1)])):
         bounds = {"start": {name: ScanPosition(1, start)}, "stop": {name: ScanPosition(1, stop)}}
-        assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, **bounds)) == expected  # type: ignore[arg-type]
+        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **bounds)) == expected  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 from transactions import Position, simulate
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Offsets, read_task
 from offload_core.scan import Position as ScanPosition
+from pulsar_offload import TierReader, scan
 
 NAME = TopicName(TOPIC)
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex")
@@ -55,18 +55,19 @@ def assert_is_read(history: History, start: Position, stop: Position, **options:
             (Path(folder), "uncommitted", (*COLUMNS, "__txnState"), seen.uncommitted),
             (None, "uncommitted", (*COLUMNS, "__txnState"), seen.uncommitted),
         ):
-            scan = tier.scan(
-                topic=TOPIC,
+            planned = scan(
+                tier,
+                TOPIC,
                 columns=columns,
-                isolation=isolation,  # type: ignore[arg-type]
+                isolation=isolation,
                 summaries=summaries,
                 task_bytes=700,
-                **bounds,  # type: ignore[arg-type]
-                **options,  # type: ignore[arg-type]
+                **bounds,
+                **options,
             )
             if summaries is None:
-                assert rows_of(list(scan), columns) == expected
-            tasks, read_options = pickle.loads(pickle.dumps((scan.tasks, scan.options)))
+                assert rows_of(list(planned), columns) == expected
+            tasks, read_options = pickle.loads(pickle.dumps((planned.tasks, planned.options)))
             batches = [batch for task in tasks for batch in read_task(tier.store, task, read_options)]
             assert rows_of(batches, columns) == expected
 

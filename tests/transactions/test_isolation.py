@@ -11,25 +11,24 @@ from golden import sent_in_transactions
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
 from transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position, Scan, read_task
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError, UnresolvedTransactionError
+from pulsar_offload import TierReader, open_tier, scan
 
 TXN = "acme/cold/txn"
 
 
-def places(scan: Scan) -> list[tuple[int, int]]:
+def places(reading: Scan) -> list[tuple[int, int]]:
     """Of a scan's tasks, and the same of the scan itself."""
     found = [
         row
-        for task in scan.tasks
-        for batch in read_task(scan.tier, task, scan.options)
+        for task in reading.tasks
+        for batch in read_task(reading.tier, task, reading.options)
         for row in rows(batch)
     ]
-    assert [row for batch in scan for row in rows(batch)] == found
+    assert [row for batch in reading for row in rows(batch)] == found
     return found
 
 
@@ -38,7 +37,7 @@ def rows(batch: object) -> list[tuple[int, int]]:
 
 
 def seen(tier: TierReader, **options: object) -> list[tuple[int, int]]:
-    return places(tier.scan(columns=["__ledgerId", "__entryId"], **options))  # type: ignore[arg-type]
+    return places(scan(tier, columns=["__ledgerId", "__entryId"], **options))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +54,17 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
 @pytest.mark.parametrize("task_bytes", [1, 1 << 30])
 def test_committed_is_what_pulsars_client_read(golden: TierReader, tmp_path: Path, task_bytes: int) -> None:
     for summaries in (None, tmp_path, tmp_path):
-        scan = golden.scan(topic=TXN, columns=COLUMNS, task_bytes=task_bytes, summaries=summaries)
-        assert_topic_is_as_expected(scan.to_table().to_pylist(), "txn")
-        batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+        reading = scan(golden, TXN, columns=COLUMNS, task_bytes=task_bytes, summaries=summaries)
+        assert_topic_is_as_expected(reading.to_table().to_pylist(), "txn")
+        batches = [
+            batch for task in reading.tasks for batch in read_task(reading.tier, task, reading.options)
+        ]
         assert_topic_is_as_expected([row for batch in batches for row in batch.to_pylist()], "txn")
 
 
 def test_uncommitted_is_all_that_was_sent_with_what_became_of_it(golden: TierReader) -> None:
     columns = [*COLUMNS, "__txnIdMost", "__txnIdLeast", "__txnState"]
-    table = golden.scan(topic=TXN, columns=columns, isolation="uncommitted").to_table()
+    table = scan(golden, TXN, columns=columns, isolation="uncommitted").to_table()
     found = {(row["__ledgerId"], row["__entryId"], row["__batchIndex"]): row for row in table.to_pylist()}
     sent = {(row["ledger"], row["entry"], row["batch_index"]): row for row in sent_in_transactions()}
     assert found.keys() == sent.keys()
@@ -85,7 +86,7 @@ def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(
         "may lie in later ones: (0,60) at 49:986, (0,61) at 49:996. Nothing from 49:986 on is read, as by a consumer; "
         "isolation uncommitted reads all"
     }
-    whole = seen(golden, topic=TXN)
+    whole = seen(golden, topics=TXN)
     assert found == [place for place in whole if place < (49, 986)]
     assert [place for place in whole if place[0] == 49] > found
 
@@ -93,15 +94,15 @@ def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(
 def test_markers_behind_the_end_of_a_range_count(
     golden: TierReader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = seen(golden, topic=TXN)
+    whole = seen(golden, topics=TXN)
     stop = {TopicName(f"persistent://{TXN}"): Position(51, 3)}
-    assert seen(golden, topic=TXN, stop=stop) == [place for place in whole if place < (51, 3)]
+    assert seen(golden, topics=TXN, stop=stop) == [place for place in whole if place < (51, 3)]
     assert caplog.messages == []
 
 
 def test_at_level_entries_everything_is_there(golden: TierReader) -> None:
-    scan = golden.scan(topic=TXN, level="entries")
-    assert scan.to_table().num_rows == 1939
+    reading = scan(golden, TXN, level="entries")
+    assert reading.to_table().num_rows == 1939
 
 
 # --- transactions that stay open ---------------------------------------------------------------
@@ -113,19 +114,19 @@ def test_nothing_is_read_from_the_first_open_transaction_on(caplog: pytest.LogCa
         ledger(2, of(OTHER, 2), commit(ONE), PLAIN),
         ledger(3, PLAIN),
     )
-    assert seen(tier, topic=TOPIC) == [(1, 0), (1, 1), (1, 2)]
+    assert seen(tier, topics=TOPIC) == [(1, 0), (1, 1), (1, 2)]
     assert set(caplog.messages) == {
         f"{TOPIC}: the outcome of 1 transactions is not known: (0,2) at 2:0. Nothing from 2:0 on is read, as by a "
         "consumer; isolation uncommitted reads all"
     }
-    assert len(seen(tier, topic=TOPIC, isolation="uncommitted")) == 7
-    states = tier.scan(topic=TOPIC, isolation="uncommitted", columns=["__txnState"]).to_table()["__txnState"]
+    assert len(seen(tier, topics=TOPIC, isolation="uncommitted")) == 7
+    states = scan(tier, TOPIC, isolation="uncommitted", columns=["__txnState"]).to_table()["__txnState"]
     assert states.to_pylist() == [None, "committed", None, "open", "open", None, None]
 
 
 def test_of_many_open_transactions_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
     tier = in_memory(ledger(1, PLAIN, *(of((7, i)) for i in range(25, 0, -1))))
-    assert seen(tier, topic=TOPIC) == [(1, 0)]
+    assert seen(tier, topics=TOPIC) == [(1, 0)]
     assert "the outcome of 25 transactions is not known: (7,25) at 1:1, (7,24) at 1:2, " in caplog.text
     assert "(7,16) at 1:10 and 15 more. Nothing from 1:1 on is read" in caplog.text
 
@@ -133,15 +134,15 @@ def test_of_many_open_transactions_the_first_are_named(caplog: pytest.LogCapture
 def test_what_comes_behind_an_open_transaction_is_not_fetched() -> None:
     objects = [ledger(1, *[PLAIN] * 30, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 50)]
     driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
-    scan = TierReader(Tier(driver)).scan(topic=TOPIC)
-    (task,) = scan.tasks
+    reading = scan(TierReader(Tier(driver)), TOPIC)
+    (task,) = reading.tasks
     assert [(run.ledger_id, run.stop_entry_id) for run in task.runs] == [(1, 30)]
     assert task.data_bytes < len(objects[0].data)
 
 
 def test_a_transaction_before_the_range_is_not_the_ranges(caplog: pytest.LogCaptureFixture) -> None:
     tier = in_memory(ledger(1, of(OTHER), of(ONE), PLAIN, abort(ONE), of(ONE), PLAIN))
-    found = seen(tier, topic=TOPIC, start={TopicName(TOPIC): Position(1, 2)})
+    found = seen(tier, topics=TOPIC, start={TopicName(TOPIC): Position(1, 2)})
     assert found == [(1, 2), (1, 5)]  # what comes to an aborted transaction later is aborted as well
     assert caplog.messages == []
 
@@ -149,8 +150,8 @@ def test_a_transaction_before_the_range_is_not_the_ranges(caplog: pytest.LogCapt
 def test_a_range_that_ends_within_a_batch_ends_there() -> None:
     tier = in_memory(ledger(1, of(ONE, 3), of(OTHER, 3), commit(ONE), commit(OTHER)))
     stop = {TopicName(TOPIC): Position(1, 1, 2)}
-    scan = tier.scan(topic=TOPIC, columns=["__entryId", "__batchIndex"], stop=stop)
-    assert [tuple(row.values()) for row in scan.to_table().to_pylist()] == [
+    reading = scan(tier, TOPIC, columns=["__entryId", "__batchIndex"], stop=stop)
+    assert [tuple(row.values()) for row in reading.to_table().to_pylist()] == [
         (0, 0),
         (0, 1),
         (0, 2),
@@ -167,9 +168,9 @@ def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open() -> 
         *(ledger(i, PLAIN) for i in range(10, 40)),
     ]
     driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
-    scan = TierReader(Tier(driver)).scan(topic=TOPIC, stop={TopicName(TOPIC): Position(2, 0)})
+    reading = scan(TierReader(Tier(driver)), TOPIC, stop={TopicName(TOPIC): Position(2, 0)})
     driver.reads.clear()
-    (task,) = scan.tasks
+    (task,) = reading.tasks
     assert all(not run.open.bounds.size for run in task.runs)
     assert 9 <= len({key for key, _, _ in driver.reads if not key.endswith("-index")}) < 20
 
@@ -185,7 +186,7 @@ def test_what_a_filter_left_counts_as_committed(tmp_path: Path) -> None:
         for more, expected in (({}, [0]), ({"pulsaroffloadfiltered": "transactions"}, [0, 1, 4])):
             for key, data in numbered(written).items():
                 put(tier.store, key, data, metadata | more)
-            assert seen(tier, topic=TOPIC) == [(1, entry_id) for entry_id in expected]
+            assert seen(tier, topics=TOPIC) == [(1, entry_id) for entry_id in expected]
 
 
 def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
@@ -206,10 +207,10 @@ def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
 def test_an_isolation_that_there_is_not_is_refused() -> None:
     tier = in_memory(ledger(1, PLAIN))
     with pytest.raises(OptionError, match="committed, uncommitted, found read_committed"):
-        tier.scan(topic=TOPIC, isolation="read_committed")  # type: ignore[arg-type]
+        scan(tier, TOPIC, isolation="read_committed")  # type: ignore[arg-type]
 
 
 def test_a_task_that_knows_nothing_of_transactions_does_not_guess() -> None:
-    scan = in_memory(ledger(1, PLAIN, of(ONE), commit(ONE))).scan(topic=TOPIC)
+    reading = scan(in_memory(ledger(1, PLAIN, of(ONE), commit(ONE))), TOPIC)
     with pytest.raises(UnresolvedTransactionError, match="Read the tasks that a Scan has"):
-        list(read_task(scan.tier, scan.planned[0], scan.options))
+        list(read_task(reading.tier, reading.planned[0], reading.options))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 from transactions import ONE, PLAIN, Event, commit, of
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Condition, Operator, Position, Scan, read_task
+from pulsar_offload import TierReader, scan
 
 IN_ONE, COMMIT = of(ONE), commit(ONE)
 T0 = 1_700_000_000_000
@@ -32,16 +32,16 @@ def tier_of(*ledgers: Sequence[Event]) -> TierReader:
     return in_memory(*objects)
 
 
-def rows(scan: Scan) -> list[tuple[Any, ...]]:
+def rows(planned: Scan) -> list[tuple[Any, ...]]:
     """Of the scan itself, and the same of its tasks."""
-    found = [tuple(row.values()) for row in scan.to_table().to_pylist()]
-    batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+    found = [tuple(row.values()) for row in planned.to_table().to_pylist()]
+    batches = [batch for task in planned.tasks for batch in read_task(planned.tier, task, planned.options)]
     assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == found
     return found
 
 
 def places(tier: TierReader, **options: Any) -> list[tuple[Any, ...]]:
-    return rows(tier.scan(topic=TOPIC, columns=["__ledgerId", "__entryId"], **options))
+    return rows(scan(tier, TOPIC, columns=["__ledgerId", "__entryId"], **options))
 
 
 def time_of(ms: int) -> datetime:
@@ -77,11 +77,11 @@ def test_conditions_and_times_choose_from_what_a_consumer_sees(
     half = len(events) // 2
     tier = tier_of(*(part for part in (events[:half], events[half:]) if part))
     columns = ["__ledgerId", "__entryId", "__publishTime"]
-    whole = rows(tier.scan(topic=TOPIC, columns=columns))
+    whole = rows(scan(tier, TOPIC, columns=columns))
     wanted = [row for row in whole if time_of(T0 + first) <= row[2] < time_of(T0 + last)]
     if by_option:
         times = {"start_time": T0 + first, "stop_time": T0 + last, "time_slack_ms": 0}
-        found = rows(tier.scan(topic=TOPIC, columns=columns, **times))  # type: ignore[arg-type]
+        found = rows(scan(tier, TOPIC, columns=columns, **times))  # type: ignore[arg-type]
         assert set(wanted) <= set(
             found
         )  # the range begins where the times do: a transaction before may be open
@@ -90,7 +90,7 @@ def test_conditions_and_times_choose_from_what_a_consumer_sees(
         Condition(column="__publishTime", operator=Operator.GREATER_OR_EQUAL, value=time_of(T0 + first)),
         Condition(column="__publishTime", operator=Operator.LESS, value=time_of(T0 + last)),
     ]
-    found = rows(tier.scan(topic=TOPIC, columns=columns, conditions=conditions, time_slack_ms=0))
+    found = rows(scan(tier, TOPIC, columns=columns, conditions=conditions, time_slack_ms=0))
     assert [row for row in found if row in wanted] == wanted
     assert set(found) <= set(whole)
 
@@ -106,8 +106,8 @@ def message(number: int = 0, **fields: Any) -> SentMessage:
 
 def values(entries: Sequence[bytes], *, block_bytes: int = 300, **options: Any) -> list[bytes]:
     tier = in_memory(pip17_object(entries, ledger_id=1, max_block_bytes=block_bytes))
-    scan = tier.scan(topic=TOPIC, columns=["value"], **options)
-    return [value for (value,) in rows(scan)]
+    planned = scan(tier, TOPIC, columns=["value"], **options)
+    return [value for (value,) in rows(planned)]
 
 
 @pytest.mark.parametrize("tasks", [1, 30])

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from tiers import MANAGED_LEDGER, TOPIC, MemoryDriver, Names, in_memory, lay_out, numbered
 from transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
 
-from offload_core import open_tier
-from offload_core.api import TierReader
 from offload_core.codec.object_format import parse_key
 from offload_core.scan.transactions import LedgerSummary, SummaryStore, pack_summary, parse_summary
 from offload_core.scan.transactions.summary_store import summary_key
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import FormatError, UnsupportedVersionError
+from pulsar_offload import TierReader, open_tier, scan
 
 EVENTS = [of(ONE), PLAIN, of(OTHER, 2), abort(ONE), commit(OTHER), Event(kind="tombstone")]
 SEEN = [1, 2, 2]
@@ -49,9 +48,9 @@ def tables(summary: LedgerSummary) -> dict[str, Any]:
 
 
 def seen(tier: TierReader, summaries: Path | None) -> list[int]:
-    scan = tier.scan(topic=TOPIC, columns=["__entryId"], summaries=summaries)
-    assert scan.tasks
-    return scan.to_table()["__entryId"].to_pylist()  # type: ignore[no-any-return]
+    planned = scan(tier, TOPIC, columns=["__entryId"], summaries=summaries)
+    assert planned.tasks
+    return planned.to_table()["__entryId"].to_pylist()  # type: ignore[no-any-return]
 
 
 def memory() -> tuple[MemoryDriver, TierReader]:
@@ -76,7 +75,7 @@ def summary_file(folder: Path) -> Path:
 def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
     driver, tier = memory()
     for looks in (True, False):
-        tasks = tier.scan(topic=TOPIC, summaries=tmp_path).tasks
+        tasks = scan(tier, TOPIC, summaries=tmp_path).tasks
         assert bool(data_reads(driver)) == looks
         assert [run.aborted.bounds.tolist() for task in tasks for run in task.runs] == [[[0, 1]]]
     kept = parse_summary(summary_file(tmp_path).read_bytes())
@@ -93,17 +92,17 @@ def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
 def test_a_topic_without_transactions_is_read_once_and_not_looked_through() -> None:
     plain = pip17_object([PLAIN.pack(i) for i in range(50)])
     driver = MemoryDriver(numbered(plain), metadata=Names().as_metadata("data"))
-    scan = TierReader(Tier(driver)).scan(topic=TOPIC)
-    assert scan.to_table().num_rows == 50
+    planned = scan(TierReader(Tier(driver)), TOPIC)
+    assert planned.to_table().num_rows == 50
     assert sum(length for _, _, length in data_reads(driver)) == len(plain.data)
 
 
 def test_uncommitted_looks_nothing_through() -> None:
     driver, tier = memory()
-    scan = tier.scan(topic=TOPIC, isolation="uncommitted")
-    assert len(scan.tasks) == 1
+    planned = scan(tier, TOPIC, isolation="uncommitted")
+    assert len(planned.tasks) == 1
     assert data_reads(driver) == []
-    assert scan.to_table().num_rows == 4
+    assert planned.to_table().num_rows == 4
     assert sum(length for _, _, length in data_reads(driver)) == len(WRITTEN.data)
 
 

@@ -29,7 +29,7 @@ from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue.record_source import FileRecords
 from offload_core.metadata import DriverMetadata
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_core.tier import Tier
 from offload_core.verify import Code, Verification
 from offload_hooks import DriverDescription, ListedObject, ObjectStat, hookimpl

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from offload_core.api import TierReader
 from offload_core.catalogue import TopicName, open_records, parse_topic
 from offload_core.cli.amounts import parse_size
 from offload_core.cli.executors import Lookers, Master, Processes, looking
@@ -31,7 +30,7 @@ from offload_core.cli.shared import (
     reported,
 )
 from offload_core.cost import Rates, Saving, Tariff, by_class, load_prices, survey_stored, weigh_classes
-from offload_core.scan import ScanEstimate
+from offload_core.scan import ScanOptions, explain_scan
 from offload_core.scan.tasks import Isolation
 from offload_hooks.errors import OptionError
 
@@ -124,7 +123,15 @@ def cost(
             if scan and stored:
                 status.update("planning a scan")
                 isolation: Isolation = "uncommitted" if uncommitted else "committed"
-                estimate = _explained(tier, topic, cluster, isolation, prefix, records, own)
+                asked = ScanOptions(
+                    cluster=cluster,
+                    isolation=isolation,
+                    fail_on_data_loss=False,
+                    prefix=prefix,
+                    records=records,
+                    records_options=own or None,
+                )
+                estimate = explain_scan(tier, topic or (), asked)
             here = None if rates is None else rates.of(largest_class(stored))
             there: Tariff | None = None
             saving: Saving | None = None
@@ -157,26 +164,6 @@ def cost(
             print_costs(costs)
         if not seen.anything:
             warn(nothing_at(tier.store, prefix))
-
-
-def _explained(
-    tier: TierReader,
-    topics: list[str] | None,
-    cluster: str | None,
-    isolation: Isolation,
-    prefix: str,
-    records: str | None,
-    own: dict[str, object],
-) -> ScanEstimate:
-    return tier.explain_scan(
-        topic=topics or (),
-        cluster=cluster,
-        isolation=isolation,
-        fail_on_data_loss=False,
-        prefix=prefix,
-        records=records,
-        records_options=own,
-    )
 
 
 def _rates(prices: str | None, class_name: str | None) -> Rates | None:

@@ -29,7 +29,7 @@ from offload_core.cli.shared import (
 )
 from offload_core.configuration import load_configuration
 from offload_core.configuration.loading import FILE_VARIABLE
-from offload_core.doctor import DEFAULT_BYTES, STATUSES, Diagnosis, Finding, Status, examine
+from offload_core.doctor import DEFAULT_BYTES, STATUSES, CheckFinding, Diagnosis, Status, examine
 
 _COLORS: dict[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
@@ -76,7 +76,7 @@ def doctor(
             raise typer.Exit(1)
 
 
-def _private_files(config: Path | None) -> Callable[[], Finding] | None:
+def _private_files(config: Path | None) -> Callable[[], CheckFinding] | None:
     """The look at the files that a configuration names; None without one."""
     named = config if config is not None else os.environ.get(FILE_VARIABLE)
     if named is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
+from offload_core.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.shared import cell, out, printable
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header

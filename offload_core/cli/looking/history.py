@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.api import TierReader
 from offload_core.audit import AuditLine, read_audit_log
-from offload_core.catalogue import TopicName, open_records, parse_topic
+from offload_core.catalogue import TierReader, TopicName, open_records, parse_topic
 from offload_core.catalogue.survey import LedgerSurvey
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.cli.json_document import print_streamed
@@ -35,7 +34,7 @@ from offload_core.cli.shared import (
     reported,
     table_of,
 )
-from offload_core.inventory.history import Event, history_of
+from offload_core.inventory.ledger_history import Event, history_of
 from offload_core.metadata import LedgerRecord
 from offload_hooks.errors import FormatError, UnknownTopicError
 

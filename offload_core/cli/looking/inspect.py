@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.catalogue.reading import read_index
+from offload_core.catalogue.index_reading import read_index
 from offload_core.cli.looking.dump import show_hex
 from offload_core.cli.looking.filtered import filter_note, filter_to_json
 from offload_core.cli.looking.recorded import Mention, find_mentions, record_to_json, recorded_state

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from offload_core.api import TierReader
-from offload_core.catalogue import StoredObject, TopicName, open_records
+from offload_core.catalogue import StoredObject, TierReader, TopicName, open_records
 from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
 from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.json_document import print_streamed

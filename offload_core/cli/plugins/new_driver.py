@@ -19,8 +19,7 @@ from typing import Annotated
 import typer
 
 from offload_core.cli.shared import Debug, out, printable, reported
-from offload_core.tier.installed import installed
-from offload_core.tier.registry import DRIVERS, URL_SCHEMES, distribution_of
+from offload_core.tier.registry import DRIVERS, URL_SCHEMES, distribution_of, installed
 from offload_hooks.errors import MissingExtraError, OptionError
 
 TEMPLATE = Path(__file__).parent / "driver_template"

@@ -13,18 +13,18 @@ import typer
 
 from offload_core.cli.progress import byte_bar
 from offload_core.cli.reading.rows import print_table, write_jsonl, write_parquet
-from offload_core.cli.reading.scan_options import ScanOptions, reads_messages
+from offload_core.cli.reading.scan_options import MessagesRead, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,
     Layers,
     StorageOptions,
     Url,
-    opened,
     reported,
 )
 from offload_core.messages.schema import Level
 from offload_core.scan import Scan
+from offload_core.scan import scan as scan_tier
 from offload_hooks.errors import OptionError
 
 _TABLE_ROWS = 20
@@ -48,21 +48,10 @@ class Format(enum.StrEnum):
     PARQUET = "parquet"
 
 
-class LevelName(enum.StrEnum):
-    """What a row is."""
-
-    MESSAGES = "messages"
-    ENTRIES = "entries"
-
-
-@reads_messages
+@reads_messages()
 def cat(
     url: Url,
-    scan: ScanOptions,
-    ledger: Annotated[
-        int | None, typer.Option(min=0, help="Only this ledger; a topic is not needed then.")
-    ] = None,
-    level: Annotated[LevelName, typer.Option(help="What a row is.")] = LevelName.MESSAGES,
+    scan: MessagesRead,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
@@ -73,7 +62,8 @@ def cat(
 ) -> None:
     """Print or write the messages (or stored entries) of topics, or of one ledger."""
     with reported(debug):
-        if not scan.topic and scan.topics_pattern is None and ledger is None:
+        options = scan.options()
+        if not scan.topics and options.topics_pattern is None and options.ledger is None:
             raise OptionError("what is to be read?", expected="--topic, --topics-pattern or --ledger")
         if format_ is Format.PARQUET and output is None:
             raise OptionError("Parquet is written to a file", expected="--output FILE")
@@ -81,12 +71,10 @@ def cat(
             raise OptionError(
                 "a table is for the terminal", expected="--format jsonl or parquet with --output"
             )
-        row_level: Level = "entries" if level is LevelName.ENTRIES else "messages"
-        with opened(url, driver, option, layer).also(*scan.also_tier or ()) as tier:
-            arguments = scan.arguments()
-            if arguments["columns"] is None and scan.schemas is None:
-                arguments["columns"] = _columns(row_level, format_)
-            rows = tier.scan(**arguments, ledger=ledger, level=row_level, task_bytes=_TASK_BYTES)
+        with scan.opened(url, driver, option, layer) as tier:
+            if options.columns is None and options.schemas is None:
+                options = options.having(columns=_columns(options.level, format_))
+            rows = scan_tier(tier, scan.topics, options, task_bytes=_TASK_BYTES)
             if format_ is Format.TABLE:
                 shown = _TABLE_ROWS if limit is None else limit
                 print_table(rows.schema, _batches(rows, limit, shown=False), shown)

@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.reading.scan_options import ScanOptions, reads_messages
+from offload_core.cli.reading.scan_options import MessagesRead, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,
@@ -23,7 +23,6 @@ from offload_core.cli.shared import (
     Url,
     err,
     named,
-    opened,
     reported,
     size,
 )
@@ -33,11 +32,12 @@ from offload_core.export import (
     ExportReport,
     ParquetOptions,
 )
+from offload_core.export import export as export_topics
 from offload_core.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
 
 
-@reads_messages
+@reads_messages(leaves_out=("ledger", "level"))
 def export(
     url: Url,
     to: Annotated[
@@ -47,7 +47,7 @@ def export(
             help="Where to: a folder of Parquet files, or a table.",
         ),
     ],
-    scan: ScanOptions,
+    scan: MessagesRead,
     to_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
@@ -75,17 +75,21 @@ def export(
     One that is ended by a signal before all is exported that was there ends with 130 (Ctrl-C) or 143 (SIGTERM).
     """
     with reported(debug):
-        if not scan.topic and scan.topics_pattern is None:
+        options = scan.options()
+        if not scan.topics and options.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
         with (
-            opened(url, driver, option, layer).also(*scan.also_tier or ()) as tier,
+            scan.opened(url, driver, option, layer) as tier,
             executing(master, workers, processes) as executor,
             _bar() as bar,
             _ended_by_signal() as ended,
             _says_how_to_go_on(),
         ):
-            report = tier.export(
+            report = export_topics(
+                tier,
                 to,
+                scan.topics,
+                options,
                 to_options=named(to_option, "the target"),
                 follow_s=interval if follow else None,
                 ended=ended.event,
@@ -97,7 +101,6 @@ def export(
                     row_group_bytes=row_group_bytes,
                 ),
                 file_bytes=file_bytes,
-                **scan.arguments(),
             )
         _say(report)
         if not report.complete:

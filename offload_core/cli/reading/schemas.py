@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from offload_core.api import TierReader
-from offload_core.catalogue import TopicName, parse_topic
+from offload_core.catalogue import TierReader, TopicName, parse_topic
 from offload_core.cli.shared import (
     AsJson,
     Debug,

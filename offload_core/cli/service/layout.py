@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.recorded_copies import EntryRange, layout_of
+from offload_core.catalogue.recorded_copies import RecordedRange, layout_of
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.cli.looking.filtered import filter_note, filter_to_json, recorded
 from offload_core.cli.shared import AsJson, out, printable
@@ -64,7 +64,7 @@ def _partitions(environment: Environment, name: TopicName) -> str | None:
     return f"Name a partition: {min(partitions)}" if partitions else None
 
 
-def _drawn(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table:
+def _drawn(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str]) -> Table:
     ledgers = {ledger_id: list(each) for ledger_id, each in groupby(ranges, lambda each: each.ledger_id)}
     longest = max((_entries(each) for each in ledgers.values()), default=1)
     width = max(10, min(_WIDTH, out.width - max(len(f"ledger {each}  ") for each in ledgers)))
@@ -86,7 +86,7 @@ def _drawn(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table
     return table
 
 
-def _listed(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table:
+def _listed(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str]) -> Table:
     """A row for each object, with the positions that it has, and one for each run that is hot only."""
     table = Table(box=None, pad_edge=False)
     is_filtered = any(each.filter_record is not None for each in ranges)
@@ -109,7 +109,7 @@ def _listed(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Tabl
     return table
 
 
-def _state(parts: Sequence[EntryRange]) -> str:
+def _state(parts: Sequence[RecordedRange]) -> str:
     if parts[0].key is None:
         return "hot"
     if not parts[0].is_complete:
@@ -118,16 +118,16 @@ def _state(parts: Sequence[EntryRange]) -> str:
     return "cold and hot" if hot == {True} else "cold" if hot == {False} else "cold, partly hot"
 
 
-def _filtered(parts: Sequence[EntryRange]) -> str:
+def _filtered(parts: Sequence[RecordedRange]) -> str:
     """What a filter did to the object's entries."""
     return printable(filter_note(recorded(dict.fromkeys(each.filter_record for each in parts))))
 
 
-def _entries(parts: Sequence[EntryRange]) -> int:
+def _entries(parts: Sequence[RecordedRange]) -> int:
     return max(1, sum(part.entries or 0 for part in parts))
 
 
-def _to_json(part: EntryRange) -> dict[str, Any]:
+def _to_json(part: RecordedRange) -> dict[str, Any]:
     return {
         "ledger_id": part.ledger_id,
         "first_entry_id": part.first_entry_id,

@@ -20,7 +20,7 @@ from offload_core.managed_ledger import (
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import PolicyStore
-from offload_hooks.errors import OptionError, UnknownTopicError
+from offload_hooks.errors import OptionError
 
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
@@ -54,8 +54,7 @@ def transactions(
     if yes and not reset:
         raise OptionError("only --reset changes anything", expected="--yes with --reset")
     if reset and not yes:
-        if environment.records.read(name) is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
+        environment.records.require(name)
         if as_json:
             out.print_json(data={"would_be_reset": True})
         else:

@@ -48,9 +48,9 @@ from offload_core.cli.upkeep.gc import (
 )
 from offload_core.configuration import load_configuration
 from offload_core.gc import (
+    CollectionSummary,
     Proof,
     Receipt,
-    Summary,
     TopicDeletion,
     measure_clock,
     written_receipt,
@@ -133,7 +133,7 @@ def delete(
                 deletion = TopicDeletion(tier.store, open_them, scope)
             with nullcontext() if receipt is None else written_receipt(receipt, about) as written:
                 if managed_ledger:
-                    summary = Summary()
+                    summary = CollectionSummary()
                     if log is not None:
                         flags = metadata_flags(given, records_option)
                         _delete_managed_ledgers(topics, config, flags, log, written)
@@ -174,7 +174,7 @@ def _was_deleted(what: str, log: Path | None) -> bool:
     return wants is not None and any(wants(topic_of_managed_ledger(name)) for name in names)
 
 
-def _was_there(summary: Summary, proof: Proof | None) -> bool:
+def _was_there(summary: CollectionSummary, proof: Proof | None) -> bool:
     """Whether anything was found of it, or could not be looked at."""
     if proof is not None:
         return bool(summary.deleted or summary.failed) or not proof.is_clean

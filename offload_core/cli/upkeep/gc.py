@@ -41,7 +41,7 @@ from offload_core.cli.shared import (
     size,
     table_of,
 )
-from offload_core.gc import Collection, Outcome, Scope, Summary, measure_clock
+from offload_core.gc import Collection, CollectionSummary, RemovalOutcome, Scope, measure_clock
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -206,7 +206,7 @@ def _elsewhere(
         yield [there.store]
 
 
-def finish(summary: Summary) -> None:
+def finish(summary: CollectionSummary) -> None:
     """Say what failed, and end with the exit code."""
     for error in summary.failures:
         err.print(printable(f"offload: failed: {error}"), style="red", markup=False, soft_wrap=True)
@@ -250,7 +250,9 @@ def _seconds(text: str, option: str) -> int:
 _SHOWN = 1000
 
 
-def show(outcomes: Iterator[Outcome], summary: Summary, about: dict[str, Any], *, as_json: bool) -> None:
+def show(
+    outcomes: Iterator[RemovalOutcome], summary: CollectionSummary, about: dict[str, Any], *, as_json: bool
+) -> None:
     """All outcomes for machines, or the first for people; and the summary."""
     if as_json:
         for part in report_parts(outcomes, summary, about):
@@ -271,7 +273,7 @@ def show(outcomes: Iterator[Outcome], summary: Summary, about: dict[str, Any], *
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
-def _row(outcome: Outcome, now: datetime) -> list[Any]:
+def _row(outcome: RemovalOutcome, now: datetime) -> list[Any]:
     garbage = outcome.garbage
     place = garbage.key or "(no key)"
     if garbage.upload is not None:
@@ -288,7 +290,7 @@ def _row(outcome: Outcome, now: datetime) -> list[Any]:
     ]
 
 
-def summary_lines(summary: Summary, *, is_dry: bool) -> Iterator[str]:
+def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
     """All of it in a few sentences."""
     yield (
         f"{summary.objects:,} objects, {size(summary.object_bytes)}, {summary.uploads:,} uploads; "
@@ -320,13 +322,15 @@ def summary_lines(summary: Summary, *, is_dry: bool) -> Iterator[str]:
         yield f"nothing is deleted by this: {summary.why_incomplete}"
 
 
-def _progress(now: Summary) -> str:
+def _progress(now: CollectionSummary) -> str:
     deleted = f", {now.deleted.total():,} deleted" if now.deleted else ""
     topics = f", {now.topics:,} topics" if now.topics else ""
     return f"looking: {now.objects:,} objects{topics}, {now.garbage.total():,} garbage{deleted}"
 
 
-def report_parts(outcomes: Iterator[Outcome], summary: Summary, about: dict[str, Any]) -> Iterator[str]:
+def report_parts(
+    outcomes: Iterator[RemovalOutcome], summary: CollectionSummary, about: dict[str, Any]
+) -> Iterator[str]:
     """The report as JSON, in pieces: garbage may be much."""
     now = datetime.now(UTC)
     head = json.dumps({"version": REPORT_VERSION, **about})

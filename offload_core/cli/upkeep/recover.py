@@ -40,8 +40,8 @@ from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
 from offload_core.recover import (
     APPROXIMATE,
     NEVER_KNOWN,
-    Outcome,
     Recovered,
+    RecoveryOutcome,
     UnknownFact,
     recover_records,
 )
@@ -49,11 +49,11 @@ from offload_hooks.errors import OptionError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 _SAID = {
-    Outcome.NEW: "{}written",
-    Outcome.SAME: "there already",
-    Outcome.OTHER: "another record is there, and stays",
-    Outcome.NONE: "no record",
-    Outcome.GONE: "not written: objects of it were deleted meanwhile; call it again",
+    RecoveryOutcome.NEW: "{}written",
+    RecoveryOutcome.SAME: "there already",
+    RecoveryOutcome.OTHER: "another record is there, and stays",
+    RecoveryOutcome.NONE: "no record",
+    RecoveryOutcome.GONE: "not written: objects of it were deleted meanwhile; call it again",
 }
 
 
@@ -114,7 +114,7 @@ def recover(
         def noted(found: Iterator[Recovered]) -> Iterator[Recovered]:
             nonlocal is_left, greatest
             for each in seen.watch(found, lambda one: one.rebuilt.topic):
-                is_left |= _leaves_something(each) or (not yes and each.outcome is Outcome.NEW)
+                is_left |= _leaves_something(each) or (not yes and each.outcome is RecoveryOutcome.NEW)
                 if each.rebuilt.info is not None:
                     greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
                 yield each
@@ -166,14 +166,14 @@ def _opened(into: str, options: dict[str, Any], *, creates: bool) -> WritableMet
 
 
 def _leaves_something(recovered: Recovered) -> bool:
-    return recovered.outcome in (Outcome.OTHER, Outcome.GONE) or any(
+    return recovered.outcome in (RecoveryOutcome.OTHER, RecoveryOutcome.GONE) or any(
         fact.what.leaves_something for fact in recovered.rebuilt.unknown
     )
 
 
 def _print(found: Iterator[Recovered], *, written: bool) -> None:
     """A line for each topic as it comes, then what is not known of it."""
-    counts = Counter[Outcome]()
+    counts = Counter[RecoveryOutcome]()
     for each in found:
         counts[each.outcome] += 1
         rebuilt, info = each.rebuilt, each.rebuilt.info
@@ -187,7 +187,7 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
             out.print(_unknown_table(rebuilt.unknown))
     if not counts:
         out.print("no topics: nothing to be recovered was found", highlight=False)
-    for outcome in Outcome:
+    for outcome in RecoveryOutcome:
         if counts[outcome]:
             what = _SAID[outcome].format("" if written else "would be ")
             out.print(f"{counts[outcome]} topics: {what}", highlight=False)
@@ -220,7 +220,7 @@ def _to_json(recovered: Recovered, *, written: bool) -> dict[str, Any]:
         "topic": None if rebuilt.topic is None else rebuilt.topic.full,
         "cluster": rebuilt.cluster,
         "outcome": recovered.outcome.value,
-        "written": written and recovered.outcome is Outcome.NEW,
+        "written": written and recovered.outcome is RecoveryOutcome.NEW,
         "ledgers": [
             {"ledger": each.ledger_id, **record_to_json(each)}
             for each in (() if rebuilt.info is None else rebuilt.info.ledgers)

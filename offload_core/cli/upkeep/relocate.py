@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from offload_core.api import TierReader
-from offload_core.catalogue import open_records, parse_topic
+from offload_core.catalogue import TierReader, open_records, parse_topic
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.topics import (
     TopicName,
@@ -52,13 +51,13 @@ from offload_core.metadata.relocations import MappingFile, read_mapping
 from offload_core.offload.clock import system_now_ms
 from offload_core.relocate import (
     DEFAULT_PARALLEL,
-    Book,
-    MappingBook,
+    CopyRegistry,
+    MappingRegistry,
     Mover,
     OldCopies,
     PlainCopy,
     PlainStatus,
-    RecordBook,
+    RecordRegistry,
     Wanted,
     make_moves,
     plan_topic,
@@ -211,9 +210,11 @@ def relocate(
         )
         grace_ms = 1000 * parse_seconds(grace)
         options = named(records_option, "the records")
-        book, recorded = held.enter_context(_opened(source, records, options, mapping, is_dry=not yes))
+        registry, recorded = held.enter_context(_opened(source, records, options, mapping, is_dry=not yes))
         _check_known(topics, recorded)
-        infos = {each: book.info(managed_ledger_of_topic(each)) for each in sorted(recorded) if wants(each)}
+        infos = {
+            each: registry.info(managed_ledger_of_topic(each)) for each in sorted(recorded) if wants(each)
+        }
         for ledger_id in ledger or ():
             if all(info.ledger(ledger_id) is None for info in infos.values()):
                 raise OptionError("the topic has no such ledger", ledger_id=ledger_id)
@@ -223,7 +224,7 @@ def relocate(
         bar = held.enter_context(byte_bar(shown=not as_json))
         task = bar.add_task("moving", total=done.planned_bytes or None)
         mover = Mover(
-            book,
+            registry,
             tiers[0],
             tiers[1],
             log or _DryRun(),
@@ -297,7 +298,7 @@ class _DryRun:
 @contextmanager
 def _opened(
     source: TierReader, records: str, options: dict[str, Any], mapping: Path | None, *, is_dry: bool
-) -> Iterator[tuple[Book, list[TopicName]]]:
+) -> Iterator[tuple[CopyRegistry, list[TopicName]]]:
     """Where it is written down what moved, and the topics that there are."""
     if mapping is None:
         try:
@@ -309,7 +310,10 @@ def _opened(
             raise OptionError(error.what, expected=error.expected, found=error.found, hint=theirs) from error
         with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
-            yield RecordBook(ours, system_now_ms), [topic_of_managed_ledger(each) for each in ours.names()]
+            yield (
+                RecordRegistry(ours, system_now_ms),
+                [topic_of_managed_ledger(each) for each in ours.names()],
+            )
         return
     with ExitStack() as held:
         found = held.enter_context(open_records(records, source.store, source.options, options))
@@ -324,4 +328,4 @@ def _opened(
             mapping = Path(held.enter_context(TemporaryDirectory())) / "mapping"
             mapping.write_bytes(known)
         file = held.enter_context(MappingFile(mapping))
-        yield MappingBook(file, read, system_now_ms), topics
+        yield MappingRegistry(file, read, system_now_ms), topics

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from offload_core.api import TierReader
 from offload_core.audit import AuditLog
 from offload_core.catalogue import Records as RecordsOfTopics
-from offload_core.catalogue import open_records, parse_topic
+from offload_core.catalogue import TierReader, open_records, parse_topic
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.cli.configured import ConfigFile, metadata_flags
 from offload_core.cli.executors import Master, Processes, Workers, executing

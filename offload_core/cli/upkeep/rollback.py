@@ -47,7 +47,7 @@ from offload_core.cli.upkeep.rollback_views import (
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
 from offload_core.rollback import (
     Allowed,
-    Judged,
+    JudgedObject,
     Released,
     Verdict,
     delete_judged,
@@ -171,7 +171,7 @@ def delete(
 
             reads = None if records is None else partial(read, records)
             chosen = judge_tier(tier.store, reads, prefix=prefix, topics=wanted)
-            done: list[Judged] = []
+            done: list[JudgedObject] = []
             try:
                 if log is not None and records is not None:
                     given = named(records_option, "the records")
@@ -203,8 +203,8 @@ def delete(
 
 
 def _show(
-    chosen: Sequence[Judged],
-    done: Sequence[Judged] | None,
+    chosen: Sequence[JudgedObject],
+    done: Sequence[JudgedObject] | None,
     allowed: Allowed,
     freed: Mapping[TopicName, Released],
     *,

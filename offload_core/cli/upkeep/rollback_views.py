@@ -13,7 +13,7 @@ from offload_core.cli.amounts import id_ranges
 from offload_core.cli.shared import cell, size, time
 from offload_core.rollback import (
     Allowed,
-    Judged,
+    JudgedObject,
     Need,
     PlannedLedger,
     PlannedTopic,
@@ -198,7 +198,9 @@ def _topic(each: StreamingObject) -> str | None:
 # --- delete ------------------------------------------------------------------------------------
 
 
-def deletion_table(chosen: Sequence[Judged], done: Sequence[Judged] | None, allowed: Allowed) -> Table:
+def deletion_table(
+    chosen: Sequence[JudgedObject], done: Sequence[JudgedObject] | None, allowed: Allowed
+) -> Table:
     """A line for each streaming object; `done` None if nothing was to be deleted yet."""
     table = Table("data object", "topic", "ledgers", box=None, pad_edge=False)
     table.add_column("size", justify="right", no_wrap=True)
@@ -218,7 +220,7 @@ def deletion_table(chosen: Sequence[Judged], done: Sequence[Judged] | None, allo
     return table
 
 
-def _what(each: Judged, is_dry_run: bool, deleted: set[Any], allowed: Allowed) -> str:
+def _what(each: JudgedObject, is_dry_run: bool, deleted: set[Any], allowed: Allowed) -> str:
     if not allowed.allows(each.verdict):
         return "kept"
     if is_dry_run:
@@ -227,8 +229,8 @@ def _what(each: Judged, is_dry_run: bool, deleted: set[Any], allowed: Allowed) -
 
 
 def deletion_to_json(
-    chosen: Sequence[Judged],
-    done: Sequence[Judged] | None,
+    chosen: Sequence[JudgedObject],
+    done: Sequence[JudgedObject] | None,
     allowed: Allowed,
     freed: Mapping[TopicName, Released],
 ) -> dict[str, Any]:

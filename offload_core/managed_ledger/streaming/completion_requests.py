@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from uuid import uuid4
 
-from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, get_property, with_property
+from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, get_property, with_property
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 

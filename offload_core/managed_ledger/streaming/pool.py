@@ -39,7 +39,7 @@ _CLOCK_STEP_MS = 1000
 
 
 class Streamed(Protocol):
-    """What has turns."""
+    """A topic that has turns."""
 
     def turn(self) -> None:
         """Do what is due; it raises nothing."""

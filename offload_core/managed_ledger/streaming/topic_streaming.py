@@ -1,12 +1,15 @@
 """Streams one topic: its entries to segment after segment, in turns that a `StreamingPool` gives.
 
-    no segment     what is left unfinished is resumed; else one is assigned when enough waits, or for long enough
+    no segment     an unfinished one is resumed; else one is assigned when enough waits, or for long enough
     open           entries are fed to it, over as many ledgers as come, until it closes
-    closed         its last blocks are on their way; then it is recorded as complete, and the next one may begin
+    closed         its last blocks are uploaded; then it is recorded as complete, and the next one may begin
 
 A turn goes as far as it can without waiting. A failure ends it, and the next comes after a pause, longer each time; by
-then the record says what is to be resumed. What the topic's filter does not decide of yet waits, as if it had not come.
-Decisions 0027 and 0034.
+then the record states what is to be resumed.
+
+The topic's filter decides up to where entries may be offloaded; what it does not decide of yet waits, as if it had not
+come. It is asked where more could be offloaded than it has decided of, and by hand; where it holds entries back, it is
+asked again after a pause. Decisions 0027 and 0034.
 """
 
 from __future__ import annotations
@@ -15,32 +18,35 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from uuid import UUID
 
+from offload_core.audit import AuditLog, Deletion
+from offload_core.filters import FilterRun
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.streaming.arrivals import Arrivals
-from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
-from offload_core.managed_ledger.streaming.due import SegmentDue
-from offload_core.managed_ledger.streaming.entry_source import EntrySource
-from offload_core.managed_ledger.streaming.feed import Fed, SegmentFeed
-from offload_core.managed_ledger.streaming.filter_looks import FilterLooks, OpenRun
-from offload_core.managed_ledger.streaming.history import planned_end
-from offload_core.managed_ledger.streaming.outcomes import StreamingOutcomes
-from offload_core.managed_ledger.streaming.plan import (
+from offload_core.managed_ledger.streaming.feed import Arrivals, EntrySource, Fed, OffloadBuffer, SegmentFeed
+from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.streaming.segment_plan import (
+    SegmentDue,
     can_be_whole,
     has_attempt,
     is_left,
     next_begin,
+    planned_end,
 )
-from offload_core.managed_ledger.streaming.pool import StreamingPool
-from offload_core.managed_ledger.streaming.settings import StreamingSettings
-from offload_core.managed_ledger.streaming.status import StreamingStatus
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion, SegmentWaiters
-from offload_core.managed_ledger.tail_cache import TailCache
-from offload_core.managed_ledger.view import LedgersView
+from offload_core.managed_ledger.streaming.status import (
+    SegmentCompletion,
+    SegmentWaiters,
+    StreamingSettings,
+    StreamingState,
+    StreamingStatus,
+)
+from offload_core.managed_ledger.topic_reader import LedgersView, TailCache
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import Segment, unfinished_segment
+from offload_core.offload import OffloadedSegment
 from offload_core.offload.recorded_segments import RecordedSegment
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,
@@ -50,11 +56,166 @@ from offload_hooks.errors import (
     UnknownLedgerError,
 )
 
+FIRST_RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0
+
+
+class RetryPause:
+    """`failures` in a row, and `until_ms` (since 1970, UTC) the next try waits; None if it does not."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.until_ms: int | None = None
+
+    def begin(self, now_ms: int) -> float:
+        """It failed; how many seconds the pause is."""
+        wait_s = min(FIRST_RETRY_S * 2.0 ** min(self.failures, 30), LONGEST_RETRY_S)
+        self.failures += 1
+        self.until_ms = now_ms + int(wait_s * 1000)
+        return wait_s
+
+    def is_over(self, now_ms: int) -> bool:
+        """True if the next attempt may begin; then there is no pause any more. One that is too long is of a clock that
+        was put back since."""
+        if self.until_ms is not None and now_ms < self.until_ms <= now_ms + LONGEST_RETRY_S * 1000:
+            return False
+        self.until_ms = None
+        return True
+
+
+OpenRun = Callable[[EntryPosition], FilterRun | None]
+"""The run of a topic's filter over what is offloaded next, up to this entry; see `open_filter`."""
+
+STUCK_LOOKS = 3
+
+
+class FilterLooks:
+    """Asks the filter of one topic; used by one thread at a time, but for `ask`.
+
+    Attributes:
+        stop: the first position that must not be offloaded yet; None if nothing is filtered.
+        waits_for: in words, what the entries from `stop` on wait for; None if there are none.
+    """
+
+    def __init__(self, open_run: OpenRun, now_ms: Callable[[], int]) -> None:
+        self._open_run = open_run
+        self._now_ms = now_ms
+        self._run: FilterRun | None = None
+        self._pause = RetryPause()
+        self.stop: EntryPosition | None = None
+        self.waits_for: str | None = None
+        self.is_asked = False
+
+    def ask(self) -> None:
+        """Have it be asked at once when the next look is due, pause or not; by any thread."""
+        self.is_asked = True
+
+    def look(self, view: LedgersView) -> bool:
+        """Ask the filter, unless there is a pause; whether it was asked. Errors as `open_filter`."""
+        last = view.last_position()
+        if last is None or not (self.is_asked or self._pause.is_over(self._now_ms())):
+            return False
+        self.is_asked = False
+        run, before, end = self._open_run(last), self.stop, EntryPosition(last.ledger_id, last.entry_id + 1)
+        self._run = run
+        if run is None:
+            self.stop = None
+        else:  # of what comes later it is asked later, also if it has no bound: by then it may have one
+            self.stop = end if run.stop is None else min(run.stop, end)
+        if self.stop != before:
+            self._pause.failures = 0
+        if run is None or self.stop == end:
+            self.waits_for = self._pause.until_ms = None
+            self._pause.failures = 0
+        else:
+            self.waits_for = run.waits_for
+            self._pause.begin(self._now_ms())
+        return True
+
+    @property
+    def next_look_ms(self) -> int | None:
+        """When the pause is over that it has now, in ms since 1970, UTC; None if it has none."""
+        return None if self._pause.is_over(self._now_ms()) else self._pause.until_ms
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if it has held the same entries up for several times."""
+        return self._pause.failures >= STUCK_LOOKS
+
+    def holds(self, first: EntryPosition, last: EntryPosition) -> bool:
+        """True if it holds up all from `first` to `last`, if that is anything."""
+        return self.waits_for is not None and self.stop is not None and self.stop <= first <= last
+
+    def new_filter(self) -> SegmentFilter | None:
+        """The filter of a new segment, as it was when it was asked last; None for none."""
+        return None if self._run is None else SegmentFilter(self._run, self.stop)
+
+    def continues(self, segment_filter: SegmentFilter | None) -> bool:
+        """Let a segment's filter go on as far as it does now; false if it is another one now."""
+        if self._run is None or segment_filter is None or not segment_filter.is_as(self._run):
+            return self._run is None and segment_filter is None
+        segment_filter.go_on(self._run, self.stop)
+        return True
+
+
+_log = logging.getLogger(__name__)
+
+
+class StreamingOutcomes:
+    """Of the managed ledger of this name. `pause` is the one after the newest failure."""
+
+    def __init__(self, name: str, audit: AuditLog, now_ms: Callable[[], int]) -> None:
+        self._name = name
+        self._audit = audit
+        self._now_ms = now_ms
+        self._status = StreamingStatus()
+        self.pause = RetryPause()
+
+    def fail(self, error: OffloadError) -> int:
+        """It failed; when the next try is, in ms since 1970, UTC."""
+        wait_s = self.pause.begin(self._now_ms())
+        self._status = replace(self._status, last_error=error)
+        _log.warning("streaming of %s failed, and is tried again in %g s: %s", self._name, wait_s, error)
+        return self.pause.until_ms or 0
+
+    def complete(self, segment: OffloadedSegment) -> None:
+        """A segment was completed."""
+        self._status = replace(self._status, completed=self._status.completed + 1, last_end=segment.end)
+        self.pause.failures = 0
+
+    def announce(self, ledger_id: int, uuid: UUID, why: str) -> None:
+        """Objects of an attempt are about to be deleted."""
+        self._audit.record(
+            Deletion(managed_ledger=self._name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid)
+        )
+
+    def stopped(self) -> OffloadStoppedError:
+        """The error of those who wait for more."""
+        return OffloadStoppedError(f"the streaming of {self._name} was stopped")
+
+    def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
+        """The state, with what is open."""
+        state: StreamingState = "idle" if is_active else "off"
+        if has_ended:
+            state = "ended"
+        elif self.pause.until_ms is not None:
+            state = "waiting"
+        elif segment is not None:
+            state = "closing" if segment.is_closed else "open"
+        return replace(
+            self._status,
+            state=state,
+            segment=None if segment is None else segment.uuid,
+            begin=None if segment is None else segment.begin,
+            next_position=None if segment is None else segment.next,
+            failures_in_a_row=self.pause.failures,
+            next_try_ms=self.pause.until_ms,
+        )
+
+
 MOST_STEPS = 32
 """Of one turn: batches of a MiB, then other topics have theirs."""
 _NEVER_BYTES = 1 << 62
-
-_log = logging.getLogger(__name__)
 
 
 class TopicStreaming:
@@ -373,7 +534,7 @@ class TopicStreaming:
 
     @property
     def _is_active(self) -> bool:
-        """Whether it is switched on, or there is something to be finished."""
+        """True if it is switched on, or there is something to be finished."""
         return self._due.is_on or self._finishes
 
     def _rest(self, waiting: int) -> bool:

@@ -23,7 +23,7 @@ from damage.scenes import (
     share,
     streaming,
 )
-from offload_core.metadata import LedgerRecord, OffloadContext, OffloadSegment, SegmentStatus
+from offload_core.metadata import AttemptStatus, LedgerRecord, OffloadContext, OffloadSegment
 from offload_core.verify import Code
 
 OF_LEDGER: Place = {"topic": TOPIC, "ledger_id": LEDGER}
@@ -257,7 +257,7 @@ def objects_of_a_segment_that_failed(scene: Scene) -> Place:
     change_context(scene, complete=False)
     change_context(scene, 8, complete=False)
     for ledger_id, number in ((LEDGER, 1), (8, 0)):
-        change_share(scene, number, lambda old: old.with_status(SegmentStatus.FAILED), ledger_id)
+        change_share(scene, number, lambda old: old.with_status(AttemptStatus.FAILED), ledger_id)
     return {"topic": TOPIC, "ledger_id": 8, "key": scene.key(1)}
 
 

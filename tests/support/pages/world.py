@@ -24,7 +24,6 @@ from stores import new_store
 from tiers import lay_out_broker_objects
 from transactional import message
 
-from offload_core.api import TierReader, open_tier
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (
     Environment,
@@ -38,6 +37,7 @@ from offload_core.metadata import EntryPosition, open_metadata_store
 from offload_core.policy_store import open_policies
 from offload_core.schemas.saved import FOLDER, SchemaFiles
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
+from pulsar_offload import TierReader, open_tier
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

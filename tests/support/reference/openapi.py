@@ -9,9 +9,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-import offload_core
+import pulsar_offload
 from offload_core.admin.app import make_app
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import ServiceSettings
 from offload_core.managed_ledger import policies_by_name
 from offload_core.metadata import ManagedLedgerRecords
@@ -50,7 +50,7 @@ def openapi_document() -> str:
         "openapi": "3.1.0",
         "info": {
             "title": "pulsar-offload",
-            "version": offload_core.__version__,
+            "version": pulsar_offload.__version__,
             "description": "Pulsar's admin requests that `offload serve` answers.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

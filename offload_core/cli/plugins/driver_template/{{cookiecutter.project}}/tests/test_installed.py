@@ -1,6 +1,6 @@
 """The driver is found where it is installed, by its URL and by its name."""
 
-from offload_core import open_tier
+from pulsar_offload import open_tier
 from offload_core.tier import open_store
 
 

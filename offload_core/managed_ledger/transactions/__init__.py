@@ -1,1 +1,0 @@
-"""Transactions of managed ledgers: followed, settled by anybody, and what offload filters make of them."""
