@@ -28,9 +28,8 @@ from pathlib import Path
 
 import pulsar
 import pyarrow.compute as pc
+from live.broker import PulsarAdmin, produce
 from oracle import Oracle
-from pulsar_admin import PulsarAdmin
-from pulsar_topics import produce
 from pyspark.sql import SparkSession, functions
 from servers.broker import Broker
 from servers.versitygw import Versitygw

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from chromium import Chromium
-from left_open import close_what_is_left
+from crash_points import close_what_is_left
 from oracle import Oracle
 from required import need
 from servers.azurite import Azurite

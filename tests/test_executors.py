@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exports import ORDERS, parquet_rows, scanned, two_partitions
+from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
 from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError

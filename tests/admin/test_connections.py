@@ -17,10 +17,9 @@ from typing import Any
 
 import jwt
 import pytest
-from certificates import make_certificate
-from configured import configuration_file
-from service import Service
-from tenants import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, SilentServer, TenantService, bearer
+from commands import configuration_file
+from network.fronts import make_certificate
+from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, Service, SilentServer, TenantService, bearer
 
 from offload_core.admin.serving import most_connections
 from offload_core.configuration import load_configuration

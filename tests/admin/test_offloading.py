@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from commands import Offload
-from pulsar_shell import PulsarShell
+from live.clients import PulsarShell
+from scenes.transactions import message
 from service import Service
-from transactional import message
 
 from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import load_configuration

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import make_certificate
-from pulsar_shell import PulsarShell, run_main
+from live.clients import PulsarShell, run_main
+from network.fronts import make_certificate
 from servers.broker import Broker
 from servers.process import http_status
 from servers.server import StartServer

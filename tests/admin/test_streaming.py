@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import pytest
 from commands import Offload
+from scenes.transactions import NEVER, message
 from service import Service
-from transactional import NEVER, message
 
 from offload_core.admin import served_topics as admin_topics
 from offload_core.admin.served_topics import RecordedTopics

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from commands import Offload
-from http_front import Answer, Front, Request
-from tenants import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
+from network.fronts import Answer, Front, Request
+from service import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import open_environment, open_managed_ledger

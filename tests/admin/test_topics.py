@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from golden import BROKER
-from pulsar_shell import PulsarShell
+from live.clients import PulsarShell
 from records import closed, copied, managed_ledger, position, still_open
 from service import Service
 from tiers import uuid_of

@@ -9,15 +9,10 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from client_views import Clients
-from cold_topics import ColdNamespace
-from consumer_process import ConsumerProcess
-from java_client import JavaClient
-from live_pulsar import LivePulsar, new_store
+from live.broker import ColdNamespace, ConsumerProcess, LivePulsar, PulsarAdmin, Read, TopicLedger, new_store
+from live.clients import Clients, JavaClient
+from live.sent import PARTITIONS, TOPICS
 from oracle import Oracle
-from pulsar_admin import PulsarAdmin, TopicLedger
-from pulsar_topics import Read
-from sent_topics import PARTITIONS, TOPICS
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from stores import Store

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from live_pulsar import LivePulsar
-from pulsar_admin import AdminError
-from pulsar_topics import produce
+from live.broker import AdminError, LivePulsar, produce
 
 
 @pytest.mark.nightly

@@ -9,10 +9,8 @@ from typing import Any
 
 import pulsar
 import pytest
-from cold_topics import ColdNamespace
-from consumer_process import ConsumerProcess
-from encryption import public_pem, write_keys
-from pulsar_topics import RECEIVED_WITHIN_S, produce, scanned
+from live.broker import RECEIVED_WITHIN_S, ColdNamespace, ConsumerProcess, produce, scanned
+from scenes.messages import public_pem, write_keys
 
 from offload_hooks.errors import DecryptionError
 from pulsar_offload import TierReader, scan

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import psutil
 import pulsar
-from consumer_process import ConsumerProcess
-from live_pulsar import LivePulsar
-from pulsar_topics import produce
+from live.broker import ConsumerProcess, LivePulsar, produce
 
 from pulsar_offload import scan
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cold_topics import ColdNamespace
-from java_client import JavaClient, rows_as_java_reads
+from live.broker import ColdNamespace
+from live.clients import JavaClient, rows_as_java_reads
 
 
 def test_a_compacted_topic_is_read_as_it_was_written(cold: ColdNamespace, java_client: JavaClient) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from chunked import SentMessage, interleaved, readable
-from cold_topics import ColdNamespace
 from entries import entry
-from java_client import JavaClient, rows_as_java_reads
-from raw_producer import RawProducer
+from live.broker import ColdNamespace
+from live.clients import JavaClient, rows_as_java_reads
+from live.sent import RawProducer
+from scenes.messages import SentMessage, interleaved, readable
 from servers.broker import Broker
 
 from offload_hooks.errors import IncompleteMessageError

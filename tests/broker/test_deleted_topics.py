@@ -10,10 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from consumer_process import ConsumerProcess
-from live_pulsar import LivePulsar
-from pulsar_admin import PulsarAdmin
-from pulsar_topics import Place, produce
+from live.broker import ConsumerProcess, LivePulsar, Place, PulsarAdmin, produce
 from servers.broker import Broker
 
 from offload_core.audit import FileAuditLog

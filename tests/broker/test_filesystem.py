@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_pulsar import LivePulsar
+from live.broker import COLUMNS, LivePulsar, messages_by_topic, scanned
+from live.sent import TOPICS
 from mapfiles import lay_out_mapfile, mapfile
-from pulsar_topics import COLUMNS, messages_by_topic, scanned
 from pyspark.sql import SparkSession
-from sent_topics import TOPICS
 from servers.broker import Broker
 
 from offload_core.codec.mapfile.header import FileCompression

@@ -9,9 +9,8 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pulsar
-from cold_topics import ColdNamespace
-from java_client import JavaClient
-from pulsar_topics import RECEIVED_WITHIN_S
+from live.broker import RECEIVED_WITHIN_S, ColdNamespace
+from live.clients import JavaClient
 
 from pulsar_offload import scan
 

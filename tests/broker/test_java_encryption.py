@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cold_topics import ColdNamespace
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from java_client import JavaClient, rows_as_java_reads
+from live.broker import ColdNamespace
+from live.clients import JavaClient, rows_as_java_reads
 
 from offload_hooks.errors import DecryptionError
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from cold_topics import ColdNamespace
-from java_client import JavaClient, rows_as_java_reads
+from live.broker import ColdNamespace
+from live.clients import JavaClient, rows_as_java_reads
 
 from pulsar_offload import scan
 

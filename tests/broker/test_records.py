@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_pulsar import LivePulsar
-from pulsar_topics import COLUMNS, Read, messages_by_topic, produce, scanned
+from live.broker import COLUMNS, LivePulsar, Read, messages_by_topic, produce, scanned
+from live.sent import TOPICS
 from pyspark.sql import SparkSession
-from sent_topics import TOPICS
 from servers.broker import Broker
 from stores import Store
 

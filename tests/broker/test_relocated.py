@@ -8,29 +8,55 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pulsar
 import pytest
-from changed_records import change_records
-from client_views import Clients
-from cold_topics import ColdNamespace
 from commands import Offload, in_this_process
-from encryption import public_pem, write_keys
-from live_pulsar import LivePulsar
+from kazoo.client import KazooClient
+from live.broker import RECEIVED_WITHIN_S, ColdNamespace, LivePulsar, produce
+from live.clients import Clients
+from live.sent import TOPICS, ended, steps
 from oracle import Oracle
-from pulsar_topics import RECEIVED_WITHIN_S, produce
-from sent_topics import TOPICS
-from sent_transactions import ended, steps
+from scenes.messages import public_pem, write_keys
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
+from offload_core.metadata import DriverMetadata, pack_stored_record, parse_stored_record
 from pulsar_offload import TierReader, open_tier, scan
 
 pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
+
+
+# --- What `offload relocate --mapping` says is to be changed in a live Pulsar's records, done as its operator does it
+
+
+def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str, Any]]) -> None:
+    """Make these `changes` of the command's report, in the ZooKeeper with the cluster's root.
+
+    Their topics are unloaded. Everything else in the records stays, also how they are compressed.
+    """
+    for change in changes:
+        path = root + change["path"]
+        value, stat = client.get(path)
+        stored = parse_stored_record(value)
+        ledger = stored.info.ledger(change["ledger"])
+        assert ledger is not None
+        assert ledger.context is not None
+        assert [str(ledger.context.uuid)] == change["old_uuids"]
+        driver = DriverMetadata(name=change["driver"], properties=tuple(change["properties"].items()))
+        context = replace(ledger.context, uuid=UUID(change["new_uuid"]), driver=driver)
+        info = stored.info.with_ledger(replace(ledger, context=context))
+        client.set(path, pack_stored_record(replace(stored, info=info)), version=stat.version)
+
+
+# --- the tests ------------------------------------------------------------------------------------
+
 
 CHUNKED_BYTES = (5 << 20) + 1
 """More than a broker takes in one entry."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from in_their_place import keys_of
-from live_pulsar import LivePulsar
-from repairs import Lines
-from sent_topics import TOPICS
+from live.broker import LivePulsar
+from live.sent import TOPICS
+from scenes.repairs import Lines
 
 from offload_core.offload.clock import system_now_ms
 from offload_core.repair import Action, Repair

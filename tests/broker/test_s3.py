@@ -8,11 +8,11 @@ from typing import Any
 
 import fastavro
 import pytest
+from entries import read_whole, rewritten
+from live.broker import COLUMNS, Read, messages_by_topic, scanned
+from live.sent import PARTITIONS, TOPICS, Order, orders
 from pulsar.schema import AvroSchema
-from pulsar_topics import COLUMNS, Read, messages_by_topic, scanned
 from pyspark.sql import SparkSession
-from rewriting import read_whole, rewritten
-from sent_topics import PARTITIONS, TOPICS, Order, orders
 from servers.broker import DEFAULT_BLOCK_BYTES
 from stores import Store
 

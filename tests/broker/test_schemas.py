@@ -12,13 +12,11 @@ from typing import Any
 import pulsar
 import pyarrow as pa
 import pytest
-from live_pulsar import LivePulsar
+from live.broker import LivePulsar, PulsarAdmin, produce
+from live.sent import Order, orders
 from oracle import Oracle
-from protobuf_data import Compiled, fill
 from pulsar.schema import AvroSchema, JsonSchema
-from pulsar_admin import PulsarAdmin
-from pulsar_topics import produce
-from sent_topics import Order, orders
+from scenes.schemas import Compiled, fill
 from servers.broker import Broker
 
 from offload_core.schemas import SavedSchemas, saved_in

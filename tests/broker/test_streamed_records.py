@@ -10,10 +10,8 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
-from cold_topics import ColdNamespace
-from live_pulsar import LivePulsar, SentTopic
-from pulsar_topics import scanned
-from sent_topics import TOPICS
+from live.broker import ColdNamespace, LivePulsar, SentTopic, scanned
+from live.sent import TOPICS
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper

@@ -9,15 +9,11 @@ from pathlib import Path
 import numpy as np
 import pulsar
 import pytest
-from client_views import Clients
 from entries import entry
 from in_their_place import entries_in_objects, filter_mapfiles, filter_objects, keys_of
-from java_client import JavaClient
-from live_pulsar import LivePulsar
-from pulsar_admin import PulsarAdmin, TopicLedger
-from pulsar_topics import produce
-from raw_producer import RawProducer
-from sent_transactions import Step, ended, message, steps
+from live.broker import LivePulsar, PulsarAdmin, TopicLedger, produce
+from live.clients import Clients, JavaClient
+from live.sent import RawProducer, Step, ended, message, steps
 from stores import Store
 
 from offload_core.filters import FilterRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client_views import Clients
-from sent_transactions import ended, steps
+from live.clients import Clients
+from live.sent import ended, steps
 from stores import Store
 
 from pulsar_offload import scan

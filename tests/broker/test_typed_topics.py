@@ -12,14 +12,13 @@ from typing import Any
 import pulsar
 import pytest
 from _pulsar import SchemaType
-from cold_topics import ColdNamespace
 from entries import entry
+from live.broker import RECEIVED_WITHIN_S, ColdNamespace, produce
+from live.sent import RawProducer
 from pulsar.schema import AvroSchema, Schema
-from pulsar_topics import RECEIVED_WITHIN_S, produce
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from raw_producer import RawProducer
-from schemas import record
+from scenes.schemas import record
 from servers.broker import Broker
 
 from offload_core.schemas import SavedSchemas

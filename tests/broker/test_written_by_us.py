@@ -14,12 +14,10 @@ from typing import Any
 
 import pulsar
 import pytest
-from entries import WrittenObject
+from entries import WrittenObject, read_whole, rewritten
 from in_their_place import PART_BYTES, keys_of, offload_in_its_place
-from live_pulsar import LivePulsar
-from pulsar_topics import Place, produce
-from rewriting import read_whole, rewritten
-from sent_topics import TOPICS
+from live.broker import LivePulsar, Place, produce
+from live.sent import TOPICS
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_rest import AdminRest, golden_answers, ledger, namespace_answers, reason, topic_answers
 from entries import LedgerPart, pip17_object, streaming_object
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import TOPICS, topic_objects
+from golden import COLUMNS, TOPICS, assert_topic_is_as_expected, topic_objects
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
+from network.admin import (
+    AdminRest,
+    golden_answers,
+    ledger,
+    namespace_answers,
+    raises_without,
+    reason,
+    topic_answers,
+)
 from records import MANAGED_LEDGERS
-from secretive import raises_without
 from tiers import Names, lay_out, put_broker_objects, uuid_of
 
 from offload_core.catalogue import Problem, TopicName

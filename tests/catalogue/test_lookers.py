@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looked_at import (
+from scenes.lookers import (
     COMMANDS,
     GONE,
     Command,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from exports import ORDERS, parquet_rows, scanned, two_partitions
+from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
 from offload_core.metadata import open_metadata_store
 

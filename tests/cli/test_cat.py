@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commands import Offload
-from encryption import sealed_entry, write_keys
 from entries import WrittenObject, batch_entry, entry, pip17_object
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import TOPICS
+from golden import COLUMNS, TOPICS, assert_topic_is_as_expected
+from scenes.messages import sealed_entry, write_keys
 from tiers import lay_out
 
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS

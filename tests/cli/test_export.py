@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from exports import (
+from scenes.exports import (
     ORDERS,
     add_bad_ledger,
     delta_rows,

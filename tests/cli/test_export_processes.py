@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import COMMAND
-from exports import ORDERS, add_ledger, messages, parquet_files, parquet_rows, scanned, two_partitions
+from scenes.exports import ORDERS, add_ledger, messages, parquet_files, parquet_rows, scanned, two_partitions
 
 REPORT = r"64 rows in \d+ files, [\d.]+ kB\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from filtered import FilteredTopic
+from scenes.filters import FilteredTopic
 
 from offload_core.cli.looking.filtered import filter_note, filter_to_json, recorded
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord

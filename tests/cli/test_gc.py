@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from commands import Offload
-from configured import configuration_file
+from commands import Offload, configuration_file
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects
 

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from relocated import World, half_moved
+from scenes.moves import MovedTopic, half_moved
 
 TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
 
 
-def given(world: World, place: str) -> list[str]:
+def given(world: MovedTopic, place: str) -> list[str]:
     return [str(world.folder / place), "--topic", TOPIC, "--records", f"sqlite:{world.folder}/records.db"]
 
 
 @pytest.mark.parametrize(("place", "other"), [("source", "target"), ("target", "source")])
 def test_commands_say_what_is_elsewhere_and_write_nothing(
-    world: World, offload: Offload, place: str, other: str
+    world: MovedTopic, offload: Offload, place: str, other: str
 ) -> None:
     out = world.folder / "out"
     for command in (["cat"], ["cat", "--level", "entries"], ["export", "--to", out]):
@@ -35,7 +35,7 @@ def test_commands_say_what_is_elsewhere_and_write_nothing(
     assert not list(out.glob("**/*.parquet"))
 
 
-def test_commands_read_several_tiers(world: World, offload: Offload) -> None:
+def test_commands_read_several_tiers(world: MovedTopic, offload: Offload) -> None:
     asked = [*given(world, "source"), "--also-tier", world.folder / "target"]
     shown = offload("cat", *asked, "--format", "jsonl")
     assert (shown.code, len(shown.out.splitlines())) == (0, len(world.entries))

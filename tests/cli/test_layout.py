@@ -14,8 +14,7 @@ from struct import pack
 from termios import TIOCSWINSZ
 
 import pytest
-from commands import COMMAND, Offload
-from configured import configuration_file
+from commands import COMMAND, Offload, configuration_file
 from records import closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, uuid_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from looked_at import lay_out_world, world, write_record
+from scenes.lookers import lay_out_world, world, write_record
 
 from offload_core.metadata import open_metadata_store
 

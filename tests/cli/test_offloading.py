@@ -12,9 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import Offload, Result
-from configured import configuration_file
-from transactional import message
+from commands import Offload, Result, configuration_file
+from scenes.transactions import message
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (

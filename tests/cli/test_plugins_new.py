@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from commands import COMMAND, Offload, install_into
-from expected import COLUMNS, assert_topic_is_as_expected
+from golden import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
 from offload_core.cli.plugins import new_driver

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from configured import configuration_file
+from commands import configuration_file
 
 LIFE = """
 import itertools, os, subprocess, sys
@@ -20,7 +20,7 @@ os.umask(0)
 
 from commands import COMMAND
 from service import Service
-from transactional import message
+from scenes.transactions import message
 
 from offload_core.cli.main import main
 from offload_core.configuration import load_configuration

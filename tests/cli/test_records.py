@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from admin_rest import AdminRest, golden_answers, reason
 from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, TOPICS, as_entries
+from golden import COLUMNS, STREAMING_CASES, TOPICS, as_entries, assert_topic_is_as_expected
+from network.admin import AdminRest, golden_answers, reason
 from records import (
     MANAGED_LEDGERS,
     closed,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from rollback_topics import NAMELESS, put_segment, put_whole
+from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, TOPIC
 
 from offload_core.ledgers import FileLedgerStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from kazoo.client import KazooClient
-from rollback_topics import put_segment, put_whole
+from scenes.rollbacks import put_segment, put_whole
 from servers.zookeeper import ZooKeeper
 from tiers import MANAGED_LEDGER
 

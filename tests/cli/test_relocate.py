@@ -16,7 +16,7 @@ import pytest
 from commands import COMMAND, Offload
 from golden import topic_rows
 from managed_ledgers import NAME
-from relocated import World
+from scenes.moves import MovedTopic
 from tiers import TOPIC, lay_out_broker_objects
 
 from offload_core.metadata import (
@@ -38,9 +38,9 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path, url: str) -> Iterator[World]:
+def world(tmp_path: Path, url: str) -> Iterator[MovedTopic]:
     """Two ledgers of one object each, and one in two segments."""
-    made = World.make(tmp_path, url)
+    made = MovedTopic.make(tmp_path, url)
     ledgers = [made.add_ledger(count) for count in (20, 10, 15)]
     for ledger_id in ledgers[:2]:
         made.offload(ledger_id)
@@ -50,7 +50,7 @@ def world(tmp_path: Path, url: str) -> Iterator[World]:
 
 
 @pytest.fixture
-def arguments(world: World, tmp_path: Path) -> list[str]:
+def arguments(world: MovedTopic, tmp_path: Path) -> list[str]:
     """Of a relocation from one folder to the other."""
     return ["relocate", str(tmp_path / "source"), "--to", str(tmp_path / "target")]
 
@@ -67,7 +67,7 @@ def scanned(tier: Path, **given: object) -> list[tuple[int, int, bytes]]:
 
 
 def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
-    world: World, arguments: list[str], url: str, offload: Offload
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload
 ) -> None:
     before = world.info
     result = offload(*arguments, "--records", url)
@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
 
 
 def test_copies_are_moved_and_scans_by_the_records_follow(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     before = scanned(tmp_path / "source", records=url)
     assert len(before) == 45
@@ -106,7 +106,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
 
 
 def test_old_copies_of_later_topics_go_though_one_stays(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
     world.records.write(NAME.replace("orders", "archive"), gone_copies(world.info), None)
@@ -132,7 +132,7 @@ def gone_copies(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 
 
 def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     before = scanned(tmp_path / "source", records=url)
     given = [*arguments, "--records", url, "--processes", "--workers", "2", *done(tmp_path)]
@@ -155,7 +155,7 @@ def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
 
 
 def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
-    world: World,
+    world: MovedTopic,
     arguments: list[str],
     url: str,
     offload: Offload,
@@ -176,7 +176,7 @@ def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
 
 @pytest.mark.parametrize("format_", ["pip17", "streaming", "mapfile"])
 def test_copies_change_their_format(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path, format_: str
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path, format_: str
 ) -> None:
     before = scanned(tmp_path / "source", records=url)
     assert offload(*arguments, "--records", url, "--format", format_, *done(tmp_path)).code == 0
@@ -186,7 +186,7 @@ def test_copies_change_their_format(
 
 
 def test_ledgers_are_merged(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     before = scanned(tmp_path / "source", records=url)
     result = offload(*arguments, "--records", url, "--merge", "--segment-size", "1M", *done(tmp_path))
@@ -196,7 +196,7 @@ def test_ledgers_are_merged(
 
 
 def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     before = scanned(tmp_path / "source", records=url)
     assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
@@ -213,7 +213,7 @@ def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(
 
 
 def test_what_fails_is_said_and_the_others_are_moved(
-    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:
     damaged = next(key for key in world.keys(world.source) if key.endswith("-ledger-0"))
     path = tmp_path / "source" / damaged
@@ -226,7 +226,7 @@ def test_what_fails_is_said_and_the_others_are_moved(
 
 
 def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
-    world: World, arguments: list[str], offload: Offload, tmp_path: Path
+    world: MovedTopic, arguments: list[str], offload: Offload, tmp_path: Path
 ) -> None:
     record = tmp_path / "a-record"
     record.write_bytes(pack_managed_ledger_info(world.info))
@@ -338,7 +338,7 @@ def test_wrong_use_is_refused(
 
 
 def test_a_relocation_is_throttled(
-    world: World,
+    world: MovedTopic,
     arguments: list[str],
     url: str,
     offload: Offload,
@@ -359,7 +359,7 @@ def test_a_relocation_is_throttled(
     ("given", "share"), [([], 1000), (["--processes", "--workers", "4"], 250), (["--workers", "4"], 1000)]
 )
 def test_each_process_has_its_share_of_a_rate(
-    world: World,
+    world: MovedTopic,
     arguments: list[str],
     url: str,
     offload: Offload,

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload
-from configured import configuration_file
+from commands import COMMAND, Offload, configuration_file
 from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out

@@ -11,8 +11,17 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from records import closed, managed_ledger, segment, still_open
-from rollback_records import MIXED, file_of, info_in, store_of, streaming_tier
-from rollback_topics import NAMELESS, in_segments, keys, put_segment
+from scenes.rollbacks import (
+    MIXED,
+    NAMELESS,
+    file_of,
+    in_segments,
+    info_in,
+    keys,
+    put_segment,
+    store_of,
+    streaming_tier,
+)
 from tiers import MANAGED_LEDGER, TOPIC, Names, uuid_of
 
 from offload_core.metadata import (

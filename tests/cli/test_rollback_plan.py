@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from records import closed, managed_ledger, segment, still_open
-from rollback_records import HOT, MIXED, file_of, streaming_tier
-from rollback_topics import in_one_object
+from scenes.rollbacks import HOT, MIXED, file_of, in_one_object, streaming_tier
 from tiers import TOPIC, uuid_of
 
 from offload_core.metadata import (

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from chunked import SentMessage, interleaved
 from commands import Offload
-from encryption import sealed_entry, write_keys
 from entries import entry, pip17_object
-from exports import parquet_rows, parquet_table, scanned
 from golden import BROKER, GoldenObject, sent_in_transactions, topic_objects, topic_rows
+from scenes.exports import parquet_rows, parquet_table, scanned
+from scenes.messages import SentMessage, interleaved, sealed_entry, write_keys
 from tiers import Names, lay_out, put
 
 from offload_core.spark.options import KNOWN

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from admin_rest import AdminRest
 from commands import Offload
 from golden import BROKER, topic_rows
+from network.admin import AdminRest
 from tiers import lay_out_broker_objects
 
 AVRO = BROKER / "topics" / "avro" / "schemas.json"

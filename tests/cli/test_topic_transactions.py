@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import Offload, Result
-from configured import configuration_file
-from transactional import NEVER, message, next_to
-from transactions import ONE, PLAIN, abort, of
+from commands import Offload, Result, configuration_file
+from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Offload
-from configured import configuration_file
+from commands import Offload, configuration_file
 from entries import entry, pip17_object
-from relocated import World
-from rollback_records import MIXED, store_of, streaming_tier
-from rollback_topics import put_segment, put_whole
+from scenes.moves import MovedTopic
+from scenes.rollbacks import MIXED, put_segment, put_whole, store_of, streaming_tier
+from scenes.transactions import message
 from tiers import lay_out
-from transactional import message
 
 from offload_core.cli.commands import COMMANDS
 from offload_core.configuration import load_configuration
@@ -148,7 +146,7 @@ def tier_without_records(folder: Path) -> None:
 
 
 def to_be_moved(folder: Path) -> None:
-    world = World.make(folder, f"sqlite:{folder}/records.db")
+    world = MovedTopic.make(folder, f"sqlite:{folder}/records.db")
     for count in (20, 10):
         world.offload(world.add_ledger(count))
     world.records.store.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from entries import WrittenObject, ledger_metadata
-from mapfile_parts import (
+from mapfiles import (
     MARK,
     METADATA,
     THREE_RECORDS,
@@ -16,11 +16,12 @@ from mapfile_parts import (
     block,
     blocked,
     header_of,
+    mapfile,
     plain,
+    read_mapfile,
     record,
     stored,
 )
-from mapfiles import mapfile, read_mapfile
 
 from offload_core.codec.ledger_metadata import pack_ledger_metadata
 from offload_core.codec.mapfile.fields import CutOffError

@@ -9,8 +9,22 @@ from dataclasses import replace
 
 import pytest
 from entries import WrittenObject
-from mapfile_parts import MARK, THREE_RECORDS, THREE_VALUES, block, blocked, header_of, index_file, plain
-from mapfiles import INDEX_SYNC, SYNC, index_of, mapfile, read_mapfile, stretch_entries
+from mapfiles import (
+    INDEX_SYNC,
+    MARK,
+    SYNC,
+    THREE_RECORDS,
+    THREE_VALUES,
+    block,
+    blocked,
+    header_of,
+    index_file,
+    index_of,
+    mapfile,
+    plain,
+    read_mapfile,
+    stretch_entries,
+)
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.mapfile.fields import CutOffError, pack_counted, pack_vint

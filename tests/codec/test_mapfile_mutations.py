@@ -13,8 +13,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from byte_mutations import mutations
-from entries import WrittenObject
+from entries import WrittenObject, mutations
 from mapfiles import golden_mapfiles, mapfile, read_mapfile
 
 from offload_core.codec.mapfile.checksums import make_checksums, verify_whole

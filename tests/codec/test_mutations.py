@@ -19,7 +19,6 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from byte_mutations import mutations
 from entries import (
     LedgerPart,
     WrittenObject,
@@ -28,6 +27,7 @@ from entries import (
     encrypted_entry,
     entry,
     marker,
+    mutations,
     pip17_object,
     read_object,
     spans_of,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lying_drivers
 import planted_faults
-import planting
 import pytest
 
 FILE = Path(planted_faults.__file__)
-NAMES = {driver.__name__: cases for driver, cases in planting.FAULTS.items()}
+NAMES = {driver.__name__: cases for driver, cases in lying_drivers.FAULTS.items()}
 
 
 def test_no_fault_is_found_where_there_is_none(outcomes):
@@ -26,4 +26,4 @@ def test_a_planted_fault_is_found(outcomes, planted):
 
 def test_there_are_many_and_no_one_of_them_is_found_by_sequences_only():
     assert len(NAMES) >= 14
-    assert [name for name, cases in NAMES.items() if set(cases) <= {planting.SEQUENCES}] == []
+    assert [name for name, cases in NAMES.items() if set(cases) <= {lying_drivers.SEQUENCES}] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from damage import DAMAGES
 from entries import entry, pip17_object
-from repairs import contents_of, repaired
+from scenes.repairs import contents_of, repaired
 from tiers import lay_out
 
 from offload_core.cli.upkeep.repair import repair

@@ -9,8 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import Offload, in_this_process
-from configured import configuration_file
+from commands import Offload, configuration_file, in_this_process
 
 from offload_core.configuration import load_configuration
 from offload_core.doctor.exposure import exposure, private_places

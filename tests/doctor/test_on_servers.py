@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from commands import COMMAND, Result
-from stores import NAMES, SERVERS, Store, new_store
-from webhdfs import WebHdfs
+from stores import NAMES, SERVERS, Store, WebHdfs, new_store
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from entries import pip17_object
-from expected import COLUMNS, assert_topic_is_as_expected
+from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_golden
 from servers.minihdfs import MiniHdfs
 from tiers import Names

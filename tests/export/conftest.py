@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exports import two_partitions
+from scenes.exports import two_partitions
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from exports import parquet_files, target_of
+from dying import in_fork
+from scenes.exports import parquet_files, target_of
 
 import offload_core.export
 import pulsar_offload
@@ -58,20 +59,6 @@ def at_each_line(act: Callable[[int], None]) -> None:
 
     threading.settrace(trace)
     sys.settrace(trace)
-
-
-def in_fork(work: Callable[[], None]) -> int:
-    """Do the work in a fork; its exit code, negative for a signal."""
-    child = os.fork()
-    if child == 0:
-        code = 99
-        try:
-            work()
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def count_lines(tier: Path, folder: Path, kind: str) -> int:

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from filtered_topics import FilteredTopic, filtered_topics
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.drawn import DrawnTopic, filtered_topics
 from tiers import TOPIC
 
 from pulsar_offload import export, open_tier, scan
@@ -17,7 +17,7 @@ PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
 
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
-def test_a_growing_topic_with_gaps_is_exported_once(topic: FilteredTopic, data: st.DataObject) -> None:
+def test_a_growing_topic_with_gaps_is_exported_once(topic: DrawnTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder, open_tier(Path(folder, "tier")) as tier:
         objects = list(topic.objects())

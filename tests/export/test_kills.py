@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from effort import Sample
-from exports import parquet_files, rows_of, scanned, two_partitions
+from scenes.exports import parquet_files, rows_of, scanned, two_partitions
 
 SUPPORT = Path(__file__).parents[1] / "support"
 JOB = Path(__file__).parent / "kill_job.py"

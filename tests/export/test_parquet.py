@@ -13,7 +13,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from entries import entry, marker, pip17_object
-from exports import (
+from scenes.exports import (
     DAY_MS,
     FIRST_DAY_MS,
     ORDERS,

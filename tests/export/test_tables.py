@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from entries import entry
-from exports import (
+from pyiceberg.expressions import EqualTo
+from scenes.exports import (
     DAY_MS,
     ORDERS,
     add_ledger,
@@ -22,7 +23,6 @@ from exports import (
     scanned,
     target_of,
 )
-from pyiceberg.expressions import EqualTo
 from tiers import lay_out_broker_objects
 
 import pulsar_offload

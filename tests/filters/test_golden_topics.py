@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from buffer_model import Model
 from entries import read_object
-from expected import as_expected
-from golden import sent_in_transactions, topic_objects, topic_rows
+from golden import as_expected, sent_in_transactions, topic_objects, topic_rows
 from in_their_place import filter_objects
+from scenes.transactions import Model
 from tiers import lay_out_broker_objects
 
 from offload_core.filters import FilterMode, FilterRecord

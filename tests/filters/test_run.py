@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from filtered import PlainFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.filters import PlainFilter
 
 from offload_core.codec.byte_arrays import read_only
 from offload_core.codec.kernels.kept import copy_kept

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from commands import install_into
 from entries import entry
-from filtered import FilteredTopic, short_record
+from scenes.filters import FilteredTopic, short_record
 
 from offload_core.filters import FilterMode
 from offload_core.messages.new_entry import NewMessage, pack_entry

@@ -11,7 +11,7 @@ import pytest
 from entries import batch_entry, entry, frame_entry, marker, spans_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rows import decoded_rows
+from scenes.messages import decoded_rows
 
 from offload_core.filters.filter_run import replace_by_tombstones
 from offload_core.messages.entry import read_messages, split_entry

@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from histories import events
 from hypothesis import given
 from hypothesis import strategies as st
-from transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
+from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events, of
 
 from offload_core.filters.transactions import TransactionOffloadFilter
 from offload_hooks.errors import ChecksumError, UnresolvedTransactionError

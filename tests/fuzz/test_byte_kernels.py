@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 from bounds_checked import Guarded, called, run_checked
-from byte_mutations import mutations
-from entries import CODECS, batch_entry, borders, encrypted_entry, entry, marker, single
+from entries import CODECS, batch_entry, borders, encrypted_entry, entry, marker, mutations, single
 from mapfiles import SYNC, mapfile, read_mapfile
-from rows import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
-from transactions import found_in
+from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
+from scenes.transactions import found_in
 
 from offload_core.codec.frames import pack_frames, padding, walk_frames
 from offload_core.codec.kernels import c_functions, frames, kept

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from avro_data import rows_of
 from bounds_checked import run_checked
 from drawn_schemas import Drawn, drawn_avro, drawn_json, drawn_key_value, drawn_protobuf
+from scenes.schemas import rows_of
 
 from offload_core.schemas import cells
 from offload_core.schemas.avro.plain import read_datum

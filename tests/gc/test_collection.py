@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, clock
 from damage import DAMAGES, SCENES, Scene
 from damage.scenes import LEDGER
-from garbage import KINDS, replaced, superseded, unfinished_attempt
+from scenes.garbage import KINDS, LATER, CollectedTier, clock, replaced, superseded, unfinished_attempt
 from tiers import MODIFIED_AT, uuid_of
 
 from offload_core.gc import GarbageKind
@@ -21,7 +20,7 @@ from offload_core.metadata import ManagedLedgerInfo
 @pytest.mark.parametrize("name", [name for name, make in SCENES.items() if make().records])
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_of_what_is_sound_nothing_goes(name: str, is_shared: bool) -> None:
-    world = World.of(SCENES[name]())
+    world = CollectedTier.of(SCENES[name]())
     before = world.keys
     assert world.collect(is_shared=is_shared) == []
     assert (world.keys, world.log.changes) == (before, [])
@@ -31,7 +30,7 @@ def test_of_what_is_sound_nothing_goes(name: str, is_shared: bool) -> None:
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
 def test_nothing_that_a_record_calls_complete_goes_however_damaged_it_is(damage) -> None:  # type: ignore[no-untyped-def]
     scene, _ = damage.make()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     needed = {key for key in before if any(str(uuid) in key for uuid in needed_uuids(scene))}
     if scene.records:
@@ -52,7 +51,7 @@ def needed_uuids(scene: Scene) -> set[object]:
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
     scene, kind = make()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before, garbage = world.keys, {scene.key(1), scene.index_key(1)}
     (found,) = world.report()
     assert (found.garbage.kind, found.garbage.key, found.is_deleted) == (kind, scene.key(1), False)
@@ -68,7 +67,7 @@ def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[S
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
     scene, _ = make()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     at = MODIFIED_AT + timedelta(days=1, minutes=4)
     assert world.collect(now_ms=clock(at)) == []
     assert world.summary.younger == 1
@@ -79,12 +78,12 @@ def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, GarbageKin
 def test_the_younger_of_two_objects_counts() -> None:
     scene, _ = superseded()
     scene.objects[scene.index_key(1)].modified_at = LATER - timedelta(hours=3)
-    assert World.of(scene).collect() == []
+    assert CollectedTier.of(scene).collect() == []
 
 
 def test_an_attempt_that_was_left_is_given_up_in_its_record_and_forgotten() -> None:
     scene, _ = unfinished_attempt()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     world.collect()
     known = world.records.read("acme/cold/persistent/orders")
     assert known is not None

@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from collected import World
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from effort import Sample
 from records import copied, managed_ledger
+from scenes.garbage import CollectedTier
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.audit import Deletion
@@ -29,7 +29,7 @@ def of_ledger(ledger_id: int) -> object:
     return replace(written, key=replace(written.key, ledger_id=ledger_id))
 
 
-def littered() -> World:
+def littered() -> CollectedTier:
     """A needed copy, one that it took the place of, half of one, checksums alone, two attempts, and an upload."""
     scene = Scene(records={})
     kept = pip17()
@@ -54,7 +54,7 @@ def littered() -> World:
             closed_ledger(LEDGER + 2, PAYLOADS, given_up),
         )
     }
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     upload = world.tier.begin_data(scene.key(0))
     world.memory.uploads[upload].started_at = MODIFIED_AT
     return world
@@ -63,7 +63,7 @@ def littered() -> World:
 NEEDED = {f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"}
 
 
-def collect(world: World, points: Points) -> None:
+def collect(world: CollectedTier, points: Points) -> None:
     @contextmanager
     def opened() -> Iterator[Records]:
         yield StoreRecords(Metadata(world.metadata, points))

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from collected import World, clock
 from crash_points import Metadata, Points, Turn, watched
 from damage.scenes import LEDGER, one_ledger
-from garbage import OTHER, deleted_topic, superseded
 from managed_ledgers import Audit
+from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, superseded
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic
@@ -33,7 +32,7 @@ LOST = managed_ledger_of_topic(parse_topic(OTHER))
 LEDGERS = (20, 21)
 
 
-def lost_topic() -> World:
+def lost_topic() -> CollectedTier:
     """A topic with its record, and two ledgers of another one whose record is lost."""
     scene, _ = deleted_topic()
     for number, ledger_id in enumerate(LEDGERS, start=2):
@@ -42,10 +41,10 @@ def lost_topic() -> World:
         scene.add(written, 10 + ledger_id)
         for key in (scene.key(number), scene.index_key(number)):
             scene.objects[key].metadata["managedledgername"] = LOST
-    return World.of(scene)
+    return CollectedTier.of(scene)
 
 
-def collect(world: World, points: Points) -> list[Any]:
+def collect(world: CollectedTier, points: Points) -> list[Any]:
     @contextmanager
     def opened() -> Iterator[Records]:
         yield StoreRecords(Metadata(world.metadata, points))
@@ -55,14 +54,14 @@ def collect(world: World, points: Points) -> list[Any]:
     return list(collection.collect(world.log, at_once=1))
 
 
-def recover(world: World, points: Points) -> list[RecoveryOutcome]:
+def recover(world: CollectedTier, points: Points) -> list[RecoveryOutcome]:
     tier = Tier(MemoryDriver(world.memory), [watched(points)])
     records = ManagedLedgerRecords(Metadata(world.metadata, points))
     recovered = recover_records(tier, records, Audit(), wanted=lambda topic: topic == parse_topic(OTHER))
     return [each.outcome for each in recovered]
 
 
-def check_consistent(world: World) -> ManagedLedgerInfo | None:
+def check_consistent(world: CollectedTier) -> ManagedLedgerInfo | None:
     """What the record of the lost topic names is there, whole; no claim is left."""
     known = world.records.read(LOST)
     if known is None:
@@ -113,7 +112,7 @@ def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(a
     assert (RecoveryOutcome.NEW in seen) == after  # the last call writes the record
 
 
-def switched_to_the_other(world: World) -> bool:
+def switched_to_the_other(world: CollectedTier) -> bool:
     """As a repair does whose copy is damaged: the other copy is read at once, and the damaged one is put aside."""
     name = managed_ledger_of_topic(parse_topic(TOPIC))
     known = world.records.read(name)
@@ -152,7 +151,7 @@ def switched_to_the_other(world: World) -> bool:
 def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bool) -> None:
     seen = set[bool]()
     for at in range(1, 1000):
-        world = World.of(superseded()[0])
+        world = CollectedTier.of(superseded()[0])
         switched: list[bool] = []
         points = Turn(
             at,

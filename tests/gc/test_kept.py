@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from collected import World, kinds
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, Stored, closed_ledger, one_ledger, pip17, streaming
-from garbage import (
+from records import copied, managed_ledger
+from scenes.garbage import (
+    CollectedTier,
     deleted_topic,
     info_of,
+    kinds,
     orphan_of_a_trimmed_ledger,
     other_ledger,
     superseded,
     without_index,
 )
-from records import copied, managed_ledger
 from tiers import TOPIC, uuid_of
 
 from offload_core.gc import GarbageKind
@@ -36,7 +37,7 @@ def test_what_may_be_another_clusters_stays(
         del metadata["pulsarclustername"]
         if cluster is not None:
             metadata["pulsarclustername"] = cluster
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect() == []
     assert (world.summary.unknown.total(), world.keys) == (1, before)
@@ -47,7 +48,7 @@ def test_nothing_is_known_of_a_cluster_that_no_named_object_names() -> None:
     scene, _ = superseded()
     for key in (scene.key(0), scene.index_key(0)):
         scene.objects[key].metadata["managedledgername"] = "acme/cold/persistent/others"
-    assert World.of(scene).collect() == []
+    assert CollectedTier.of(scene).collect() == []
 
 
 def test_what_names_no_topic_or_lies_elsewhere_stays() -> None:
@@ -58,7 +59,7 @@ def test_what_names_no_topic_or_lies_elsewhere_stays() -> None:
         scene.objects[f"backup/{key}"] = scene.objects[key]
     for name in (f"{uuid_of(6)}-ledger-7", f"backup/{uuid_of(6)}-ledger-7"):
         scene.objects[name] = Stored(b"x", {"managedledgername": "../../etc/passwd"})
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -71,7 +72,7 @@ def test_a_ledger_that_is_newer_than_its_topics_record_stays() -> None:
     scene.records = {TOPIC: managed_ledger(*other_ledger(scene.written[0].key.uuid))}
     newer = one_ledger()
     scene.add(replace(newer, key=replace(newer.key, ledger_id=99)), 6)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert kinds(world.collect()) == {scene.key(1): "orphan"}
     assert scene.key(2) in world.keys
 
@@ -98,7 +99,7 @@ def test_a_copy_stays_while_the_one_that_is_named_is_not_whole(gone: bool, lost:
         scene.cut(scene.key(0), -1)
     else:
         scene.change_record(lambda record: replace(record, info=replace(record.info, entries=17)))
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -111,6 +112,6 @@ def test_half_of_a_segment_stays_while_a_ledger_of_its_topic_lacks_something() -
         twin = name.replace(str(uuid_of(0)), str(uuid_of(5)))
         scene.objects[twin] = replace(scene.objects[name])
     del scene.objects[scene.index_key(0).replace(str(uuid_of(0)), str(uuid_of(5)))]
-    assert kinds(World.of(scene).report()) == {str(uuid_of(5)): "no-index"}
+    assert kinds(CollectedTier.of(scene).report()) == {str(uuid_of(5)): "no-index"}
     del scene.objects[scene.key(0)]
-    assert World.of(scene).report() == []
+    assert CollectedTier.of(scene).report() == []

@@ -8,20 +8,24 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, changing, clock, kinds
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, share
-from garbage import (
+from records import copied, managed_ledger, still_open
+from scenes.garbage import (
+    LATER,
     OTHER,
+    CollectedTier,
     attempt,
+    changing,
+    clock,
     condemned,
     deleted_topic,
     info_of,
+    kinds,
     superseded,
     unfinished_attempt,
     without_index,
 )
-from records import copied, managed_ledger, still_open
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic
@@ -53,20 +57,22 @@ def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
     make: Callable[[int], OffloadContext],
 ) -> None:
     scene = attempt(make(60))
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     upload = world.tier.begin_data(f"{uuid_of(5)}")
     world.memory.uploads[upload].started_at = MODIFIED_AT
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert (world.keys, world.summary.live, len(world.memory.uploads)) == (before, 2, 1)
-    assert {each.garbage.kind for each in World.of(attempt(make(-1))).collect()} == {GarbageKind.UNFINISHED}
+    assert {each.garbage.kind for each in CollectedTier.of(attempt(make(-1))).collect()} == {
+        GarbageKind.UNFINISHED
+    }
 
 
 @pytest.mark.parametrize("make", [leased, leased_segment])
 def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
     make: Callable[[int], OffloadContext],
 ) -> None:
-    world = World.of(attempt(make(-1)))
+    world = CollectedTier.of(attempt(make(-1)))
     alive = attempt(make(60))
     before = world.keys
 
@@ -89,7 +95,7 @@ def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
 
     for make in (unfinished_attempt, condemned):
         scene, _ = make()
-        world = World.of(scene)
+        world = CollectedTier.of(scene)
         before = world.keys
         world.metadata = NotOurs(world.metadata.metadata)
         (outcome,) = world.collect()
@@ -104,7 +110,7 @@ def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
     scene, _ = superseded()
     assert scene.records is not None
     scene.records[OTHER] = b"\xff\xff"
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert [each.is_deleted for each in world.collect()] == [False]
     assert (world.keys, world.log.changes) == (before, [])
@@ -113,7 +119,7 @@ def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
 
 def test_records_that_are_not_complete_only_report() -> None:
     scene, _ = superseded()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     topic = parse_topic(TOPIC)
 
     class Given:
@@ -134,13 +140,13 @@ def test_records_that_are_not_complete_only_report() -> None:
     with pytest.raises(OptionError, match="nothing is deleted"):
         list(world.collection(records=given).collect(world.log))
     scene, _ = deleted_topic()
-    assert list(World.of(scene).collection(records=given).report()) == []
+    assert list(CollectedTier.of(scene).collection(records=given).report()) == []
 
 
 def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
     scene, _ = superseded()
     scene.objects[scene.key(0)].modified_at = LATER + timedelta(minutes=6)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert [each.is_deleted for each in world.collect()] == [False]
     assert "the clocks of store and machine" in str(world.summary.why_incomplete)
     assert [each.is_deleted for each in world.collect(clock_lead=timedelta(minutes=2))] == [True]
@@ -149,7 +155,7 @@ def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
 @pytest.mark.parametrize("turn", [1, 2, 3])
 def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
     scene, _ = superseded()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     named = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(5))))
 
@@ -162,10 +168,12 @@ def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
 def test_what_has_changed_since_the_listing_stays() -> None:
     for change in ("younger", "larger", "whole"):
         scene, _ = without_index() if change == "whole" else superseded()
-        world = World.of(scene)
+        world = CollectedTier.of(scene)
         stored = world.memory.objects[scene.key(1)]
 
-        def act(world: World = world, stored=stored, change: str = change, scene: Scene = scene) -> None:  # type: ignore[no-untyped-def]
+        def act(
+            world: CollectedTier = world, stored=stored, change: str = change, scene: Scene = scene
+        ) -> None:  # type: ignore[no-untyped-def]
             if change == "younger":
                 stat = replace(stored.stat, modified_at=LATER)
                 world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
@@ -183,9 +191,9 @@ def test_what_has_changed_since_the_listing_stays() -> None:
 # --- uploads ---------------------------------------------------------------------------------------
 
 
-def uploads_of(*keys: str) -> World:
+def uploads_of(*keys: str) -> CollectedTier:
     scene, _ = superseded()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     for key in keys:
         upload = world.tier.begin_data(key)
         world.memory.uploads[upload].started_at = MODIFIED_AT
@@ -231,7 +239,7 @@ def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
 def test_only_so_much_or_of_these_topics() -> None:
     scene, _ = superseded()
     scene.add(one_ledger(), 6)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert world.collect(wants=lambda topic: topic is not None and topic.full == OTHER) == []
     assert len(world.collect(limit=1)) == 1
     assert len(world.collect()) == 1
@@ -244,7 +252,7 @@ def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit: int
     scene, _ = superseded()
     for number in range(10, 40):
         scene.add(one_ledger(), number)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
 
     def write_half_anew() -> None:
         for number in range(10, 25):
@@ -260,7 +268,7 @@ def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit: int
 
 def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:
     scene, _ = superseded()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
 
     class Full:
@@ -274,7 +282,7 @@ def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:
 
 def test_uploads_are_not_asked_for_where_the_driver_has_none() -> None:
     scene, _ = superseded()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     world.memory.uploads.clear()
     assert Upload(key="a", upload_id="b") not in world.memory.uploads
     assert kinds(list(world.collection(tier=scene.tier()).report())) == {scene.key(1): "superseded"}

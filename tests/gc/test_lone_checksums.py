@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, changing
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, pip17
 from damage.sealed import checksums_key, sealed
-from garbage import failed_attempt, orphaned
 from mapfiles import mapfile
 from records import copied, managed_ledger
+from scenes.garbage import LATER, CollectedTier, changing, failed_attempt, orphaned
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.gc import GarbageKind
@@ -45,7 +44,7 @@ def test_checksums_of_what_no_record_names_are_found_and_go() -> None:
     scene = orphaned()
     left = alone(scene)
     assert left == {checksums_key(scene.written[1].key)}
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     (found,) = world.report()
     assert (found.garbage.kind, found.garbage.key, found.garbage.ledger_ids) == (
@@ -68,7 +67,7 @@ def test_those_of_a_mapfile_go_all_or_each_alone(kept: tuple[str, ...]) -> None:
     for key in left:
         if kept and not key.endswith(kept):
             del scene.objects[key]
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect() == []  # a MapFile names no cluster, and others may write here
     assert world.summary.unknown.total() == 1
@@ -81,7 +80,7 @@ def test_those_of_a_topic_that_has_no_record_go_with_it() -> None:
     left = alone(scene)
     for key in left:
         scene.objects[key].metadata["managedledgername"] = "acme/cold/persistent/others"
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     (gone,) = world.collect()
     assert (gone.garbage.kind, gone.is_deleted) == (GarbageKind.DELETED_TOPIC, True)
     assert not left & world.keys
@@ -92,19 +91,19 @@ def test_what_names_no_topic_and_what_is_young_stays() -> None:
     left = alone(scene)
     for key in left:
         scene.objects[key].metadata.clear()
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert (world.collect(is_shared=False), world.summary.nameless) == ([], 1)
     for key in left:
         scene.objects[key].metadata.update(NAMES)
         scene.objects[key].modified_at = LATER - timedelta(hours=3)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert (world.collect(), world.summary.younger) == ([], 1)
 
 
 def test_those_of_a_copy_that_a_record_names_stay_though_it_is_gone() -> None:
     scene = pip17()
     alone(scene, 0)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -113,7 +112,7 @@ def test_those_of_a_copy_that_a_record_names_stay_though_it_is_gone() -> None:
 def test_those_of_an_attempt_that_was_given_up_go_as_that_does() -> None:
     scene, kind = failed_attempt()
     left = alone(scene)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     (gone,) = world.collect()
     assert (gone.garbage.kind, gone.is_deleted) == (kind, True)
     assert not left & world.keys
@@ -124,7 +123,7 @@ def test_they_stay_while_the_ledger_has_no_whole_copy() -> None:
     scene = orphaned()
     alone(scene)
     del scene.objects[scene.key(0)]
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -135,7 +134,7 @@ def test_they_stay_if_something_comes_before_the_last_look(what: str) -> None:
     scene = orphaned()
     data, index = scene.objects[scene.key(1)], scene.objects[scene.index_key(1)]
     (name,) = alone(scene)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     comes = {
         "data": {scene.key(1): data.data},
         "index": {scene.index_key(1): index.data},
@@ -155,6 +154,6 @@ def test_a_record_that_names_another_ledger_only_lets_them_go() -> None:
     scene = orphaned()
     left = alone(scene)
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid_of(0))))}
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     assert {each.garbage.kind for each in world.collect()} == {GarbageKind.CHECKSUMS}
     assert not left & world.keys

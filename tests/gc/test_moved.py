@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relocated import World
+from scenes.moves import MovedTopic
 
 from offload_core.catalogue import open_records
 from offload_core.codec.object_format import ObjectFormat
@@ -24,9 +24,9 @@ from offload_hooks.values import DriverDescription
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """Two ledgers of one object each, and one in two segments."""
-    made = World.make(tmp_path, f"sqlite:{tmp_path}/records.db")
+    made = MovedTopic.make(tmp_path, f"sqlite:{tmp_path}/records.db")
     ledgers = [made.add_ledger(count) for count in (12, 9, 15)]
     for ledger_id in ledgers[:2]:
         made.offload(ledger_id)
@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.target.close()
 
 
-def as_a_broker_has_them(world: World) -> None:
+def as_a_broker_has_them(world: MovedTopic) -> None:
     """The records name the new copies, and remember nothing of the old ones."""
     names = ("pulsar-offload.replaced", "pulsar-offload.replacement")
 
@@ -54,7 +54,7 @@ def as_a_broker_has_them(world: World) -> None:
 
 
 def collect(
-    world: World, elsewhere: Sequence[Tier], tier: Tier | None = None, prefix: str = ""
+    world: MovedTopic, elsewhere: Sequence[Tier], tier: Tier | None = None, prefix: str = ""
 ) -> Collection:
     """Collect the garbage of the source or another tier, a long time later; all of it is deleted."""
     later = int((time.time() + 40 * 86_400) * 1000)
@@ -68,7 +68,7 @@ def collect(
 @pytest.mark.parametrize("of_a_broker", [False, True], ids=["our records", "a broker's records"])
 @pytest.mark.parametrize("format_", [None, ObjectFormat.MAPFILE])
 def test_old_copies_go_once_the_new_ones_can_be_seen(
-    world: World, format_: ObjectFormat | None, of_a_broker: bool
+    world: MovedTopic, format_: ObjectFormat | None, of_a_broker: bool
 ) -> None:
     world.move_all(world.wanted(format_))
     if of_a_broker:
@@ -84,7 +84,7 @@ def test_old_copies_go_once_the_new_ones_can_be_seen(
 
 
 @pytest.mark.parametrize("of_a_broker", [False, True], ids=["our records", "a broker's records"])
-def test_an_old_copy_stays_whose_new_one_is_not_whole(world: World, of_a_broker: bool) -> None:
+def test_an_old_copy_stays_whose_new_one_is_not_whole(world: MovedTopic, of_a_broker: bool) -> None:
     [first, *_] = world.move_all()
     if of_a_broker:
         as_a_broker_has_them(world)
@@ -95,7 +95,9 @@ def test_an_old_copy_stays_whose_new_one_is_not_whole(world: World, of_a_broker:
     assert world.keys(world.source) == [f"{first.replaces[0]}-ledger-0{end}" for end in ("", "-index")]
 
 
-def test_a_tier_that_records_do_not_mean_is_no_reason_for_any_to_go(world: World, tmp_path: Path) -> None:
+def test_a_tier_that_records_do_not_mean_is_no_reason_for_any_to_go(
+    world: MovedTopic, tmp_path: Path
+) -> None:
     world.move_all()
     as_a_broker_has_them(world)
     before = world.keys(world.source)
@@ -135,7 +137,7 @@ def in_bucket(endpoint: str) -> dict[str, Any]:
     ids=["from a folder into a bucket", "from a bucket into a folder", "another store's bucket of that name"],
 )
 def test_new_copies_may_be_in_a_tier_of_another_kind(
-    world: World, source: dict[str, Any], target: dict[str, Any]
+    world: MovedTopic, source: dict[str, Any], target: dict[str, Any]
 ) -> None:
     with (
         Tier(Renamed(world.folder / "source", **source)) as here,
@@ -153,7 +155,7 @@ def test_new_copies_may_be_in_a_tier_of_another_kind(
 
 @pytest.mark.parametrize("format_", [None, ObjectFormat.MAPFILE])
 def test_new_copies_are_looked_for_where_the_other_tiers_url_says(
-    world: World, tmp_path: Path, format_: ObjectFormat | None
+    world: MovedTopic, tmp_path: Path, format_: ObjectFormat | None
 ) -> None:
     world.move_all(world.wanted(format_))
     as_a_broker_has_them(world)

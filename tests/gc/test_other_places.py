@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from collected import World, clock
 from damage import DAMAGES
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, pip17
 from records import copied, managed_ledger
-from relocated import World as Moved
-from repairs import repaired
+from scenes.garbage import CollectedTier, clock
+from scenes.moves import MovedTopic
+from scenes.repairs import repaired
 from tiers import uuid_of
 
 from offload_core.catalogue import Records, open_records
@@ -24,7 +24,7 @@ WAITS = "the copy that took its place lies in another tier: relocate --delete-so
 
 def test_copies_that_a_relocation_left_behind_are_said_with_their_bytes(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/records.db"
-    moved = Moved.make(tmp_path, url)
+    moved = MovedTopic.make(tmp_path, url)
     for count in (12, 9):
         moved.offload(moved.add_ledger(count))
     sizes = sum(each.size_bytes for each in moved.source.list_objects())
@@ -49,7 +49,7 @@ def test_copies_that_a_relocation_left_behind_are_said_with_their_bytes(tmp_path
 def test_what_a_repair_put_aside_and_its_notes_are_never_garbage(scope: dict[str, bool], prefix: str) -> None:
     scene = pip17(records=False)
     DAMAGES["a-block-is-zeros"].do(scene)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     repaired(scene, world.tier, quarantine=True)
     kept = closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(9)))
     world.put_record("acme/cold/persistent/others", managed_ledger(kept))  # the topic itself was deleted

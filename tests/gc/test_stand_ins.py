@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from collected import World, changing, clock, kinds
 from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
-from relocated import World as Moved
-from relocated import moved_by_mapping
-from repairs import repaired
+from scenes.garbage import CollectedTier, changing, clock, kinds
+from scenes.moves import MovedTopic, moved_by_mapping
+from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, open_records
@@ -42,7 +41,7 @@ def standing_in(key: str, half: bool = False) -> Scene:
 @pytest.mark.parametrize("key", [MAPPED_KEY, REPAIRED_FROM_KEY])
 def test_what_stands_in_for_a_copy_stays_while_its_ledger_is_recorded(key: str, half: bool) -> None:
     scene = standing_in(key, half)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -56,11 +55,11 @@ def test_what_stands_in_for_a_copy_stays_while_its_ledger_is_recorded(key: str, 
 def test_what_stands_in_for_copies_of_ledgers_that_are_gone_goes() -> None:
     scene = standing_in(MAPPED_KEY)
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid_of(0))))}
-    assert kinds(World.of(scene).collect(is_shared=False)) == {scene.key(1): "orphan"}
+    assert kinds(CollectedTier.of(scene).collect(is_shared=False)) == {scene.key(1): "orphan"}
     scene.records = {
         f"{TOPIC}-of-others": managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))))
     }
-    assert kinds(World.of(scene).collect(is_shared=False)) == {scene.key(1): "deleted-topic"}
+    assert kinds(CollectedTier.of(scene).collect(is_shared=False)) == {scene.key(1): "deleted-topic"}
 
 
 @pytest.mark.parametrize("turn", [2, 3])
@@ -68,7 +67,7 @@ def test_what_stands_in_stays_if_its_topics_record_comes_back_before_the_last_lo
     scene = standing_in(REPAIRED_FROM_KEY)
     record = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))))
     scene.records = {f"{TOPIC}-of-others": record}
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     comes_back = changing(world, lambda: world.put_record(TOPIC, record), turn)
     world.collect(records=comes_back, is_shared=False)
@@ -80,7 +79,7 @@ def test_a_copy_that_lost_entries_is_no_reason_for_another_to_go() -> None:
     scene.add(one_ledger(), 5)
     for name in (scene.key(0), scene.index_key(0)):
         scene.objects[name].metadata[LOST_KEY] = f"1 entries: {LEDGER}:3"
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
     assert world.keys == before
@@ -89,7 +88,7 @@ def test_a_copy_that_lost_entries_is_no_reason_for_another_to_go() -> None:
 def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
     scene = pip17()
     DAMAGES["a-block-is-zeros"].do(scene)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     (planned,), _, _ = repaired(scene, world.tier, quarantine=True)
     before = world.keys
     assert planned.target in before
@@ -102,11 +101,11 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
 
 
 @pytest.fixture
-def moved(tmp_path: Path) -> Moved:
+def moved(tmp_path: Path) -> MovedTopic:
     return moved_by_mapping(tmp_path)
 
 
-def collection_of(moved: Moved, own: dict[str, str], **scope: object) -> Collection:
+def collection_of(moved: MovedTopic, own: dict[str, str], **scope: object) -> Collection:
     later = int((time.time() + 40 * 86_400) * 1000)
 
     def records() -> AbstractContextManager[Records]:
@@ -116,7 +115,7 @@ def collection_of(moved: Moved, own: dict[str, str], **scope: object) -> Collect
     return Collection(moved.source, records, Scope(**fields))  # type: ignore[arg-type]
 
 
-def test_copies_that_a_mapping_names_are_not_garbage_of_records_that_do_not(moved: Moved) -> None:
+def test_copies_that_a_mapping_names_are_not_garbage_of_records_that_do_not(moved: MovedTopic) -> None:
     before = moved.keys(moved.source)
     assert len(before) == 8
     collection = collection_of(moved, {})
@@ -127,7 +126,7 @@ def test_copies_that_a_mapping_names_are_not_garbage_of_records_that_do_not(move
     assert moved.read_all(tiers=[moved.source]) == moved.entries
 
 
-def test_by_a_mapping_nothing_is_deleted_of_what_the_records_name(moved: Moved) -> None:
+def test_by_a_mapping_nothing_is_deleted_of_what_the_records_name(moved: MovedTopic) -> None:
     own = {"relocations": str(moved.folder / "mapping")}
     before = moved.keys(moved.source)
     with pytest.raises(OptionError, match="mapping of moved copies was applied"):
@@ -145,7 +144,7 @@ def test_by_a_mapping_nothing_is_deleted_of_what_the_records_name(moved: Moved) 
 def test_two_records_of_one_topic_and_nothing_goes(names: tuple[str, str]) -> None:
     scene = pip17()
     scene.add(one_ledger(), 5)
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     for name, uuid in zip(names, (0, 5), strict=True):
         info = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(uuid))))
         world.metadata.put(f"/managed-ledgers/acme/{name}", pack_managed_ledger_info(info), None)
@@ -160,7 +159,7 @@ def test_two_records_of_one_topic_and_nothing_goes(names: tuple[str, str]) -> No
 # --- beside the two objects, and in other folders --------------------------------------------------
 
 
-def test_a_deletion_that_is_cut_off_leaves_no_checksums_alone(moved: Moved) -> None:
+def test_a_deletion_that_is_cut_off_leaves_no_checksums_alone(moved: MovedTopic) -> None:
     keys = [parse_key(each) for each in moved.keys(moved.source)]
     key = next(each for each in keys if each is not None and not each.is_index)
     moved.source.write_index(key.block_checksums_key, b"checksums")
@@ -180,7 +179,7 @@ def test_mapfiles_in_a_folder_are_not_taken_for_those_of_deleted_topics(is_share
     for name in list(scene.objects):
         backup = f"backup/{name}".replace(str(uuid_of(0)), str(uuid_of(7)))
         scene.objects[backup] = scene.objects[name]
-    world = World.of(scene)
+    world = CollectedTier.of(scene)
     before = world.keys
     assert world.collect(is_shared=is_shared) == []
     assert world.keys == before

@@ -7,8 +7,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from caching import CHUNK, Cached, EagerCache, put
-from layered import Gate
+from layered import CHUNK, Cached, EagerCache, Gate, put
 
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (

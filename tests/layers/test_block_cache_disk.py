@@ -9,7 +9,7 @@ import stat
 import time
 
 import pytest
-from caching import Cached, chunk_files, put, size_of
+from layered import Cached, chunk_files, put, size_of
 
 from offload_hooks import DriverDescription, hookimpl
 from offload_hooks.errors import OptionError

@@ -9,10 +9,10 @@ import signal
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NoReturn
 
 import pytest
-from caching import CHUNK, Cached, chunk_files, size_of
+from dying import DIED, die_at, end_after
+from layered import CHUNK, Cached, chunk_files, size_of
 
 from offload_hooks import ObjectStat
 from offload_hooks.errors import OptionError
@@ -25,7 +25,6 @@ CHUNKS = 300
 DATA = random.Random(5).randbytes(CHUNK * CHUNKS)
 ENTRY = CHUNK + 150  # more than a chunk's file takes
 ROOM = 100 * ENTRY
-KILLED = 9
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def open_cache(driver, directory):
     return make
 
 
-class Child:
+class ForkedReader:
     """A forked process that does some work; its exit status is 0 if that went well."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -60,7 +59,8 @@ class Child:
             )  # of forking with threads, which there are none of
             self._pid = os.fork()
         if self._pid == 0:
-            self._run(work, said)
+            os.write(said, b"b")
+            end_after(work)
         os.close(said)
         assert os.read(self._began, 1) == b"b"
         os.close(self._began)
@@ -71,18 +71,6 @@ class Child:
     def wait(self) -> int:
         """Its exit status, or less than 0 for the signal that ended it."""
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-
-    def _run(self, work: Callable[[], object], said: int) -> NoReturn:
-        try:
-            os.write(said, b"b")
-            work()
-            os._exit(0)
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(1)
 
 
 def read(cached: Cached, number: int) -> None:
@@ -100,7 +88,9 @@ def read_some(cached: Cached, seed: int, count: int, directory) -> None:
 
 
 def test_processes_share_a_directory_and_keep_to_its_room(open_cache, directory):
-    workers = [Child(lambda seed=seed: read_some(open_cache(), seed, 400, directory)) for seed in range(4)]
+    workers = [
+        ForkedReader(lambda seed=seed: read_some(open_cache(), seed, 400, directory)) for seed in range(4)
+    ]
     assert [worker.wait() for worker in workers] == [0] * 4
     assert ROOM / 2 < size_of(directory) <= ROOM
     assert not list((directory / LAYOUT / "writing").iterdir())
@@ -114,10 +104,10 @@ def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directo
             read(cached, dice.randrange(CHUNKS))
 
     dice = random.Random(11)
-    survivor = Child(lambda: read_some(open_cache(), 1, 600, directory))
+    survivor = ForkedReader(lambda: read_some(open_cache(), 1, 600, directory))
     watcher = open_cache()
     for seed in range(15):
-        victim = Child(lambda seed=seed: forever(seed))
+        victim = ForkedReader(lambda seed=seed: forever(seed))
         for _ in range(dice.randrange(40)):
             read(watcher, dice.randrange(CHUNKS))
         victim.kill()
@@ -131,43 +121,20 @@ def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directo
 CALLS = ("open", "pwrite", "truncate", "mkdir", "unlink", "replace", "close", "scandir", "utime")
 
 
-def die_at(at: int, when: str) -> None:
-    """End this process at the n-th call of the system that the cache makes, before it or after."""
-    count = 0
-
-    def dying(real):
-        def call(*arguments, **named):
-            nonlocal count
-            count += 1
-            if count == at and when == "before":
-                os._exit(KILLED)
-            try:
-                return real(*arguments, **named)
-            finally:
-                if count == at:
-                    os._exit(KILLED)
-
-        return call
-
-    for name in CALLS:
-        setattr(os, name, dying(getattr(os, name)))
-    fcntl.flock = dying(fcntl.flock)
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_process_that_dies_at_any_call_leaves_right_data(open_cache, directory, when, sample):
     room = 3 * ENTRY  # so that chunks must go, too
 
     def fill(at):
         cached = open_cache(room)
-        die_at(at, when)
+        die_at(at, when, *((os, name) for name in CALLS), (fcntl, "flock"))
         for number in range(8):
             read(cached, number)
 
     for at in sample(range(1, 1000, 2), 4):
-        victim = Child(lambda at=at: fill(at))
+        victim = ForkedReader(lambda at=at: fill(at))
         status = victim.wait()
-        assert status in (0, KILLED)
+        assert status in (0, DIED)
         assert size_of(directory) <= room
         after = open_cache(room)
         for number in range(8):

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from layered import Layered, layer
+from layered import EagerCache, Layered, layer
 
 from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
 from offload_hooks.testing.memory import CAPABILITIES
-from offload_layers.block_cache import BlockCacheLayer
 from offload_layers.hedging import HedgingLayer
 from offload_layers.metrics import MetricsLayer
 from offload_layers.rate_limit import RateLimitLayer
 from offload_layers.retry import RetryLayer
 from offload_layers.tracing import TracingLayer
-
-
-class EagerCache(BlockCacheLayer):
-    """Caches what was changed a moment ago, too."""
-
-    wall_clock = staticmethod(lambda: time.time() + 3600)
 
 
 class LayeredConformance(DriverConformance):

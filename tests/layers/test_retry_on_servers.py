@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from http_front import Answer, Front
+from network.fronts import Answer, Front
 from stores import Store, new_store
 
 from offload_hooks.errors import StoreUnavailableError

@@ -7,8 +7,7 @@ import random
 import threading
 
 import pytest
-from caching import EagerCache
-from layered import Calls, layer
+from layered import Calls, EagerCache, layer
 from tiers import lay_out_broker_objects
 
 from offload_core.tier import Tier, open_store

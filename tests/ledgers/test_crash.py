@@ -10,6 +10,7 @@ from pathlib import Path
 import ledger_appender
 import ledger_crashes
 import pytest
+from dying import DIED
 from ledger_files import all_entries
 
 from offload_core.ledgers import FileLedgerStore
@@ -26,7 +27,7 @@ def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync):
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     codes = [result["code"] for result in results]
-    assert set(codes) == {0, ledger_crashes.CODE}
+    assert set(codes) == {0, DIED}
     assert codes.count(0) == 2
     assert len(results) > 100
     for result in results:

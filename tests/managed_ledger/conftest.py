@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock, environment_of
-from transactional import NEVER
+from scenes.transactions import NEVER
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore

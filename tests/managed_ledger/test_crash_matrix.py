@@ -17,7 +17,7 @@ import pytest
 from crash_points import FAULTS, Fault, Killed, Points
 from effort import Sample
 from managed_ledgers import NAME, ColdLedger, environment_of
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import (
@@ -48,7 +48,7 @@ LAST = EntryPosition(1 << 40, 0)
 START = EntryPosition(0, 0)
 
 
-class World:
+class CrashedTopic:
     """A topic whose record, ledgers and objects outlive processes."""
 
     def __init__(self, folder: Path) -> None:
@@ -174,11 +174,11 @@ class World:
 # --- what is done ------------------------------------------------------------------------------
 
 
-def nothing(_: World) -> None:
+def nothing(_: CrashedTopic) -> None:
     pass
 
 
-def with_entries(world: World, sealed: int = 2) -> None:
+def with_entries(world: CrashedTopic, sealed: int = 2) -> None:
     """Sealed ledgers, and one whose process was killed."""
     topic = world.open(Points())
     for i in range(sealed + 1):
@@ -187,22 +187,22 @@ def with_entries(world: World, sealed: int = 2) -> None:
             topic.roll()
 
 
-def killed_while_beginning(world: World) -> None:
+def killed_while_beginning(world: CrashedTopic) -> None:
     """And a ledger that was created and not recorded."""
     with_entries(world)
     HotLedgers(MemoryLedgerStore(world.ledgers)).create(NAME)
 
 
-def with_two_ledgers(world: World) -> None:
+def with_two_ledgers(world: CrashedTopic) -> None:
     with_entries(world, sealed=1)
 
 
-def offloaded(world: World) -> None:
+def offloaded(world: CrashedTopic) -> None:
     with_two_ledgers(world)
     world.open(Points()).offload_prefix(LAST)
 
 
-def partly_cold(world: World) -> None:
+def partly_cold(world: CrashedTopic) -> None:
     """A ledger in the cold tier only, one in both, one in the hot tier only."""
     with_entries(world)
     topic = world.open(Points())
@@ -213,7 +213,7 @@ def partly_cold(world: World) -> None:
     topic.offload_prefix(EntryPosition(info.in_order[2].ledger_id, 0))
 
 
-def in_segments(world: World, completes: bool = True) -> None:
+def in_segments(world: CrashedTopic, completes: bool = True) -> None:
     """Three segments over three ledgers; the first ledger is in the cold tier only, the last in part."""
     with_entries(world)
     topic = world.open(Points())
@@ -233,15 +233,15 @@ def in_segments(world: World, completes: bool = True) -> None:
     offloads.offload(EntryPosition(third, 1), completes=completes)
 
 
-def in_segments_one_of_which_is_unfinished(world: World) -> None:
+def in_segments_one_of_which_is_unfinished(world: CrashedTopic) -> None:
     in_segments(world, completes=False)
 
 
-def open_it(world: World, points: Points) -> None:
+def open_it(world: CrashedTopic, points: Points) -> None:
     world.open(points).close()
 
 
-def add(world: World, points: Points) -> None:
+def add(world: CrashedTopic, points: Points) -> None:
     topic = world.open(points)
     for _ in range(4):
         with suppress(OffloadError):
@@ -251,7 +251,7 @@ def add(world: World, points: Points) -> None:
     topic.close()
 
 
-def add_over_ledgers(world: World, points: Points) -> None:
+def add_over_ledgers(world: CrashedTopic, points: Points) -> None:
     topic = world.open(points, max_entries=2)
     for i in range(5):
         with suppress(OffloadError):
@@ -262,33 +262,33 @@ def add_over_ledgers(world: World, points: Points) -> None:
     topic.close()
 
 
-def trim(world: World, points: Points) -> None:
+def trim(world: CrashedTopic, points: Points) -> None:
     world.trimmed |= {payload for payload in world.acknowledged if payload[:2] in (b"0-", b"1-")}
     consumed = EntryPosition(2, 0)
     world.open(points).trim(RetentionPolicies(), consumed_before=consumed)
 
 
-def terminate(world: World, points: Points) -> None:
+def terminate(world: CrashedTopic, points: Points) -> None:
     topic = world.open(points)
     with suppress(TopicTerminatedError):
         world.add(topic, world.payload())
     topic.terminate()
 
 
-def offload_prefix(world: World, points: Points) -> None:
+def offload_prefix(world: CrashedTopic, points: Points) -> None:
     world.open(points).offload_prefix(LAST)
 
 
-def delete_hot_copies(world: World, points: Points) -> None:
+def delete_hot_copies(world: CrashedTopic, points: Points) -> None:
     world.open(points).delete_hot_copies(0)
 
 
-def delete_topic(world: World, points: Points) -> None:
+def delete_topic(world: CrashedTopic, points: Points) -> None:
     world.deleted = True
     delete_managed_ledger(world.environment(points), NAME)
 
 
-VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+VERBS: dict[str, tuple[Callable[[CrashedTopic], None], Callable[[CrashedTopic, Points], None]]] = {
     "open": (nothing, open_it),
     "open after a kill": (killed_while_beginning, open_it),
     "add": (nothing, add),
@@ -305,7 +305,7 @@ VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]
 }
 
 
-def is_done(world: World, verb: str) -> bool:
+def is_done(world: CrashedTopic, verb: str) -> bool:
     """Whether the verb has come to its end."""
     info = world.info()
     if verb.startswith("delete topic"):
@@ -343,7 +343,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
     record_property: Callable[[str, object], None],
 ) -> None:
     prepare, run = VERBS[verb]
-    world, counted = World(tmp_path / "calls"), Points()
+    world, counted = CrashedTopic(tmp_path / "calls"), Points()
     prepare(world)
     run(world, counted)
     assert is_done(world, verb)
@@ -352,7 +352,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
     record_property("crash points", len(points))
     for at, fault in points:
         where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = World(tmp_path / f"{at}-{fault}")
+        world = CrashedTopic(tmp_path / f"{at}-{fault}")
         prepare(world)
         with suppress(OffloadError, Killed):
             run(world, Points(at=at, fault=fault))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from managed_ledgers import NAME
+from managed_ledgers import NAME, FailingAudit
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import EntryPosition
@@ -123,24 +123,12 @@ def test_what_was_in_memory_of_a_deleted_topic_is_not_read(opened):
     assert len(topic.read_entries(EntryPosition(0, 0), 10)) == 0
 
 
-class FailingAt:
-    """An audit log that fails at the k-th deletion."""
-
-    def __init__(self, k):
-        self._left = k
-
-    def record(self, _):
-        self._left -= 1
-        if not self._left:
-            raise StoreUnavailableError("no audit")
-
-
 @pytest.mark.parametrize("k", range(1, 7))
 def test_a_deletion_that_was_cut_off_is_ended_before_the_topic_is_opened(
     offloaded, environment, opened, records, hot, cold, k
 ):
     with pytest.raises(StoreUnavailableError):
-        delete_managed_ledger(replace(environment, audit=FailingAt(k)), NAME)
+        delete_managed_ledger(replace(environment, audit=FailingAudit(k)), NAME)
     for create in (True, False):
         with pytest.raises(TopicDeletedError, match="is being deleted"):
             opened(create=create)

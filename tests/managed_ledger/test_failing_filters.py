@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from filtered import FilteredTopic, PlainFilter, every_ledger
+from scenes.filters import FilteredTopic, PlainFilter, every_ledger
 
 from offload_core.managed_ledger import keep_up
 from offload_core.metadata import EntryPosition

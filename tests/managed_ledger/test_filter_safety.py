@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filtered import FilteredTopic, PlainFilter, chosen
 from managed_ledgers import NAME, Audit
+from scenes.filters import FilteredTopic, PlainFilter, chosen
 
 from offload_core.audit import FileAuditLog
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from buffer_model import Model
 from crash_points import FAULTS, Fault, Killed, Points
 from effort import Sample
-from filtered import END, FilteredTopic, chosen, short_record
 from managed_ledgers import NAME, environment_of
+from scenes.filters import END, FilteredTopic, chosen, short_record
+from scenes.transactions import Model
 
 from offload_core.filters import FilterMode
 from offload_core.managed_ledger import Environment, topic_offloads

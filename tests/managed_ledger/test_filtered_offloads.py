@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from entries import entry
-from filtered import FilteredTopic, PlainFilter, chosen, positions, short_record
 from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME
-from verified import findings
+from scenes.filters import FilteredTopic, PlainFilter, chosen, positions, short_record
+from scenes.repairs import findings
 
 from offload_core.catalogue.index_reading import read_index
 from offload_core.codec.ledger_metadata import LedgerMetadata

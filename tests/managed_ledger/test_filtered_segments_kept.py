@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from filtered import chosen
-from filtered_streams import Filtered
 from managed_ledgers import NAME, Clock
-from recovered import knowable, partly_offloaded
-from streamed_topics import SETTINGS, pool_of
-from verified import findings
+from records import knowable, partly_offloaded
+from scenes.filters import Filtered, chosen
+from scenes.repairs import findings
+from scenes.segments import SETTINGS, pool_of
 
 from offload_core.audit import LoggedChanges
 from offload_core.codec.filtered_objects import FILTERED_KEY

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from filtered_streams import Filtered
 from managed_ledgers import NAME, Clock
-from streamed_topics import pool_of
-from verified import findings
+from scenes.filters import Filtered
+from scenes.repairs import findings
+from scenes.segments import pool_of
 
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
 from offload_core.managed_ledger.streaming.status import SegmentCompletion

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from filtered import FilteredTopic, every_ledger, positions
 from managed_ledgers import NAME
+from scenes.filters import FilteredTopic, every_ledger, positions
 
 from offload_core.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
 from offload_core.managed_ledger.environment import KnownWait

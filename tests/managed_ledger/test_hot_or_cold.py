@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash_points import Metadata, Points, Turn, watched
 from managed_ledgers import NAME, Audit
-from relocated import World
+from scenes.moves import MovedTopic
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.record_source import StoreRecords
@@ -21,7 +21,7 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 
 
-def delete_hot_copy(world: World, ledger_id: int, points: Points) -> None:
+def delete_hot_copy(world: MovedTopic, ledger_id: int, points: Points) -> None:
     tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
     records = ManagedLedgerRecords(Metadata(world.records.store, points))
     offloads = RecordedOffloads(records, world.hot, KnownTiers(tier), now_ms=world.clock)
@@ -29,7 +29,7 @@ def delete_hot_copy(world: World, ledger_id: int, points: Points) -> None:
         offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def delete_segments(world: World, points: Points) -> None:
+def delete_segments(world: MovedTopic, points: Points) -> None:
     """As `rollback delete` without `--release`: also segments that records name, of ledgers that have hot copies."""
     tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
     records = StoreRecords(Metadata(world.records.store, points))
@@ -44,11 +44,11 @@ def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(
 ) -> None:
     seen = set[tuple[bool, bool]]()
     for at in range(1, 1000):
-        world = World.make(tmp_path / str(at))
+        world = MovedTopic.make(tmp_path / str(at))
         ledger_id = world.add_ledger(5)
         world.stream((ledger_id, 4))
 
-        def delete_in_turns(at: int = at, world: World = world, ledger_id: int = ledger_id) -> Points:
+        def delete_in_turns(at: int = at, world: MovedTopic = world, ledger_id: int = ledger_id) -> Points:
             if first == "segments":
                 points = Turn(at, lambda: delete_hot_copy(world, ledger_id, Points()), after=after)
                 delete_segments(world, points)

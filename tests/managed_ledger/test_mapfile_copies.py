@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from scenes.switched import SwitchedTopic, switched_topic
 from stores import Store
-from switching import SwitchedTopic, switched_topic
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import DataLossError

@@ -9,7 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from managed_ledgers import NAME
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 
 from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
 from offload_core.metadata import EntryPosition

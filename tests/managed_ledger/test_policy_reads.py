@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from configured import configuration_file
+from commands import configuration_file
 from managed_ledgers import NAME
 
 from offload_core.catalogue.topics import topic_of_managed_ledger

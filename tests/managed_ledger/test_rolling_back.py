@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock
-from segmented import SegmentedOffloads, segment_keys
+from scenes.segments import SegmentedOffloads, segment_keys
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
@@ -38,7 +38,7 @@ SIZES = (4, 3, 5)
 
 
 @dataclass
-class Topic:
+class SegmentsTopic:
     """A topic of three sealed ledgers and an open one, which goes to segments as tests say."""
 
     environment: Environment
@@ -73,7 +73,7 @@ def topic(
     hot: FileLedgerStore,
     cold: TierReader,
     clock: Clock,
-) -> Topic:
+) -> SegmentsTopic:
     readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
     environment = replace(environment, open_reader=readers.open, cache_bytes=0)
     opened = open_managed_ledger(environment, NAME)
@@ -85,7 +85,7 @@ def topic(
         if len(ids) <= len(SIZES):
             opened.roll()
     offloads = SegmentedOffloads(name=NAME, records=records, hot=hot, tier=cold.store, now_ms=clock)
-    return Topic(environment, opened, offloads, readers, ids, payloads)
+    return SegmentsTopic(environment, opened, offloads, readers, ids, payloads)
 
 
 def objects(cold: TierReader) -> list[str]:
@@ -100,7 +100,7 @@ Recorded = Callable[[], ManagedLedgerInfo]
 @pytest.mark.parametrize("priority", [each for each in ReadPriority if each.falls_back])
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 def test_a_topic_that_is_partly_in_segments_is_read_in_order(
-    topic: Topic, priority: ReadPriority, at_once: int
+    topic: SegmentsTopic, priority: ReadPriority, at_once: int
 ) -> None:
     assert topic.read(priority, at_once) == topic.payloads
     for place, entry_id in ((0, 1), (2, 2), (3, 0)):
@@ -114,7 +114,7 @@ def test_a_topic_that_is_partly_in_segments_is_read_in_order(
     assert topic.readers.fallback_counts == {}
 
 
-def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic: Topic, cold: TierReader) -> None:
+def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic: SegmentsTopic, cold: TierReader) -> None:
     topic.offloads.offload(topic.end(0, 1))
     topic.offloads.offload(topic.end(2, 2))
     assert topic.read() == topic.payloads
@@ -133,7 +133,7 @@ def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic: Topic, cold:
         topic.open.read_entries(read.next_position, 100)
 
 
-def test_a_segment_that_cannot_be_read_is_read_hot(topic: Topic, cold: TierReader) -> None:
+def test_a_segment_that_cannot_be_read_is_read_hot(topic: SegmentsTopic, cold: TierReader) -> None:
     topic.offloads.offload(topic.end(1, 1))
     lost = topic.offloads.offload(topic.end(2, 4))
     cold.store.delete([str(lost)])
@@ -142,7 +142,9 @@ def test_a_segment_that_cannot_be_read_is_read_hot(topic: Topic, cold: TierReade
         topic.read(ReadPriority.OFFLOADED_ONLY)
 
 
-def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whole(topic: Topic) -> None:
+def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whole(
+    topic: SegmentsTopic,
+) -> None:
     topic.offloads.offload(topic.end(3, 0))
     assert topic.read() == topic.payloads
     topic.open.roll()
@@ -152,7 +154,7 @@ def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whol
     assert topic.read(ReadPriority.BOOKKEEPER_FIRST) == topic.read() == [*topic.payloads, b"later"]
 
 
-def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: Topic) -> None:
+def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: SegmentsTopic) -> None:
     topic.open.offload_prefix(topic.end(1, 0))
     topic.offloads.offload(topic.end(2, 1), begin=topic.end(1, 0))
     assert topic.open.offload_prefix(END) == topic.end(2, 2), "what segments have of a ledger stays theirs"
@@ -163,7 +165,7 @@ def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: Topic
     assert topic.read() == topic.payloads
 
 
-def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic: Topic) -> None:
+def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic: SegmentsTopic) -> None:
     topic.offloads.offload(topic.end(1, 1))
     assert topic.open.offload_prefix(topic.end(1, 0)) == topic.end(1, 2)
     topic.offloads.offload(topic.end(3, 1))
@@ -174,7 +176,7 @@ def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic: Top
 
 
 def test_hot_copies_go_after_the_lag_where_all_entries_are_in_complete_segments(
-    topic: Topic, clock: Clock, hot: FileLedgerStore, audit: Audit, recorded: Recorded
+    topic: SegmentsTopic, clock: Clock, hot: FileLedgerStore, audit: Audit, recorded: Recorded
 ) -> None:
     topic.offloads.offload(topic.end(0, 1))
     topic.offloads.offload(topic.end(2, 2), history=True)
@@ -192,7 +194,7 @@ def test_hot_copies_go_after_the_lag_where_all_entries_are_in_complete_segments(
 
 
 def test_a_ledger_that_is_closed_after_its_last_segment_is_offloaded_as_a_whole(
-    topic: Topic, hot: FileLedgerStore
+    topic: SegmentsTopic, hot: FileLedgerStore
 ) -> None:
     topic.offloads.offload(topic.end(3, 1))
     assert topic.open.delete_hot_copies(0) == topic.ids[:3]
@@ -203,7 +205,7 @@ def test_a_ledger_that_is_closed_after_its_last_segment_is_offloaded_as_a_whole(
 
 @pytest.mark.parametrize("damage", ["no data", "no index", "shorter", "another's", "ends too early"])
 def test_a_hot_copy_stays_where_a_segment_is_not_as_its_record_says(
-    topic: Topic, cold: TierReader, hot: FileLedgerStore, records: ManagedLedgerRecords, damage: str
+    topic: SegmentsTopic, cold: TierReader, hot: FileLedgerStore, records: ManagedLedgerRecords, damage: str
 ) -> None:
     topic.offloads.offload(topic.end(0, 1))
     uuid = str(topic.offloads.offload(topic.end(1, 2)))
@@ -230,7 +232,7 @@ def test_a_hot_copy_stays_where_a_segment_is_not_as_its_record_says(
 
 
 def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(
-    topic: Topic, cold: TierReader, audit: Audit, hot: FileLedgerStore, recorded: Recorded
+    topic: SegmentsTopic, cold: TierReader, audit: Audit, hot: FileLedgerStore, recorded: Recorded
 ) -> None:
     one, two = topic.offloads.offload(topic.end(0, 1)), topic.offloads.offload(topic.end(1, 1))
     three = topic.offloads.offload(topic.end(2, 4))
@@ -250,7 +252,7 @@ def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(
 
 
 def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_failed(
-    topic: Topic, cold: TierReader, records: ManagedLedgerRecords, recorded: Recorded
+    topic: SegmentsTopic, cold: TierReader, records: ManagedLedgerRecords, recorded: Recorded
 ) -> None:
     one = topic.offloads.offload(topic.end(0, 3))
     two = topic.offloads.offload(topic.end(2, 1), completes=False)
@@ -269,7 +271,7 @@ def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_fa
 
 
 def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
-    topic: Topic,
+    topic: SegmentsTopic,
     environment: Environment,
     cold: TierReader,
     monkeypatch: pytest.MonkeyPatch,
@@ -296,7 +298,7 @@ def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
 
 
 def test_objects_that_a_ledger_needs_are_not_deleted(
-    topic: Topic, environment: Environment, cold: TierReader
+    topic: SegmentsTopic, environment: Environment, cold: TierReader
 ) -> None:
     uuid = topic.offloads.offload(topic.end(1, 1))
     assert environment.offloads is not None
@@ -307,7 +309,7 @@ def test_objects_that_a_ledger_needs_are_not_deleted(
 
 @pytest.mark.parametrize("completes", [True, False])
 def test_a_topic_is_deleted_with_its_segments_also_one_that_is_not_complete(
-    topic: Topic,
+    topic: SegmentsTopic,
     environment: Environment,
     cold: TierReader,
     hot: FileLedgerStore,

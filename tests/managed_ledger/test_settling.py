@@ -6,13 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from buffer_model import Model
 from crash_points import FAULTS, Killed, Points
 from effort import Sample
 from managed_ledgers import NAME, Audit, Clock
-from transactional import NEVER, START, message, next_to
-from transactional_world import World
-from transactions import ONE, PLAIN, abort, of
+from scenes.transactions import (
+    NEVER,
+    ONE,
+    PLAIN,
+    START,
+    Model,
+    TransactionalStores,
+    abort,
+    message,
+    next_to,
+    of,
+)
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -255,16 +263,16 @@ def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(
 def test_wherever_it_ends_the_snapshot_is_right(fault: str, sample: Sample[int]) -> None:
     """Also that of the next call, which settles all."""
 
-    def settled(world: World, points: Points) -> None:
+    def settled(world: TransactionalStores, points: Points) -> None:
         settle_transactions(world.environment(points), NAME)
 
-    lived = World()
+    lived = TransactionalStores()
     lived.live(Points())
     points = Points()
     settled(lived, points)
     assert len(points.calls) > 5
     for at in sample(range(1, len(points.calls) + 1), 5):
-        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
         world.live(Points())
         before = world.snapshot()
         where = ""

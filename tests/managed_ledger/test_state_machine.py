@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from effort import effort
-from topic_machine import TopicMachine
+from scenes.machines import TopicMachine
 
 TopicMachine.TestCase.settings = effort(0.3, stateful_step_count=30)
 TestTopic = TopicMachine.TestCase

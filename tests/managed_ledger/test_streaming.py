@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME, Clock
-from streamed_topics import SETTINGS, Topic, in_segment, pool_of
+from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore

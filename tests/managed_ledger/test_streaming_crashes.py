@@ -17,9 +17,9 @@ from uuid import UUID
 import pytest
 from crash_points import FAULTS, Fault, Killed, Points, watched
 from effort import Sample
-from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Clock, ColdLedger, environment_of
-from streamed_topics import SETTINGS, in_segments, left_in, pool_of
+from scenes.filters import PlainFilter, chosen
+from scenes.segments import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
@@ -47,7 +47,7 @@ TRIES = 12
 """Each with a pause; more than any single fault takes."""
 
 
-class World:
+class CrashedStream:
     """A topic whose record, ledgers and objects outlive processes."""
 
     def __init__(self, folder: Path) -> None:
@@ -114,7 +114,7 @@ class World:
 class Process:
     """One that has the topic open, until it is killed."""
 
-    def __init__(self, world: World, points: Points) -> None:
+    def __init__(self, world: CrashedStream, points: Points) -> None:
         self.world = world
         self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
         self.pool: StreamingPool = pool_of(self.tier, world.clock)
@@ -165,11 +165,11 @@ class Process:
 # --- what is done ------------------------------------------------------------------------------
 
 
-def nothing(_: World) -> None:
+def nothing(_: CrashedStream) -> None:
     pass
 
 
-def with_history(world: World) -> None:
+def with_history(world: CrashedStream) -> None:
     """Three sealed ledgers, the middle one offloaded by an attempt of its own."""
     process = world.open(Points())
     for count in (4, 13, 12):
@@ -184,7 +184,7 @@ def with_history(world: World) -> None:
     assert second.info.entries == 13
 
 
-def with_unfinished(world: World) -> None:
+def with_unfinished(world: CrashedStream) -> None:
     """A segment over two ledgers, of which some blocks are there, and whose process was killed."""
     process = world.open(Points())
     process.topic.set_streaming(SETTINGS)
@@ -196,18 +196,18 @@ def with_unfinished(world: World) -> None:
     assert unfinished_segment(world.info()) is not None
 
 
-def with_filter(world: World) -> None:
+def with_filter(world: CrashedStream) -> None:
     """Of fifteen entries that follow one another twelve are dropped."""
     world.filter = PlainFilter(lambda payload: int(payload.split()[0]) % 15 not in (0, 1, 14))
 
 
-def with_unfinished_and_filter(world: World) -> None:
+def with_unfinished_and_filter(world: CrashedStream) -> None:
     """The same, where the former owner had another filter."""
     with_unfinished(world)
     with_filter(world)
 
 
-def held(world: World, points: Points) -> None:
+def held(world: CrashedStream, points: Points) -> None:
     """The filter decides of some entries first, and of more when the next owner has it."""
     filter_ = world.filter
     assert filter_ is not None
@@ -227,7 +227,7 @@ def held(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def stream(world: World, points: Points) -> None:
+def stream(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(6)
@@ -237,7 +237,7 @@ def stream(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def stream_history(world: World, points: Points) -> None:
+def stream_history(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.pool.run_due()
@@ -245,7 +245,7 @@ def stream_history(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def close_early(world: World, points: Points) -> None:
+def close_early(world: CrashedStream, points: Points) -> None:
     """It is closed while a segment is open, and the next owner goes on."""
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
@@ -257,7 +257,7 @@ def close_early(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def switch(world: World, points: Points) -> None:
+def switch(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(12)
@@ -274,7 +274,7 @@ def switch(world: World, points: Points) -> None:
     process.topic.close()
 
 
-SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+SCENARIOS: dict[str, tuple[Callable[[CrashedStream], None], Callable[[CrashedStream, Points], None]]] = {
     "live": (nothing, stream),
     "history": (with_history, stream_history),
     "resumed": (with_unfinished, stream),
@@ -286,7 +286,7 @@ SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], No
 }
 
 
-def check_done(world: World, where: str) -> None:
+def check_done(world: CrashedStream, where: str) -> None:
     """All that is there is in the tier, once, and nothing else is."""
     assert unfinished_segment(world.info()) is None, where
     assert world.cold_entries() == world.left_entries(), where
@@ -305,14 +305,14 @@ def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
     tmp_path: Path, scenario: str, sample: Sample[tuple[int, Fault]]
 ) -> None:
     prepare, run = SCENARIOS[scenario]
-    world, counted = World(tmp_path / "calls"), Points()
+    world, counted = CrashedStream(tmp_path / "calls"), Points()
     prepare(world)
     run(world, counted)
     check_done(world, "without a fault")
     points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 53)
     for at, fault in points:
         where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = World(tmp_path / f"{at}-{fault}")
+        world = CrashedStream(tmp_path / f"{at}-{fault}")
         prepare(world)
         with suppress(OffloadError, Killed):
             run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]

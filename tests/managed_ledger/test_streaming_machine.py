@@ -14,12 +14,12 @@ from dataclasses import replace
 from unittest import mock
 
 from effort import effort
-from filtered import PlainFilter, chosen
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from managed_ledgers import NAME
-from streamed_topics import in_segments, left_in, pool_of
-from topic_machine import TopicRules
+from scenes.filters import PlainFilter, chosen
+from scenes.machines import TopicRules
+from scenes.segments import in_segments, left_in, pool_of
 
 from offload_core.filters import NO_FILTER, FilterMode
 from offload_core.managed_ledger import (

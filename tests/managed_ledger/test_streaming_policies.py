@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from managed_ledgers import NAME, Clock
-from streamed_topics import pool_of
+from scenes.segments import pool_of
 
 from offload_core.managed_ledger import (
     Environment,

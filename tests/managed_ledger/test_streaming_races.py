@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME, Clock
-from streamed_topics import SETTINGS, Topic, left_in, pool_of
+from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
 from offload_core.managed_ledger.upkeep import keep_up

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME
-from streamed_topics import in_segments, left_in
+from scenes.segments import in_segments, left_in
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from buffer_model import Model
 from crash_points import FAULTS, Killed, Points
 from effort import Sample
 from managed_ledgers import NAME
-from transactional import START
-from transactional_world import World
+from scenes.transactions import START, Model, TransactionalStores
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords
@@ -22,18 +20,23 @@ from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError
 
 
-def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> Sequence[int]:
-    world, points = World(), Points()
+def calls_of(
+    act: Callable[[TransactionalStores, Points], None], before: Callable[[TransactionalStores], None]
+) -> Sequence[int]:
+    world, points = TransactionalStores(), Points()
     before(world)
     act(world, points)
     return range(1, len(points.calls) + 1)
 
 
 def failing(
-    act: Callable[[World, Points], None], before: Callable[[World], None], fault: str, sample: Sample[int]
+    act: Callable[[TransactionalStores, Points], None],
+    before: Callable[[TransactionalStores], None],
+    fault: str,
+    sample: Sample[int],
 ) -> None:
     for at in sample(calls_of(act, before), 5):
-        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
         before(world)
         where = ""
         try:
@@ -47,11 +50,11 @@ def failing(
         assert tuple(topic.status().open_transactions) == (), where
 
 
-def nothing(_: World) -> None:
+def nothing(_: TransactionalStores) -> None:
     pass
 
 
-def lived(world: World) -> None:
+def lived(world: TransactionalStores) -> None:
     world.live(Points())
 
 
@@ -59,21 +62,21 @@ def lived(world: World) -> None:
 def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(
     fault: str, sample: Sample[int]
 ) -> None:
-    failing(World.live, nothing, fault, sample)
+    failing(TransactionalStores.live, nothing, fault, sample)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str, sample: Sample[int]) -> None:
-    failing(World.end, lived, fault, sample)
+    failing(TransactionalStores.end, lived, fault, sample)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str, sample: Sample[int]) -> None:
-    def delete(world: World, points: Points) -> None:
+    def delete(world: TransactionalStores, points: Points) -> None:
         delete_managed_ledger(world.environment(points), NAME)
 
     for at in sample(calls_of(delete, lived), 5):
-        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
         lived(world)
         try:
             delete(world, points)
@@ -85,7 +88,7 @@ def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str, sample: Sa
 
 def test_a_snapshot_is_right_whenever_it_was_written() -> None:
     """All that were ever persisted, in a topic of many transactions."""
-    world, written = World(), []
+    world, written = TransactionalStores(), []
     put = world.metadata.put
 
     def noticed(path: str, value: bytes, expected_version: int | None) -> int:

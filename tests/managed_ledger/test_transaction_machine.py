@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from buffer_model import Model
 from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from managed_ledgers import NAME, Clock, environment_of
-from transactional import START, message
+from scenes.transactions import START, Model, message
 
 from offload_core.managed_ledger import (
     Environment,

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from buffer_model import Model
-from cold_copies import gapped_copy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from managed_ledgers import NAME, Audit
-from transactional import NEVER, START, message, next_to
+from scenes.copies import gapped_copy
+from scenes.transactions import NEVER, START, Model, message, next_to
 
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.managed_ledger import (

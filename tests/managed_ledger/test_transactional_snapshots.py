@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME, Clock
-from transactional import NEVER, message, next_to
-from transactions import ONE, PLAIN, abort, of
+from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from managed_ledgers import NAME
-from transactional import START, message, next_to
-from transactions import ONE, PLAIN, abort, commit, found_in, of
+from scenes.transactions import ONE, PLAIN, START, abort, commit, found_in, message, next_to, of
 
 from offload_core.managed_ledger import (
     RolloverPolicy,

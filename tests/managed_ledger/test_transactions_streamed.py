@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from filtered import FilteredTopic
 from managed_ledgers import NAME, Clock, offloads_of
-from streamed_topics import SETTINGS, left_in, pool_of
+from scenes.filters import FilteredTopic
+from scenes.segments import SETTINGS, left_in, pool_of
 
 from offload_core.filters import FilterMode
 from offload_core.filters.recorded_filters import recorded_filters, settled_by_filters

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from managed_ledgers import NAME
+from managed_ledgers import NAME, FailingAudit
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.managed_ledger import open_managed_ledger
@@ -158,24 +158,10 @@ def test_all_copies_of_trimmed_ledgers_go_and_the_rest_is_read_on(
     assert topic.last_position == EntryPosition(ids[3], 0)
 
 
-class FailingAt:
-    """An audit log that fails at the k-th deletion."""
-
-    def __init__(self, audit, k):
-        self._audit = audit
-        self._left = k
-
-    def record(self, deletion):
-        self._left -= 1
-        if not self._left:
-            raise StoreUnavailableError("no audit")
-        self._audit.record(deletion)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @pytest.mark.parametrize("reopens", [False, True])
 def test_a_trim_that_was_cut_off_is_ended_by_the_next(environment, audit, recorded, hot, cold, k, reopens):
-    failing = replace(environment, audit=FailingAt(audit, k))
+    failing = replace(environment, audit=FailingAudit(k, audit))
     topic = open_managed_ledger(failing, NAME)
     for i in range(3):
         position = topic.add_entry(b"%d" % i)

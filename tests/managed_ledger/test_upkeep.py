@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME
-from transactional import message
+from scenes.transactions import message
 
 from offload_core.managed_ledger import (
     FIRST_WAIT_S,

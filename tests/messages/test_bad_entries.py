@@ -11,7 +11,7 @@ import pytest
 from entries import CODECS, batch_entry, chunk_entries, encrypted_entry, entry, frame_entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import ALL_COLUMNS, Row, decoded_rows, twin_rows
+from scenes.messages import ALL_COLUMNS, Row, decoded_rows, twin_rows
 
 from offload_hooks.errors import (
     BadLengthError,

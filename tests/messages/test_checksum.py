@@ -10,7 +10,7 @@ import pytest
 from entries import entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import decoded_rows
+from scenes.messages import decoded_rows
 
 from offload_core.messages import checksum
 from offload_hooks.errors import ChecksumError

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
-from rows import TOPIC, comparable, decoded_rows, decoder, entry_spans
+from scenes.messages import TOPIC, comparable, decoded_rows, decoder, entry_spans
 
 from offload_core.messages.decode import BATCH_BYTES, EntryCounts
 from offload_core.messages.schema import (

@@ -8,7 +8,7 @@ from typing import Any
 from entries import CODECS, batch_entry, encrypted_entry, entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, twin_rows
 
 from offload_core.messages.decode import EntryCounts
 from offload_proto.messages_pb2 import BrokerEntryMetadata

@@ -12,7 +12,7 @@ from effort import effort
 from entries import batch_entry
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rows import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, twin_rows
 
 from offload_core.codec.kernels import c_functions
 from offload_core.messages import decompressors

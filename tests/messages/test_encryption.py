@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from encryption import sealed_entry, wrapped, write_keys
 from entries import CODECS, batch_entry, entry, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, sealed_entry, twin_rows, wrapped, write_keys
 
 from offload_core.messages.encryption import DATA_KEYS_KEPT, Decryptor
 from offload_core.messages.opening import EntryCounts, PayloadOpener

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from entries import read_object
-from expected import as_expected
-from golden import TOPICS, sent_in_transactions, topic_objects, topic_rows
-from rows import decoded_rows
+from golden import TOPICS, as_expected, sent_in_transactions, topic_objects, topic_rows
+from scenes.messages import decoded_rows
 
 from offload_core.codec.blocks import BlockCursor
 from offload_core.codec.decoder import parse_index

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from encryption import private_key, private_pem, public_pem, wrapped, write_keys
+from scenes.messages import private_key, private_pem, public_pem, wrapped, write_keys
 
 from offload_core.messages.pem_keys import PemKeyProvider
 from offload_core.tier import make_key_provider

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from records import DRIVER, closed, copied, managed_ledger, position, segment, still_open
-from segment_steps import (
+from records import (
+    DRIVER,
     FRESH,
     MINE,
     OFFLOADED_MS,
     OTHER,
     assign,
+    closed,
     complete,
+    copied,
+    managed_ledger,
+    position,
+    segment,
+    still_open,
 )
 
 from offload_core.metadata import (

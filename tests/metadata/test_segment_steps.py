@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from records import DRIVER, closed, copied, managed_ledger, position, segment, still_open
-from segment_steps import (
+from records import (
     ASSIGNED_MS,
+    DRIVER,
     FRESH,
     LATER,
     LEASE,
@@ -16,10 +16,16 @@ from segment_steps import (
     OFFLOADED_MS,
     OTHER,
     assign,
+    closed,
     complete,
     context,
+    copied,
+    managed_ledger,
     placed,
+    position,
+    segment,
     shares,
+    still_open,
     taken_twice,
 )
 from tiers import uuid_of

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import make_certificate
-from expected import COLUMNS, assert_topic_is_as_expected
-from http_front import Front
+from golden import COLUMNS, assert_topic_is_as_expected
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
+from network.admin import raises_without
+from network.fronts import Front, make_certificate
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
-from secretive import raises_without
 from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import put_broker_objects, uuid_of

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 from kazoo.client import KazooClient
+from network.proxies import Loss, ZooKeeperProxy
 from records import closed, copied, managed_ledger
 from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
-from zookeeper_proxy import Loss, ZooKeeperProxy
 
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.zookeeper import MARKERS, ZooKeeperStore

@@ -50,7 +50,7 @@ PAYLOADS = [b"%04d" % i * 100 for i in range(20)]
 WITHIN_S = 60.0
 
 
-class World:
+class SharedTopic:
     """A folder with a topic of one sealed ledger, that processes share."""
 
     def __init__(self, folder: Path) -> None:
@@ -117,12 +117,12 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> SharedTopic:
+    return SharedTopic(tmp_path)
 
 
 @contextmanager
-def another_process(world: World, lease_s: float = 60.0) -> Iterator[subprocess.Popen[str]]:
+def another_process(world: SharedTopic, lease_s: float = 60.0) -> Iterator[subprocess.Popen[str]]:
     """It offloads the ledger, and is in the middle of it."""
     command = [sys.executable, offloading_process.__file__, str(world.folder), str(world.ledger_id)]
     with subprocess.Popen(
@@ -142,7 +142,7 @@ ELSEWHERE = AttemptHolder(machine=1, process=1, started=1)
 # --- real processes ----------------------------------------------------------------------------
 
 
-def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: World) -> None:
+def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: SharedTopic) -> None:
     with another_process(world) as process:
         for _ in range(3):
             with pytest.raises(LiveAttemptError, match="another process offloads the ledger") as caught:
@@ -155,7 +155,7 @@ def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: 
     assert world.audit == []
 
 
-def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: World) -> None:
+def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: SharedTopic) -> None:
     with another_process(world) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(WITHIN_S)
@@ -166,7 +166,9 @@ def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: Wo
     assert world.audit == [(uuid, "its offload was left unfinished, and is begun anew")]
 
 
-def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(world: World) -> None:
+def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(
+    world: SharedTopic,
+) -> None:
     with another_process(world, lease_s=4) as process:
         process.send_signal(signal.SIGSTOP)  # between two renewals: it has the database in none of its hands
         deadline = time.monotonic() + WITHIN_S
@@ -185,7 +187,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_
 # --- leases --------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: World) -> None:
+def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: SharedTopic) -> None:
     lease_s, seen = 0.3, []
 
     def listen(_: object) -> None:
@@ -206,7 +208,7 @@ def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: World) -> None
     assert not [each for each in threading.enumerate() if each.name == "offload-lease"]
 
 
-def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: World) -> None:
+def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: SharedTopic) -> None:
     blocks = []
 
     def listen(_: object) -> None:
@@ -226,7 +228,7 @@ def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: Worl
         assert not list(tier.store.list_uploads())
 
 
-def test_two_threads_do_not_take_each_others_attempt(world: World) -> None:
+def test_two_threads_do_not_take_each_others_attempt(world: SharedTopic) -> None:
     began, may_end = threading.Event(), threading.Event()
 
     def listen(_: object) -> None:
@@ -255,7 +257,7 @@ def test_two_threads_do_not_take_each_others_attempt(world: World) -> None:
     ],
 )
 def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(
-    world: World, holder: AttemptHolder, left_ms: int, is_live: bool
+    world: SharedTopic, holder: AttemptHolder, left_ms: int, is_live: bool
 ) -> None:
     uuid = world.left_by(holder, left_ms)
     before = world.ledger
@@ -272,7 +274,7 @@ def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(
 @pytest.mark.parametrize(
     "raw", ["", "of a later version", "0" * 16 + ":0:1:1", "0" * 16 + ":1:1:" + "9" * 20]
 )
-def test_a_lease_that_cannot_be_read_is_none(world: World, raw: str) -> None:
+def test_a_lease_that_cannot_be_read_is_none(world: SharedTopic, raw: str) -> None:
     world.left_by(ELSEWHERE, 30_000, raw)
     assert world.lease is None
     assert world.offload()
@@ -285,7 +287,7 @@ def test_a_lease_that_cannot_be_read_is_none(world: World, raw: str) -> None:
 class Machine:
     """One whose clock is so far from true time, with a process that offloads the world's ledger."""
 
-    def __init__(self, world: World, number: int, skew_s: float) -> None:
+    def __init__(self, world: SharedTopic, number: int, skew_s: float) -> None:
         self._world, self._skew_s = world, skew_s
         self.passed_s = 0.0
         holder = AttemptHolder(machine=number, process=1, started=1)
@@ -320,7 +322,7 @@ def once(call: Callable[[], None]) -> Callable[[object], None]:
 
 @pytest.mark.parametrize("skew_s", [-86_400, -3600, -61, 541, 3600, 86_400])
 def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(
-    world: World, skew_s: float
+    world: SharedTopic, skew_s: float
 ) -> None:
     one, other = Machine(world, 1, 0), Machine(world, 2, -skew_s)
     tries: list[str] = []
@@ -358,7 +360,7 @@ def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_co
     assert one.offload() is False
 
 
-def test_who_watches_takes_over_what_is_not_renewed_any_more(world: World) -> None:
+def test_who_watches_takes_over_what_is_not_renewed_any_more(world: SharedTopic) -> None:
     machine = Machine(world, 3, 0)
     machine.process.watches = True
     world.left_by(ELSEWHERE, -(10**9))
@@ -370,7 +372,7 @@ def test_who_watches_takes_over_what_is_not_renewed_any_more(world: World) -> No
     world.check_complete()
 
 
-def test_what_was_not_looked_at_for_long_is_watched_anew(world: World) -> None:
+def test_what_was_not_looked_at_for_long_is_watched_anew(world: SharedTopic) -> None:
     machine = Machine(world, 3, 0)
     machine.process.watches = True
     world.left_by(ELSEWHERE, -(10**9))
@@ -380,7 +382,7 @@ def test_what_was_not_looked_at_for_long_is_watched_anew(world: World) -> None:
         machine.passed_s += 2 * WATCHED_S + 1
 
 
-def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(world: World) -> None:
+def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(world: SharedTopic) -> None:
     machine = Machine(world, 3, 0)
 
     def fail(_: object) -> None:
@@ -412,7 +414,7 @@ def test_another_users_process_is_alive_as_long_as_it_is_there() -> None:
     assert not has_ended(replace(this_process(), process=1, started=int(first[19])))
 
 
-def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: World) -> None:
+def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: SharedTopic) -> None:
     world.left_by(ELSEWHERE, -1)
 
     def no_audit(*_: object) -> None:
@@ -425,7 +427,7 @@ def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: W
     world.check_complete()
 
 
-def test_who_gives_an_attempt_up_says_why(world: World) -> None:
+def test_who_gives_an_attempt_up_says_why(world: SharedTopic) -> None:
     def fail(_: object) -> None:
         raise StoreUnavailableError("in the middle")
 
@@ -440,7 +442,7 @@ def test_who_gives_an_attempt_up_says_why(world: World) -> None:
         assert not list(tier.store.list_uploads())
 
 
-def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world: World) -> None:
+def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world: SharedTopic) -> None:
     """Its attempt is taken over, as it cannot be told from one that died; then it is not completed."""
     taken = False
 
@@ -457,6 +459,6 @@ def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(wor
 
 
 @pytest.mark.parametrize("lease_s", [0, -1, LONGEST_LEASE_S + 1])
-def test_a_lease_that_nobody_would_believe_is_refused(world: World, lease_s: float) -> None:
+def test_a_lease_that_nobody_would_believe_is_refused(world: SharedTopic, lease_s: float) -> None:
     with pytest.raises(OptionError, match="a lease is longer than 0 s, and 600 s at most"):
         world.offloads(lease_s)

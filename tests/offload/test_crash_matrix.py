@@ -13,9 +13,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
+from crash_points import FAULTS, Fault, Killed, Points, left_open
 from effort import Sample
-from left_open import left_open
 from managed_ledgers import offloads_of
 
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -39,7 +38,7 @@ LAG_MS = 1000
 LEASE_MS = int(DEFAULT_LEASE_S * 1000)
 
 
-class World:
+class CrashedLedger:
     """A managed ledger of one sealed ledger, in folders that outlive processes."""
 
     def __init__(self, folder: Path) -> None:
@@ -104,29 +103,29 @@ class World:
         return (found - {key, f"{key}-index"}) | uploads
 
 
-def offload(world: World, points: Points) -> None:
+def offload(world: CrashedLedger, points: Points) -> None:
     world.offloads(points).offload(NAME, world.ledger_id)
 
 
-def offload_over_a_stale_attempt(world: World, points: Points) -> None:
+def offload_over_a_stale_attempt(world: CrashedLedger, points: Points) -> None:
     offload(world, points)
 
 
-def delete_hot_copy(world: World, points: Points) -> None:
+def delete_hot_copy(world: CrashedLedger, points: Points) -> None:
     world.offloads(points, now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, LAG_MS)
 
 
-def killed_in_the_middle(world: World) -> None:
+def killed_in_the_middle(world: CrashedLedger) -> None:
     with pytest.raises(Killed):
         offload(world, Points(at=12, fault="kill after"))
     assert world.leftovers() or world.ledger.context is not None
 
 
-def offloaded(world: World) -> None:
+def offloaded(world: CrashedLedger) -> None:
     offload(world, Points())
 
 
-VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+VERBS: dict[str, tuple[Callable[[CrashedLedger], None], Callable[[CrashedLedger, Points], None]]] = {
     "offload": (lambda _: None, offload),
     "offload after a kill": (killed_in_the_middle, offload_over_a_stale_attempt),
     "delete the hot copy": (offloaded, delete_hot_copy),
@@ -135,7 +134,7 @@ VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]
 
 def calls_of(folder: Path, verb: str) -> list[str]:
     prepare, run = VERBS[verb]
-    world, points = World(folder), Points()
+    world, points = CrashedLedger(folder), Points()
     prepare(world)
     run(world, points)
     return points.calls
@@ -160,7 +159,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
     points = sample(list(itertools.product(range(1, len(calls) + 1), FAULTS)), 7)
     record_property("crash points", len(points))
     for at, fault in points:
-        world = World(tmp_path / f"{at}-{fault}")
+        world = CrashedLedger(tmp_path / f"{at}-{fault}")
         prepare(world)
         injected = Points(at=at, fault=fault)
         with suppress(OffloadError, Killed):
@@ -178,7 +177,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
 
 
 def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
-    world = World(tmp_path / "world")
+    world = CrashedLedger(tmp_path / "world")
     assert world.offloads(Points(), now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, 0) is False
     offload(world, Points())
     early = world.offloads(Points(), now_ms=LAG_MS - 1)
@@ -188,7 +187,7 @@ def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["data gone", "index gone", "data cut"])
 def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Path, harm: str) -> None:
-    world = World(tmp_path / "world")
+    world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     context = world.ledger.context
     assert context is not None
@@ -206,7 +205,7 @@ def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Pat
 
 def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -> None:
     """Its lease is over, and another process offloads the ledger between the objects of the first and its record."""
-    world = World(tmp_path / "world")
+    world = CrashedLedger(tmp_path / "world")
     first = Points()
     taken = False
 
@@ -226,7 +225,7 @@ def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -
 
 
 def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
-    world = World(tmp_path / "world")
+    world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     with open_tier(tmp_path / "another") as other:
         offloads = RecordedOffloads(

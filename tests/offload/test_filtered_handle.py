@@ -8,11 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filtered import PlainFilter
 from hypothesis import given
 from hypothesis import strategies as st
-from offered import NAMES, UUID_1, LimitedDriver, Part, begin_of, offer, offloader_of, parts_of_segments
 from records import segment
+from scenes.filters import PlainFilter
+from scenes.offered import (
+    NAMES,
+    UUID_1,
+    LimitedDriver,
+    Part,
+    begin_of,
+    offer,
+    offloader_of,
+    parts_of_segments,
+)
 
 from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offered import (
+from scenes.offered import (
     NAMES,
     UUID_1,
     LimitedDriver,

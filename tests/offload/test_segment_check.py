@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from records import closed
-from segment_layouts import SegmentedTopic, segmented, segmented_topics
+from scenes.drawn import SegmentedTopic, segmented, segmented_topics
 from tiers import MANAGED_LEDGER
 
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from offered import NAMES, UUID_1, Part, begin_of, offer, offer_on, offloader_of, read_back
+from scenes.offered import NAMES, UUID_1, Part, begin_of, offer, offer_on, offloader_of, read_back
 
 from offload_core.metadata import EntryPosition
 from offload_core.offload import OfferResult, OffloadHandle

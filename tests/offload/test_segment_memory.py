@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
+from scenes.offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from damage.sealed import blocks_of, checksums
-from offered import NAMES, UUID_1, Part, offer, offloader_of
+from scenes.offered import NAMES, UUID_1, Part, offer, offloader_of
 
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import EntryPosition

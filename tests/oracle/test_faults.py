@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
-from judged import (
+from oracle import Oracle, OracleError, Read
+from scenes.judged import (
     contents,
     entries_of,
     new_attempt,
@@ -24,7 +25,6 @@ from judged import (
     store_object,
     store_segments,
 )
-from oracle import Oracle, OracleError, Read
 from servers.install import PULSAR
 from stores import Store
 from tiers import Names, put

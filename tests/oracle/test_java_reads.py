@@ -8,7 +8,8 @@ from effort import effort
 from entries import LedgerPart, pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -22,7 +23,6 @@ from judged import (
     store_object,
     store_segments,
 )
-from oracle import Oracle
 from stores import Store
 
 

@@ -10,7 +10,8 @@ from effort import effort
 from entries import pip17_object, read_object
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -20,7 +21,6 @@ from judged import (
     payload_lists,
     scanned,
 )
-from oracle import Oracle
 from stores import Store
 
 from offload_core.codec.object_format import ObjectKey

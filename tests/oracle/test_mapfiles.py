@@ -8,7 +8,6 @@ from pathlib import Path
 from effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
 from managed_ledgers import NAME
 from mapfiles import (
     DEFLATES_AS_HADOOP,
@@ -19,7 +18,8 @@ from mapfiles import (
     rewritten,
 )
 from oracle import MANAGED_LEDGER, Oracle
-from relocated import World
+from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
+from scenes.moves import MovedTopic
 from stores import Store
 
 from offload_core.codec.mapfile.checksums import make_checksums
@@ -82,7 +82,7 @@ def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
 
 
 def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle: Oracle, tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     whole, segmented = world.add_ledger(300), world.add_ledger(40, size=9000)
     world.offload(whole)
     world.stream((segmented, 19), (segmented, 39))

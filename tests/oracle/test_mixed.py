@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from commands import COMMAND
 from entries import LedgerPart, entry, pip17_object, streaming_object
-from judged import LEAST_PART_BYTES, entries_of, new_attempt, new_ledger_id, store_object
 from mapfiles import lay_out_mapfile, mapfile
 from oracle import MANAGED_LEDGER, TOPIC, Entry, Oracle
 from records import closed, copied, managed_ledger, segment
+from scenes.judged import LEAST_PART_BYTES, entries_of, new_attempt, new_ledger_id, store_object
 from stores import Store
 from tiers import put
 

@@ -6,12 +6,14 @@ import tempfile
 from pathlib import Path
 from uuid import UUID
 
-from cold_copies import with_directory
 from effort import effort
 from entries import pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import (
+from oracle import MANAGED_LEDGER, Entry, Oracle
+from records import closed
+from scenes.copies import with_directory
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -22,8 +24,6 @@ from judged import (
     ranges,
     store_object,
 )
-from oracle import MANAGED_LEDGER, Entry, Oracle
-from records import closed
 from stores import Store
 
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from entries import LedgerPart, pip17_object
-from judged import contents, entries_of, entries_of_parts, new_ledger_id, store_object, store_segments
 from oracle import Oracle
-from repairs import Lines
+from scenes.judged import contents, entries_of, entries_of_parts, new_ledger_id, store_object, store_segments
+from scenes.repairs import Lines
 from stores import Store
 
 from offload_core.codec.object_format import parse_key

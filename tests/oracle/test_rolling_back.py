@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from managed_ledgers import environment_of
 from oracle import MANAGED_LEDGER, Oracle, OracleError
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 from servers.zookeeper import ZooKeeper
 from stores import Store
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from effort import effort
-from filtered import PlainFilter
 from hypothesis import given
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.filters import PlainFilter
+from scenes.judged import (
     LEAST_PART_BYTES,
     contents,
     entries_of,
@@ -19,10 +20,9 @@ from judged import (
     payload_lists,
     segmented,
 )
-from offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
-from oracle import Oracle
+from scenes.offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
+from scenes.transactions import message
 from stores import Store
-from transactional import message
 
 from offload_core.filters import FilterMode, FilterRun
 from offload_core.offload.segment_offloader import SegmentFilter

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from admin_client import PATH, TOKEN, asked, client_of
-from admin_rest import AdminRest, reason, said
-from certificates import make_certificate
-from http_front import NEVER_SENT, Answer, Front
-from secretive import raises_without
+from network.admin import PATH, TOKEN, AdminRest, asked, client_of, raises_without, reason, said
+from network.fronts import NEVER_SENT, Answer, Front, make_certificate
 
 from offload_core.pulsar_admin import admin_client as client_module
 from offload_hooks.errors import (

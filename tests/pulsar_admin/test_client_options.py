@@ -6,10 +6,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from admin_client import TOKEN, asked
-from admin_rest import AdminRest, reason
-from certificates import make_certificate
-from secretive import raises_without
+from network.admin import TOKEN, AdminRest, asked, raises_without, reason
+from network.fronts import make_certificate
 
 from offload_core.pulsar_admin import Credentials, parse_servers
 from offload_core.pulsar_admin.admin_client import read_token

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from cold_copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 
 from offload_core.codec.frames import pack_frames
 from offload_core.codec.mapfile.header import FileCompression

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import psutil
 import pytest
-from cold_copies import pip17_copy
+from scenes.copies import pip17_copy
 
 from offload_core.codec.entry_directory import Anchors
 from offload_core.read_handles import ColdReader, ReadMemory, process_memory

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cold_copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from records import copied, failed, segment, streaming_record
+from scenes.copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from tiers import MemoryDriver, Names, uuid_of
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record

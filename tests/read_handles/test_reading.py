@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cold_copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 
 from offload_core.codec.frames import PADDING, pack_frames
 from offload_core.codec.mapfile.header import FileCompression

@@ -8,8 +8,8 @@ from statistics import median
 
 import numpy as np
 import pytest
-from cold_copies import ColdCopy, cold_copy, gapped_copy, pip17_copy, with_anchors
 from entries import pip17_object
+from scenes.copies import ColdCopy, cold_copy, gapped_copy, pip17_copy, with_anchors
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import Anchors, no_anchors, pack_directory, parse_directory

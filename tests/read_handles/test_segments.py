@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_layouts import SegmentedTopic, segmented, segmented_topics
+from scenes.drawn import SegmentedTopic, segmented, segmented_topics
 from tiers import TOPIC
 
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from records import closed, still_open
-from two_copies import PAYLOADS, TwoCopies
+from scenes.copies import PAYLOADS, TwoCopies
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore

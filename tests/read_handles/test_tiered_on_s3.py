@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from proxy import WHOLE, Proxy, Spoil
+from network.proxies import WHOLE, Proxy, Spoil
+from scenes.copies import PAYLOADS, TwoCopies
 from stores import Store, new_store
-from two_copies import PAYLOADS, TwoCopies
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.policies import ReadPriority

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
-from recoveries import recover
-from repairs import Lines
+from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
+from records import recover
+from scenes.repairs import Lines
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords

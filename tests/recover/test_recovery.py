@@ -12,10 +12,8 @@ from entries import LedgerPart, pip17_object, streaming_object
 from managed_ledgers import NAME, Audit
 from mapfiles import mapfile
 from oracle import Oracle
-from records import STANDALONE_RECORDS
-from recovered import knowable
-from recoveries import ledger, recover, recovered
-from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
+from records import STANDALONE_RECORDS, knowable, ledger, recover, recovered
+from scenes.rollbacks import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
 from offload_core.audit import Change

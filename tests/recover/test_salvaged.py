@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from damage.scenes import FOLLOWING, PAYLOADS, streaming
-from repairs import repaired
+from scenes.repairs import repaired
 
 from offload_core.recover import Unknown, recover_records
 

@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filtered import FilteredTopic
+from crash_points import left_open
 from hypothesis import given
 from hypothesis import strategies as st
-from left_open import left_open
 from managed_ledgers import NAME, Clock, environment_of
-from recovered import knowable, partly_offloaded
-from recoveries import recover
-from streamed_topics import StreamingSettings, Topic, pool_of
+from records import knowable, partly_offloaded, recover
+from scenes.filters import FilteredTopic
+from scenes.repairs import findings
+from scenes.segments import StreamingSettings, Topic, pool_of
 from tiers import TOPIC
-from verified import findings
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import FilterMode

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crash_points import Killed, Metadata, Points
 from managed_ledgers import Audit
-from relocated import TOPIC_NAME, World, watched
+from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
 from offload_core.audit import Change, Deletion
 from offload_core.metadata import ManagedLedgerRecords
@@ -57,16 +57,16 @@ class Told(Points):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """One ledger of one object."""
-    made = World.make(tmp_path)
+    made = MovedTopic.make(tmp_path)
     made.offload(made.add_ledger(12))
     yield made
     made.source.close()
     made.target.close()
 
 
-def mover_of(world: World, told: Told, **given: Any) -> Mover:
+def mover_of(world: MovedTopic, told: Told, **given: Any) -> Mover:
     store = Metadata(world.records.store, told)  # type: ignore[arg-type]
     return world.mover(
         registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ GOES = ["line: delete", "objects go", "line: record", "a record"]
 """A copy is deleted, and forgotten."""
 
 
-def test_a_move_and_the_old_copys_end(world: World) -> None:
+def test_a_move_and_the_old_copys_end(world: MovedTopic) -> None:
     told = Told(Happened())
     mover = mover_of(world, told)
     mover.move(world.plan().moves[0])
@@ -98,7 +98,7 @@ def test_a_move_and_the_old_copys_end(world: World) -> None:
     ]
 
 
-def test_a_move_that_fails(world: World) -> None:
+def test_a_move_that_fails(world: MovedTopic) -> None:
     told = Told(Happened())
 
     def fail(_: int) -> None:
@@ -112,7 +112,7 @@ def test_a_move_that_fails(world: World) -> None:
     assert {each.managed_ledger for each in told.happened.changes} == {world.plan().moves[0].name}
 
 
-def test_what_a_move_that_was_killed_has_left(world: World) -> None:
+def test_what_a_move_that_was_killed_has_left(world: MovedTopic) -> None:
     def kill(_: int) -> None:
         raise Killed
 
@@ -123,7 +123,7 @@ def test_what_a_move_that_was_killed_has_left(world: World) -> None:
     assert told.happened.order == ["line: record", "a record", *GOES]
 
 
-def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world: World) -> None:
+def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world: MovedTopic) -> None:
     told = Told(Happened())
     with mover_of(world, Told(Happened())).begin(world.plan().moves[0]):
         assert mover_of(world, told).clean(TOPIC_NAME) == 0
@@ -131,7 +131,7 @@ def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world: World
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_mapping(world: World, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_a_mapping(world: MovedTopic, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     happened, real = Happened(), MappingFile.add
 
     def add(self: MappingFile, step: Any, relocation: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_mapping(world: World, monkeypatch: pytest.MonkeyPatch, fails: bool) -
     assert happened.order == ["line: write", "line: record", "begin", *ends]
 
 
-def test_an_attempt_is_given_up_unless_it_is_read(world: World) -> None:
+def test_an_attempt_is_given_up_unless_it_is_read(world: MovedTopic) -> None:
     move = world.plan().moves[0]
     registry = RecordRegistry(world.records, world.clock)
     with mover_of(world, Told(Happened())).begin(move) as begun:

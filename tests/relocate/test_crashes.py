@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
 from effort import Sample
-from relocated import TOPIC_NAME, World, watched
+from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
@@ -17,15 +17,15 @@ from offload_core.relocate import MappingRegistry, RecordRegistry, make_moves, p
 from offload_hooks.errors import OffloadError
 
 
-def make_world(folder: Path) -> World:
-    world = World.make(folder)
+def make_world(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     ledgers = [world.add_ledger(12), world.add_ledger(9)]
     world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 4 == 0))
     world.stream((ledgers[1], 8))
     return world
 
 
-def move(world: World, points: Points) -> None:
+def move(world: MovedTopic, points: Points) -> None:
     """What one process does: plan, and move all."""
     wanted = world.wanted(ObjectFormat.STREAMING)
     store = Metadata(world.records.store, points)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def move(world: World, points: Points) -> None:
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, wanted)], parallel=1))
 
 
-def check_ended(world: World) -> None:
+def check_ended(world: MovedTopic) -> None:
     """All is in the target, and nothing else."""
     move(world, Points())
     assert world.read_all(tiers=[world.target]) == world.entries
@@ -66,7 +66,7 @@ def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, sample: 
 def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
     tmp_path: Path, fault: Fault, sample: Sample[int]
 ) -> None:
-    def run(world: World, points: Points) -> None:
+    def run(world: MovedTopic, points: Points) -> None:
         with MappingFile(world.folder / "mapping") as file:
             registry = MappingRegistry(file, lambda _: world.info, world.clock)
             mover = world.mover(

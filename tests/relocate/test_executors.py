@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from managed_ledgers import NAME
-from relocated import TOPIC_NAME, World
+from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.object_format import ObjectFormat
@@ -41,9 +41,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """Two ledgers of one object each, one of which is filtered, and two in three segments."""
-    made = World.make(tmp_path)
+    made = MovedTopic.make(tmp_path)
     ledgers = [made.add_ledger(count) for count in (20, 15, 12, 10)]
     made.offload(ledgers[0])
     made.offload(ledgers[1], drops=lambda payload: int(payload[-1] % 3 == 0))
@@ -62,7 +62,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return ThreadExecutor(2) if request.param == "threads" else ProcessExecutor(2)
 
 
-def another(world: World, name: str) -> World:
+def another(world: MovedTopic, name: str) -> MovedTopic:
     """The same records and source, and a target of its own."""
     (world.folder / name).mkdir()
     records = ManagedLedgerRecords(MemoryMetadataStore())
@@ -70,7 +70,7 @@ def another(world: World, name: str) -> World:
     return replace(world, target=open_store(world.folder / name), records=records)
 
 
-def move(world: World, executor: Executor | None, format_: ObjectFormat | None = None) -> list[Outcome]:
+def move(world: MovedTopic, executor: Executor | None, format_: ObjectFormat | None = None) -> list[Outcome]:
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(format_))
     outcomes = list(make_moves(world.mover(), [plan], executor=executor))
     assert sorted(each.move.ledger_ids for each in outcomes) == [each.ledger_ids for each in plan.moves]
@@ -85,7 +85,7 @@ def by_name(text: str, info: ManagedLedgerInfo, folder: Path, name: str) -> str:
     return text.replace(str(folder / name), "<target>")
 
 
-def all_of(world: World, name: str) -> tuple[str, dict[str, tuple[str, str]]]:
+def all_of(world: MovedTopic, name: str) -> tuple[str, dict[str, tuple[str, str]]]:
     """A world's record, and its target's objects with their user metadata."""
     objects = {}
     for key in world.keys(world.target):
@@ -98,7 +98,7 @@ def all_of(world: World, name: str) -> tuple[str, dict[str, tuple[str, str]]]:
 
 @pytest.mark.spark
 @pytest.mark.sampled(3)
-def test_records_and_objects_are_the_same_whoever_makes_them(world: World, executor: Executor) -> None:
+def test_records_and_objects_are_the_same_whoever_makes_them(world: MovedTopic, executor: Executor) -> None:
     """Two are written entry by entry, and three copied byte by byte."""
     here, there = another(world, "here"), another(world, "there")
     for each, by in ((here, None), (there, executor)):
@@ -107,7 +107,7 @@ def test_records_and_objects_are_the_same_whoever_makes_them(world: World, execu
     assert all_of(there, "there") == all_of(here, "here")
 
 
-def damage(world: World, ledger_id: int) -> None:
+def damage(world: MovedTopic, ledger_id: int) -> None:
     [key] = [key for key in world.keys(world.source) if key.endswith(f"-ledger-{ledger_id}")]
     path = world.folder / "source" / key
     data = bytearray(path.read_bytes())
@@ -118,7 +118,9 @@ def damage(world: World, ledger_id: int) -> None:
 @pytest.mark.spark
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("executor", ["threads", "spark"], indirect=True)
-def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(world: World, executor: Executor) -> None:
+def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(
+    world: MovedTopic, executor: Executor
+) -> None:
     before = world.info.ledger(0)
     entries = world.read_all()
     damage(world, 0)
@@ -146,7 +148,7 @@ class Here:
             yield self._around(work, item)
 
 
-def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world: World) -> None:
+def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world: MovedTopic) -> None:
     """The first try has made the copy, or a part of it, and what it says is lost."""
 
     def lose(work: Callable[[Any], Any], item: Any) -> Any:
@@ -170,7 +172,7 @@ def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world: World) -> 
     assert world.read_all(tiers=[world.target]) == before
 
 
-def test_the_lease_is_kept_while_a_worker_is_at_it(world: World) -> None:
+def test_the_lease_is_kept_while_a_worker_is_at_it(world: MovedTopic) -> None:
     def wait(work: Callable[[Any], Any], item: Any) -> Any:
         seen: set[str] = set()
         while len(seen) < 3:
@@ -186,7 +188,7 @@ def test_the_lease_is_kept_while_a_worker_is_at_it(world: World) -> None:
     assert outcome.error is None
 
 
-def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world: World) -> None:
+def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world: MovedTopic) -> None:
     def take_over(work: Callable[[Any], Any], item: Any) -> Any:
         world.records.update(NAME, lambda info: abandon_replacement(info, item.uuid))
         return work(item)
@@ -199,7 +201,7 @@ def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world: World) -> N
     assert world.keys(world.target) == []
 
 
-def test_moves_that_share_a_ledger_are_not_under_way_at_once(world: World) -> None:
+def test_moves_that_share_a_ledger_are_not_under_way_at_once(world: MovedTopic) -> None:
     """All that may be are given out before the first result is taken."""
     rounds: list[list[tuple[int, ...]]] = []
 
@@ -213,7 +215,7 @@ def test_moves_that_share_a_ledger_are_not_under_way_at_once(world: World) -> No
     assert rounds == [[(0,), (1,), (2,), (3,)], [(2, 3)]]
 
 
-def test_what_cannot_be_begun_is_said_among_the_others(world: World) -> None:
+def test_what_cannot_be_begun_is_said_among_the_others(world: MovedTopic) -> None:
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted())
     world.move_all(world.wanted(ledger_ids=frozenset([1])))
     outcomes = list(make_moves(world.mover(), [plan], executor=ThreadExecutor(2)))
@@ -233,7 +235,7 @@ class Dies(CopyMaker):
         return Dies, self._given
 
 
-def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: World) -> None:
+def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: MovedTopic) -> None:
     mover = world.mover()
     mover.maker = Dies(world.source, world.target, 700)
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(ledger_ids=frozenset([0])))
@@ -280,7 +282,7 @@ def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None
 
 @pytest.mark.spark
 @pytest.mark.sampled(3)
-def test_a_bucket_is_copied_the_same_whoever_does_it(world: World, executor: Executor) -> None:
+def test_a_bucket_is_copied_the_same_whoever_does_it(world: MovedTopic, executor: Executor) -> None:
     def copied(name: str, executor: Executor | None) -> tuple[list[tuple[str, str]], dict[str, bytes]]:
         (world.folder / name).mkdir(exist_ok=True)
         with open_store(world.folder / name) as target:
@@ -310,7 +312,7 @@ class NoBucket(LocalDriver):
         raise ObjectNotFoundError("cannot write: there is no bucket 'new'", key=key)
 
 
-def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world: World) -> None:
+def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world: MovedTopic) -> None:
     plain = list(PlainCopy(world.source, Tier(NoBucket(world.folder / "target")), audit=world.audit))
     assert {each.status for each in plain} == {PlainStatus.FAILED}
     assert {"no bucket" in str(each.error) for each in plain} == {True}
@@ -323,7 +325,7 @@ def _objects(tier: Tier) -> dict[str, bytes]:
     }
 
 
-def test_orders_say_where_the_new_copy_goes(world: World) -> None:
+def test_orders_say_where_the_new_copy_goes(world: MovedTopic) -> None:
     """What the audit log, the record and the objects name is one copy."""
     mover = world.mover()
     [planned] = world.plan(world.wanted(ledger_ids=frozenset([0]))).moves

@@ -10,7 +10,7 @@ from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from managed_ledgers import Audit, Clock
 from mapfiles import lay_out_golden
 from records import closed, copied, managed_ledger, streaming_entries, streaming_record
-from relocated import BLOCK_BYTES
+from scenes.moves import BLOCK_BYTES
 from tiers import lay_out_case
 
 from offload_core.catalogue.known_tiers import tier_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from crash_points import Points
 from pyspark.sql import SparkSession
-from relocated import TOPIC_NAME, World, half_moved, watched
+from scenes.moves import TOPIC_NAME, MovedTopic, half_moved, watched
 
 from offload_core.scan import Position
 from offload_core.spark import PulsarOffloadDataSource
@@ -22,14 +22,14 @@ TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
 
 
 @pytest.fixture
-def records(world: World) -> str:
+def records(world: MovedTopic) -> str:
     return f"sqlite:{world.folder}/records.db"
 
 
@@ -41,7 +41,7 @@ def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[i
 
 @pytest.mark.parametrize(("place", "ledger_id", "other"), [("source", 1, "target"), ("target", 0, "source")])
 def test_one_tier_alone_says_which_ledger_is_in_which_other_one(
-    world: World, records: str, place: str, ledger_id: int, other: str
+    world: MovedTopic, records: str, place: str, ledger_id: int, other: str
 ) -> None:
     with pytest.raises(DataLossError) as raised:
         rows(open_tier(world.folder / place), records)
@@ -51,38 +51,38 @@ def test_one_tier_alone_says_which_ledger_is_in_which_other_one(
 
 @pytest.mark.parametrize("asked", [{"start": {TOPIC_NAME: Position(1, 2)}}, {"ledger": 1}])
 def test_a_part_that_is_elsewhere_is_missed_as_well(
-    world: World, records: str, asked: dict[str, object]
+    world: MovedTopic, records: str, asked: dict[str, object]
 ) -> None:
     with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
         rows(open_tier(world.folder / "source"), records, **asked)
 
 
 @pytest.mark.parametrize("places", [("source", "target"), ("target", "source")])
-def test_both_tiers_together_have_all(world: World, records: str, places: tuple[str, str]) -> None:
+def test_both_tiers_together_have_all(world: MovedTopic, records: str, places: tuple[str, str]) -> None:
     first, second = (world.folder / place for place in places)
     assert rows(open_tier(first).also(second), records) == sorted(world.entries)
     assert rows(open_tier(first).also(open_store(second)), records) == sorted(world.entries)
 
 
-def test_a_tier_that_is_not_named_is_not_opened(world: World, records: str, tmp_path: Path) -> None:
+def test_a_tier_that_is_not_named_is_not_opened(world: MovedTopic, records: str, tmp_path: Path) -> None:
     """Whatever a record says."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
         rows(open_tier(world.folder / "source").also(tmp_path / "empty"), records)
 
 
-def test_several_tiers_are_read_by_records_only(world: World) -> None:
+def test_several_tiers_are_read_by_records_only(world: MovedTopic) -> None:
     with pytest.raises(OptionError, match="only records tell"):
         rows(open_tier(world.folder / "source").also(world.folder / "target"), None)
 
 
 @pytest.fixture
-def both(world: World) -> Iterator[Tier]:
+def both(world: MovedTopic) -> Iterator[Tier]:
     with open_store(world.folder / "source").with_others([open_store(world.folder / "target")]) as tier:
         yield tier
 
 
-def test_an_object_is_read_from_the_first_that_has_it(world: World, both: Tier) -> None:
+def test_an_object_is_read_from_the_first_that_has_it(world: MovedTopic, both: Tier) -> None:
     for tier, data in ((world.target, b"there, only"), (world.source, b"here")):
         tier.write_index("both", data)
     world.target.write_index("one", b"there, only")
@@ -101,7 +101,7 @@ def test_an_object_is_read_from_the_first_that_has_it(world: World, both: Tier) 
     assert bytes(both.read_range("one", 0, 4)) == b"here", "where it was before it is no more"
 
 
-def test_who_had_an_object_is_asked_first_the_next_time(world: World) -> None:
+def test_who_had_an_object_is_asked_first_the_next_time(world: MovedTopic) -> None:
     world.target.write_index("one", b"there")
     points = Points()
     with watched(world, "source", points).with_others([world.target]) as tier:
@@ -110,7 +110,7 @@ def test_who_had_an_object_is_asked_first_the_next_time(world: World) -> None:
     assert points.calls == ["read_range"]
 
 
-def test_others_come_along_where_it_is_pickled_or_measured(world: World, both: Tier) -> None:
+def test_others_come_along_where_it_is_pickled_or_measured(world: MovedTopic, both: Tier) -> None:
     world.target.write_index("one", b"there")
     with pickle.loads(pickle.dumps(both)) as again:
         assert bytes(again.read_range("one", 0, 5)) == b"there"
@@ -120,7 +120,7 @@ def test_others_come_along_where_it_is_pickled_or_measured(world: World, both: T
     assert "there" not in repr(both)
 
 
-def test_tiers_that_are_added_one_after_another_all_come_along(world: World, tmp_path: Path) -> None:
+def test_tiers_that_are_added_one_after_another_all_come_along(world: MovedTopic, tmp_path: Path) -> None:
     (tmp_path / "third").mkdir()
     world.target.write_index("one", b"there")
     reader = open_tier(world.folder / "source").also(world.folder / "target").also(tmp_path / "third")
@@ -141,7 +141,7 @@ def test_several_tiers_are_not_written(both: Tier) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_several_tiers(world: World, records: str, spark: SparkSession) -> None:
+def test_spark_reads_several_tiers(world: MovedTopic, records: str, spark: SparkSession) -> None:
     spark.dataSource.register(PulsarOffloadDataSource)
 
     def count(**more: str) -> int:

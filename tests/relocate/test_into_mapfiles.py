@@ -12,7 +12,7 @@ from crash_points import Fault, Killed, Metadata, Points
 from effort import Sample
 from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
-from relocated import BLOCK_BYTES, TOPIC_NAME, World, watched
+from scenes.moves import BLOCK_BYTES, TOPIC_NAME, MovedTopic, watched
 
 from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
@@ -35,7 +35,7 @@ PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """A ledger that is one object, and two in three segments."""
     made = make_world(tmp_path)
     yield made
@@ -43,8 +43,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.target.close()
 
 
-def make_world(folder: Path) -> World:
-    made = World.make(folder)
+def make_world(folder: Path) -> MovedTopic:
+    made = MovedTopic.make(folder)
     ledgers = [made.add_ledger(count) for count in (300, 25, 50)]
     made.offload(ledgers[0])
     made.stream((ledgers[1], 9), (ledgers[2], 19), (ledgers[2], 49))
@@ -55,7 +55,7 @@ def drivers(info: ManagedLedgerInfo) -> list[DriverMetadata | None]:
     return [None if each.context is None else each.context.driver for each in info.in_order]
 
 
-def stored(world: World) -> dict[str, dict[str, bytes]]:
+def stored(world: MovedTopic) -> dict[str, dict[str, bytes]]:
     """The files of each folder in the target, without what its driver keeps of uploads."""
     found: dict[str, dict[str, bytes]] = {}
     for path in (world.folder / "target").rglob("*"):
@@ -65,7 +65,7 @@ def stored(world: World) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: World) -> None:
+def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: MovedTopic) -> None:
     moves = world.move_all(world.wanted(MAPFILE))
     assert [move.ledger_ids for move in moves] == [(0,), (1,), (2,)]
     root = world.folder / "target"
@@ -87,7 +87,7 @@ def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: World) -> None:
         assert (driver.name, driver.get("storageBasePath")) == ("filesystem", str(root))
 
 
-def test_they_are_read_verified_and_done(world: World) -> None:
+def test_they_are_read_verified_and_done(world: MovedTopic) -> None:
     world.move_all(world.wanted(MAPFILE))
     assert world.read_all(tiers=[world.target]) == world.entries
     assert [finding.code.value for finding in Verification(world.target, deep=True)] == []
@@ -99,7 +99,7 @@ def test_they_are_read_verified_and_done(world: World) -> None:
 
 
 @pytest.mark.parametrize("back", [PIP17, STREAMING])
-def test_ledgers_go_into_mapfiles_and_back(world: World, back: ObjectFormat) -> None:
+def test_ledgers_go_into_mapfiles_and_back(world: MovedTopic, back: ObjectFormat) -> None:
     world.move_all(world.wanted(MAPFILE))
     world.source, world.target = world.target, world.source
     world.move_all(world.wanted(back))
@@ -110,13 +110,13 @@ def test_ledgers_go_into_mapfiles_and_back(world: World, back: ObjectFormat) -> 
     assert world.keys(world.source) == [], "with the .crc files"
 
 
-def test_within_one_tier(world: World) -> None:
+def test_within_one_tier(world: MovedTopic) -> None:
     world.target = world.source
     world.move_all(world.wanted(MAPFILE))
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_ledger_that_went_through_a_filter_is_left(world: World) -> None:
+def test_a_ledger_that_went_through_a_filter_is_left(world: MovedTopic) -> None:
     filtered = world.add_ledger(30)
     world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
     wanted = world.wanted(MAPFILE)
@@ -129,7 +129,7 @@ def test_a_ledger_that_went_through_a_filter_is_left(world: World) -> None:
     assert world.read_all() == world.entries
 
 
-def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: World) -> None:
+def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: MovedTopic) -> None:
     filtered = world.add_ledger(30)
     world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
 
@@ -150,7 +150,7 @@ def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: World)
     assert world.keys(world.target) == []
 
 
-def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: World) -> None:
+def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: MovedTopic) -> None:
     [move, *_] = world.plan(world.wanted(MAPFILE)).moves
     key = f"{move.replaces[0]}-ledger-0"
     metadata = dict(world.source.stat(key).user_metadata) | {LOST_KEY: "{}"}
@@ -161,7 +161,7 @@ def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: World) -
     assert world.keys(world.target) == []
 
 
-def test_a_ledger_that_is_only_partly_in_segments_is_left(world: World) -> None:
+def test_a_ledger_that_is_only_partly_in_segments_is_left(world: MovedTopic) -> None:
     part = world.add_ledger(20)
     world.stream((part, 9))
     plan = world.plan(world.wanted(MAPFILE))
@@ -169,7 +169,7 @@ def test_a_ledger_that_is_only_partly_in_segments_is_left(world: World) -> None:
     assert [(left.ledger_ids, "only a part" in left.why) for left in plan.left] == [((part,), True)]
 
 
-def test_a_mapping_names_mapfiles_and_readers_follow(world: World) -> None:
+def test_a_mapping_names_mapfiles_and_readers_follow(world: MovedTopic) -> None:
     before = world.info
     with MappingFile(world.folder / "mapping") as file:
         registry = MappingRegistry(file, lambda _: world.info, world.clock)
@@ -179,7 +179,7 @@ def test_a_mapping_names_mapfiles_and_readers_follow(world: World) -> None:
     assert world.read_all(followed, [world.target]) == world.entries
 
 
-def move(world: World, points: Points) -> None:
+def move(world: MovedTopic, points: Points) -> None:
     """What one process does: plan, and move all."""
     mover = world.mover(
         registry=RecordRegistry(
@@ -193,8 +193,8 @@ def move(world: World, points: Points) -> None:
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, world.wanted(MAPFILE))], parallel=1))
 
 
-def make_small_world(folder: Path) -> World:
-    world = World.make(folder)
+def make_small_world(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     world.offload(world.add_ledger(12))
     return world
 

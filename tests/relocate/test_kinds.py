@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
+from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
 from managed_ledgers import Audit, Clock
-from recoveries import recover
-from relocated import BLOCK_BYTES
-from repairs import Lines
+from records import recover
+from scenes.moves import BLOCK_BYTES
+from scenes.repairs import Lines
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.listing import stream_pairs

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
-from relocated import TOPIC_NAME, World, read_ledger
+from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
@@ -38,9 +38,9 @@ PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """Two ledgers of one object each, one of which is filtered, and two in three segments."""
-    made = World.make(tmp_path)
+    made = MovedTopic.make(tmp_path)
     ledgers = [made.add_ledger(count) for count in (40, 30, 25, 50)]
     made.offload(ledgers[0])
     made.offload(ledgers[1], drops=lambda payload: int(payload[-1] % 3 == 0))
@@ -50,7 +50,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.target.close()
 
 
-def is_moved(world: World) -> bool:
+def is_moved(world: MovedTopic) -> bool:
     """Whether all copies are in the target, by the record and by a reader that has nothing else."""
     there = tier_record(world.target)
     for ledger in world.info.ledgers:
@@ -63,13 +63,13 @@ def is_moved(world: World) -> bool:
     return world.read_all(tiers=[world.target]) == world.entries
 
 
-def verified(world: World) -> list[str]:
+def verified(world: MovedTopic) -> list[str]:
     """What is wrong in the target."""
     found = Verification(world.target, deep=True)
     return [finding.code.value for finding in found]
 
 
-def test_all_that_is_cold_goes_to_another_tier_as_it_is(world: World) -> None:
+def test_all_that_is_cold_goes_to_another_tier_as_it_is(world: MovedTopic) -> None:
     before = world.read_all()
     assert before == world.entries
     moves = world.move_all()
@@ -91,7 +91,7 @@ def test_all_that_is_cold_goes_to_another_tier_as_it_is(world: World) -> None:
 
 
 @pytest.mark.parametrize("target", [PIP17, STREAMING])
-def test_all_goes_into_one_format(world: World, target: ObjectFormat) -> None:
+def test_all_goes_into_one_format(world: MovedTopic, target: ObjectFormat) -> None:
     world.move_all(world.wanted(target))
     for ledger in world.info.ledgers:
         assert ledger.context is not None
@@ -101,7 +101,7 @@ def test_all_goes_into_one_format(world: World, target: ObjectFormat) -> None:
     assert world.plan(world.wanted(target)).moves == ()
 
 
-def test_the_format_changes_and_changes_back_in_one_tier(world: World) -> None:
+def test_the_format_changes_and_changes_back_in_one_tier(world: MovedTopic) -> None:
     world.target = world.source
     world.move_all(world.wanted(STREAMING))
     assert len(segments_of(world.info)) == 5
@@ -111,7 +111,7 @@ def test_the_format_changes_and_changes_back_in_one_tier(world: World) -> None:
 
 
 def test_small_ledgers_are_merged_into_segments(tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     for count in (10, 12, 14, 40, 9, 8):
         world.offload(world.add_ledger(count))
     limit = 3 * (world.info.ledgers[0].info.size or 0)
@@ -124,7 +124,7 @@ def test_small_ledgers_are_merged_into_segments(tmp_path: Path) -> None:
     assert world.plan(wanted).moves == ()
 
 
-def test_what_a_filter_said_goes_along(world: World) -> None:
+def test_what_a_filter_said_goes_along(world: MovedTopic) -> None:
     for format_ in (STREAMING, PIP17, STREAMING):
         was = world.info.ledger(1)
         assert was is not None
@@ -144,13 +144,13 @@ def test_what_a_filter_said_goes_along(world: World) -> None:
     assert f'"kept":[{kept},' in share.filter_record
 
 
-def test_only_one_ledger_is_moved_if_that_is_asked_for(world: World) -> None:
+def test_only_one_ledger_is_moved_if_that_is_asked_for(world: MovedTopic) -> None:
     moves = world.move_all(world.wanted(ledger_ids=frozenset([1])))
     assert [move.ledger_ids for move in moves] == [(1,)]
     assert world.read_all() == world.entries
 
 
-def test_who_has_the_old_copy_open_goes_on(world: World) -> None:
+def test_who_has_the_old_copy_open_goes_on(world: MovedTopic) -> None:
     readers = ColdReaders(KnownTiers(world.source), memory=ReadMemory(), read_buffer_bytes=200)
     ledger = world.info.ledger(0)
     assert ledger is not None
@@ -162,7 +162,7 @@ def test_who_has_the_old_copy_open_goes_on(world: World) -> None:
     assert found == [(at, payload) for (ledger_id, at), payload in world.entries.items() if ledger_id == 0]
 
 
-def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: World) -> None:
+def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: MovedTopic) -> None:
     world.move_all()
     mover = world.mover()
     assert mover.delete_replaced(TOPIC_NAME, 60_000).deleted == ()
@@ -177,7 +177,7 @@ def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: World) -> No
     assert is_moved(world)
 
 
-def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: World) -> None:
+def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: MovedTopic) -> None:
     world.move_all(world.wanted(PIP17, ledger_ids=frozenset([3])))
     world.clock.pass_s(1)
     assert [each.ledger_ids for each in world.mover().delete_replaced(TOPIC_NAME, 0).deleted] == [(3,)]
@@ -189,7 +189,7 @@ def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: World) ->
     assert is_moved(world)
 
 
-def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: World) -> None:
+def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: MovedTopic) -> None:
     world.move_all()
     [begun] = [move for move in world.plan(_back(world)).moves if move.ledger_ids == (0,)]
     there, uuid = tier_record(world.source), UUID(int=7)
@@ -214,11 +214,11 @@ def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: World) -
     assert left - alive == {("attempt.unfinished", f"{uuid}-ledger-0")}
 
 
-def _back(world: World) -> Wanted:
+def _back(world: MovedTopic) -> Wanted:
     return Wanted(source=tier_record(world.target), target=tier_record(world.source))
 
 
-def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world: World) -> None:
+def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world: MovedTopic) -> None:
     context = world.info.ledgers[0].context
     assert context is not None
     path = world.folder / "source" / f"{context.uuid}-ledger-0"
@@ -233,7 +233,7 @@ def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world: World) -> No
     assert world.keys(world.target) == []
 
 
-def test_what_is_written_wrongly_is_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_wrongly_is_not_taken(world: MovedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     write = type(world.target).write_block
     monkeypatch.setattr(
         type(world.target),
@@ -250,7 +250,7 @@ def test_what_is_written_wrongly_is_not_taken(world: World, monkeypatch: pytest.
     assert world.keys(world.target) == []
 
 
-def test_entries_that_are_others_are_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_are_others_are_not_taken(world: MovedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     read = KeptLedger.read
 
     def read_another(ledger: KeptLedger, first: int, last: int, max_bytes: int) -> EntryBatch:
@@ -271,7 +271,7 @@ def test_entries_that_are_others_are_not_taken(world: World, monkeypatch: pytest
     assert world.keys(world.target) == []
 
 
-def test_large_objects_go_by_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_objects_go_by_parts(world: MovedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offload_core.relocate.byte_copies.PART_BYTES", 100)
     read: list[int] = []
     for move in world.plan().moves:
@@ -305,7 +305,7 @@ def test_topics_are_chosen_by_name_and_namespace(
     assert "".join(chosen) == wanted
 
 
-def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: World) -> None:
+def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: MovedTopic) -> None:
     moves = world.plan().moves
     world.move_all()
     before = world.keys(world.target)
@@ -315,12 +315,12 @@ def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: World) -> Non
     assert world.keys(world.target) == before
 
 
-def test_ledgers_that_are_to_be_deleted_are_left_alone(world: World) -> None:
+def test_ledgers_that_are_to_be_deleted_are_left_alone(world: MovedTopic) -> None:
     world.records.update(NAME, lambda info: condemn_ledgers(info, [0, 1]))
     assert [move.ledger_ids for move in world.plan().moves] == [(2,), (2, 3), (3,)]
 
 
-def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: World) -> None:
+def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: MovedTopic) -> None:
     def delete(_: int) -> None:
         world.records.update(NAME, lambda info: condemn_ledgers(info, [0]))
 
@@ -330,7 +330,7 @@ def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: World
     assert other_copies(world.info) == ()
 
 
-def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: World) -> None:
+def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: MovedTopic) -> None:
     there = tier_record(world.target)
     alive = AttemptLease(
         holder=AttemptHolder(machine=1, process=2, started=3), until_ms=world.clock.now_ms + 30_000
@@ -365,12 +365,12 @@ def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: World) -> N
         ({"merge_bytes": 5, "format_": MAPFILE}, "in streaming objects"),
     ],
 )
-def test_what_makes_no_sense_is_refused(world: World, given: dict[str, object], message: str) -> None:
+def test_what_makes_no_sense_is_refused(world: MovedTopic, given: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         world.wanted(**given)  # type: ignore[arg-type]
 
 
-def test_nothing_to_move_is_refused(world: World) -> None:
+def test_nothing_to_move_is_refused(world: MovedTopic) -> None:
     world.target = world.source
     with pytest.raises(OptionError, match="there already"):
         world.wanted()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relocated import TOPIC_NAME, World
+from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
@@ -24,9 +24,9 @@ from offload_hooks.errors import DataLossError, OptionError, OutcomeUnknownError
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     """Two ledgers of one object each."""
-    made = World.make(tmp_path)
+    made = MovedTopic.make(tmp_path)
     for count in (12, 9):
         made.offload(made.add_ledger(count))
     yield made
@@ -42,12 +42,12 @@ def say(tier: Tier, stem: str, said: dict[str, str]) -> None:
         tier.write_index(key, data, user_metadata={**stat.user_metadata, **said})
 
 
-def stem_of(world: World, tier: Tier, ledger_id: int) -> str:
+def stem_of(world: MovedTopic, tier: Tier, ledger_id: int) -> str:
     return next(key for key in world.keys(tier) if key.endswith(f"-ledger-{ledger_id}"))
 
 
 @pytest.mark.parametrize("wrong", ["index", "data", "lost"])
-def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(world: World, wrong: str) -> None:
+def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(world: MovedTopic, wrong: str) -> None:
     world.move_all()
     world.clock.pass_s(61)
     stem, old = stem_of(world, world.target, 0), stem_of(world, world.source, 0)
@@ -64,7 +64,7 @@ def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(world: World, 
     assert len(other_copies(world.info)) == 1
 
 
-def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(world: World) -> None:
+def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(world: MovedTopic) -> None:
     stem = stem_of(world, world.source, 0)
     key = parse_key(stem)
     assert key is not None
@@ -77,7 +77,7 @@ def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(world: World) -> 
     assert world.keys(world.source) == []
 
 
-def seal(world: World, stem: str) -> bytes:
+def seal(world: MovedTopic, stem: str) -> bytes:
     """The checksums of an attempt, that lie beside it now."""
     sealing = Sealing(world.source, audit=world.audit)
     assert list(Verification(world.source, deep=True, sealing=sealing)) == []
@@ -85,7 +85,7 @@ def seal(world: World, stem: str) -> bytes:
     return bytes(world.source.read_range(key, 0, world.source.stat(key).size_bytes))
 
 
-def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(world: World) -> None:
+def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(world: MovedTopic) -> None:
     said = {LOST_KEY: "1 entries: 0:3", REPAIRED_FROM_KEY: "another"}
     say(world.source, stem_of(world, world.source, 0), said)
     before = world.info
@@ -102,7 +102,7 @@ def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(wo
 
 
 @pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING])
-def test_copies_of_a_mapping_say_so_and_no_others_do(world: World, format_: ObjectFormat | None) -> None:
+def test_copies_of_a_mapping_say_so_and_no_others_do(world: MovedTopic, format_: ObjectFormat | None) -> None:
     with MappingFile(world.folder / "mapping") as file:
         mover = world.mover(registry=MappingRegistry(file, lambda _: world.info, world.clock))
         for move in plan_topic(TOPIC_NAME, world.info, world.wanted(format_)).moves:
@@ -115,7 +115,7 @@ def test_copies_of_a_mapping_say_so_and_no_others_do(world: World, format_: Obje
 
 
 def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: MovedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = MappingFile.add
 
@@ -136,7 +136,7 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
 
 
 def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: MovedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: int) -> None:
         raise OSError(28, "no space left on device")

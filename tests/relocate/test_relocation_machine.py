@@ -16,7 +16,7 @@ from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 from managed_ledgers import NAME, Audit
-from topic_machine import TopicMachine
+from scenes.machines import TopicMachine
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.topics import parse_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from damage import DAMAGES, SCENES, Damage
 from damage.scenes import LEDGER
-from repairs import contents_of, findings_of, pairs_of, read_pair, repair_of, repaired, truth_of
+from scenes.repairs import contents_of, findings_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
 from offload_core.codec.salvaged_objects import lost_of
 from offload_core.repair import QUARANTINE, Action

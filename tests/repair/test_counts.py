@@ -14,7 +14,7 @@ from damage import DAMAGES, Scene, scenes
 from damage.in_records import change_context
 from damage.scenes import FOLLOWING, LEDGER, NOW_MS, PAYLOADS, TOPIC, closed_in_index
 from effort import Sample
-from repairs import Lines, recorded, repair_of, repaired
+from scenes.repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, Deletion

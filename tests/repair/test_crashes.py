@@ -11,7 +11,7 @@ from crash_points import Fault, Killed, Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
 from damage.scenes import in_memory_tier
 from effort import Sample
-from repairs import Lines, contents_of, recorded, repair_of
+from scenes.repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
 from offload_core.metadata import ManagedLedgerRecords
@@ -26,7 +26,7 @@ FAULT_KINDS: tuple[Fault, ...] = ("before", "after", "kill before", "kill after"
 
 
 @dataclass(slots=True)
-class World:
+class DamagedTier:
     """A scene in a tier, with a metadata store if its records are ours."""
 
     scene: Scene
@@ -34,7 +34,7 @@ class World:
     store: MemoryMetadataStore | None
 
     @classmethod
-    def of(cls, name: str, *, ours: bool) -> World:
+    def of(cls, name: str, *, ours: bool) -> DamagedTier:
         scene, _ = DAMAGES[name].make() if not ours else (recorded_damage(name), None)
         return cls(scene, in_memory_tier(scene.objects), recorded(scene) if ours else None)
 
@@ -93,14 +93,14 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "ours"), CASES)
 def test_every_call_may_be_the_last(name: str, ours: bool, sample: Sample[tuple[int, Fault]]) -> None:
-    clean = World.of(name, ours=ours)
+    clean = DamagedTier.of(name, ours=ours)
     before = clean.state()[0]
     counted = Points()
     clean.run(counted)
     end = clean.state()
     for at, fault in sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULT_KINDS)), 25):
         where = (at, counted.calls[at - 1], fault)
-        world = World.of(name, ours=ours)
+        world = DamagedTier.of(name, ours=ours)
         with contextlib.suppress(Killed, OffloadError):
             world.run(Points(at, fault))
         assert nothing_is_lost(before, world.state()[0]), where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repair_executors import lay_out_damage, planned
+from scenes.repairs import lay_out_damage, planned
 
 from offload_core.executors import ProcessExecutor, ThreadExecutor
 from offload_core.repair import Action

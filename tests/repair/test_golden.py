@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from golden import GOLDEN, PIP17_CASES, STREAMING_CASES
 from mapfiles import lay_out_golden
-from repairs import Lines, pairs_of, read_pair
+from scenes.repairs import Lines, pairs_of, read_pair
 from tiers import lay_out_broker_objects, lay_out_case
 
 from offload_core.catalogue.index_reading import read_index

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kinds import KEYS, KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds, without
-from repairs import Lines
+from live.kinds import (
+    KEYS,
+    KINDS,
+    assert_is_as_clients_read,
+    damage,
+    entries_of,
+    messages_of,
+    put_kinds,
+    without,
+)
+from scenes.repairs import Lines
 
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.repair import Action, Repair, Repaired

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from crash_points import Fault, Killed, Points
+from crash_points import Fault, Killed, Metadata, PointedAudit, PointedLedgers, Points
 from effort import Sample
-from filtered import PlainFilter
 from managed_ledgers import NAME
-from offloaded_again import (
-    damage,
-    findings,
-    hot_copies,
-    key_of,
-    ledger_of,
-    offloader_of,
-    path_of,
-    remove,
-    repair_of,
-    repaired,
-)
-from relocated import World
-from repairs import Lines
+from scenes.filters import PlainFilter
+from scenes.moves import BLOCK_BYTES, MovedTopic, watched
+from scenes.repairs import Lines
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import ChosenFilter, FilterMode
+from offload_core.managed_ledger import Environment, HotLedgers
 from offload_core.metadata import (
     CopyForm,
+    LedgerRecord,
+    ManagedLedgerRecords,
     begin_replacement,
     other_copies,
     read_copies,
@@ -41,26 +34,132 @@ from offload_core.metadata import (
 from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import lease_from, working_on
-from offload_core.repair import Action
+from offload_core.repair import Action, HotCopies, PlannedRepair, Repair
 from offload_core.repair.offloading_again import find_hot
 from offload_core.tier import Tier
-from offload_core.verify import Code
+from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
 from offload_hooks.ledger_stores import EntryBatch
 
+# --- A topic in the hot tier whose cold copies get damaged, and repairs that may offload them again
 
-def cut_index(world: World, key: ObjectKey) -> None:
+
+def ledger_of(world: MovedTopic, ledger_id: int) -> LedgerRecord:
+    """A ledger's record."""
+    found = world.info.ledger(ledger_id)
+    assert found is not None
+    return found
+
+
+def key_of(world: MovedTopic, ledger_id: int) -> ObjectKey:
+    """The copy that a ledger's record names."""
+    context = ledger_of(world, ledger_id).context
+    assert context is not None
+    assert context.uuid is not None
+    return ObjectKey(folder="", uuid=context.uuid, ledger_id=ledger_id, is_index=False)
+
+
+def path_of(world: MovedTopic, key: str) -> Path:
+    """An object's file."""
+    return world.folder / "source" / key
+
+
+def damage(world: MovedTopic, key: ObjectKey) -> None:
+    """A byte of a message is another."""
+    file = path_of(world, key.data_key)
+    data = bytearray(file.read_bytes())
+    data[200] ^= 1
+    file.write_bytes(data)
+
+
+def remove(world: MovedTopic, key: ObjectKey) -> None:
+    """The copy is gone."""
+    world.source.delete([key.index_key, key.data_key])
+
+
+def offloader_of(tier: Tier, _: str) -> LedgerOffloader:
+    """With small blocks."""
+    return LedgerOffloader(tier, max_block_bytes=BLOCK_BYTES)
+
+
+def hot_copies(world: MovedTopic, points: Points | None = None, **given: object) -> HotCopies:
+    """The hot tier; its calls may be points."""
+    store = world.hot if points is None else PointedLedgers(world.hot, points)
+    environment = Environment(records=world.records, hot=HotLedgers(store))  # type: ignore[arg-type]
+    return HotCopies(environment=environment, **{"offloader_of": offloader_of, **given})  # type: ignore[arg-type]
+
+
+def repair_of(world: MovedTopic, points: Points | None = None, **given: object) -> Repair:
+    """A repair that offloads again; calls of all stores may be points."""
+    ours, tier = world.records, world.source
+    if points is not None:
+        ours = ManagedLedgerRecords(Metadata(world.records.store, points))  # type: ignore[arg-type]
+        tier = watched(world, "source", points)
+
+    def opened() -> AbstractContextManager[StoreRecords]:
+        return nullcontext(StoreRecords(ours.store))
+
+    fields = {
+        "records": opened,
+        "ours": ours,
+        "hot": hot_copies(world, points),
+        "offload_again": True,
+        "now_ms": world.clock,
+    }
+    return Repair(tier, **fields | given)  # type: ignore[arg-type]
+
+
+def repaired(
+    world: MovedTopic, points: Points | None = None, **given: object
+) -> tuple[list[PlannedRepair], Lines]:
+    """All is done that there is to do."""
+    work, lines = repair_of(world, points, **given), Lines()
+    audit = lines if points is None else PointedAudit(lines, points)  # type: ignore[arg-type]
+    planned = list(work.plan())
+    for each in planned:
+        if each.changes:
+            work.do(each, audit)  # type: ignore[arg-type]
+    return planned, lines
+
+
+def findings(world: MovedTopic) -> list[Finding]:
+    """What a verification says of the tier and the records."""
+
+    def opened() -> AbstractContextManager[StoreRecords]:
+        return nullcontext(StoreRecords(world.records.store))
+
+    return list(Verification(world.source, deep=True, records=opened, now_ms=world.clock))
+
+
+__all__ = [
+    "NAME",
+    "damage",
+    "findings",
+    "hot_copies",
+    "key_of",
+    "ledger_of",
+    "path_of",
+    "remove",
+    "repair_of",
+    "repaired",
+]
+
+
+# --- the tests ------------------------------------------------------------------------------------
+
+
+def cut_index(world: MovedTopic, key: ObjectKey) -> None:
     """What is left of a pair whose index is garbage, and whose data is too."""
     damage(world, key)
     path_of(world, key.index_key).write_bytes(b"nothing of an index")
 
 
-def remove_data(world: World, key: ObjectKey) -> None:
+def remove_data(world: MovedTopic, key: ObjectKey) -> None:
     """Only the index is left."""
     world.source.delete([key.data_key])
 
 
-HARM: dict[str, Callable[[World, ObjectKey], None]] = {
+HARM: dict[str, Callable[[MovedTopic, ObjectKey], None]] = {
     "damaged": damage,
     "gone": remove,
     "data-gone": remove_data,
@@ -69,24 +168,24 @@ HARM: dict[str, Callable[[World, ObjectKey], None]] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> MovedTopic:
     """Two ledgers that are offloaded, and hot as well."""
     return make(tmp_path)
 
 
-def make(folder: Path) -> World:
-    world = World.make(folder)
+def make(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     for count in (30, 20):
         world.offload(world.add_ledger(count))
     return world
 
 
-def first(world: World) -> int:
+def first(world: MovedTopic) -> int:
     return world.info.in_order[0].ledger_id
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_copy_is_made_anew_from_the_hot_one(world: World, harm: str) -> None:
+def test_a_copy_is_made_anew_from_the_hot_one(world: MovedTopic, harm: str) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     HARM[harm](world, old)
@@ -103,7 +202,7 @@ def test_a_copy_is_made_anew_from_the_hot_one(world: World, harm: str) -> None:
     assert no_lines.lines == []
 
 
-def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World) -> None:
+def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: MovedTopic) -> None:
     old = key_of(world, first(world))
     remove(world, old)
     (planned,), _ = repaired(world, keys=[old])
@@ -111,7 +210,7 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World)
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def names_target(world: World, ledger_id: int) -> None:
+def names_target(world: MovedTopic, ledger_id: int) -> None:
     """The record names the other tier, as after a copy of the bucket that keeps its keys."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -123,7 +222,7 @@ def names_target(world: World, ledger_id: int) -> None:
 @pytest.mark.parametrize("offload_again", [True, False])
 @pytest.mark.parametrize("by_key", [True, False])
 def test_what_a_record_names_in_another_tier_is_not_replaced(
-    world: World, harm: Callable[[World, ObjectKey], None], *, offload_again: bool, by_key: bool
+    world: MovedTopic, harm: Callable[[MovedTopic, ObjectKey], None], *, offload_again: bool, by_key: bool
 ) -> None:
     """Whatever lies here under its key: there it may be sound."""
     old = key_of(world, first(world))
@@ -135,7 +234,7 @@ def test_what_a_record_names_in_another_tier_is_not_replaced(
     assert world.info == before
 
 
-def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None:
+def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: MovedTopic) -> None:
     old = key_of(world, first(world))
     damage(world, old)
     repaired(world, quarantine=True)
@@ -145,7 +244,9 @@ def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None
     assert findings(world) == []
 
 
-def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(world: World) -> None:
+def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(
+    world: MovedTopic,
+) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -161,13 +262,13 @@ def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_
     assert {each.code for each in findings(world)} == {Code.MESSAGE_CHECKSUM, Code.BROKEN_COPY}
 
 
-def delete_hot(world: World, ledger_id: int) -> bool:
+def delete_hot(world: MovedTopic, ledger_id: int) -> bool:
     """As the service does when the lag is over."""
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     return offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: World) -> None:
+def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: MovedTopic) -> None:
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     repaired(world, offload_again=False)
@@ -178,7 +279,7 @@ def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world
 
 
 def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_stays_all_the_same(
-    world: World,
+    world: MovedTopic,
 ) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
@@ -194,7 +295,7 @@ def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_s
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: World) -> None:
+def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: MovedTopic) -> None:
     """Its objects are as long as they must be, so that only a repair has seen what is in them."""
     ledger_id = first(world)
     file = path_of(world, key_of(world, ledger_id).data_key)
@@ -204,19 +305,19 @@ def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: World) -
     assert not delete_hot(world, ledger_id)
 
 
-def hot_is_not_there(world: World, ledger_id: int) -> None:
+def hot_is_not_there(world: MovedTopic, ledger_id: int) -> None:
     """The hot tier lacks it, whatever the record says."""
     world.hot.delete(ledger_id)
 
 
-def counts_otherwise(world: World, ledger_id: int) -> None:
+def counts_otherwise(world: MovedTopic, ledger_id: int) -> None:
     """The record counts more entries than the hot copy has."""
     record = ledger_of(world, ledger_id)
     changed = replace(record, info=replace(record.info, entries=31))
     world.records.update(NAME, lambda info: info.with_ledger(changed))
 
 
-def hot_is_gone(world: World, ledger_id: int) -> None:
+def hot_is_gone(world: MovedTopic, ledger_id: int) -> None:
     """By the record there is no hot copy."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -226,7 +327,7 @@ def hot_is_gone(world: World, ledger_id: int) -> None:
 
 @pytest.mark.parametrize("why", [hot_is_not_there, counts_otherwise, hot_is_gone])
 def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
-    world: World, why: Callable[[World, int], None]
+    world: MovedTopic, why: Callable[[MovedTopic, int], None]
 ) -> None:
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
@@ -237,7 +338,7 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
     assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
 
 
-def test_a_hot_ledger_says_whose_it_is(world: World) -> None:
+def test_a_hot_ledger_says_whose_it_is(world: MovedTopic) -> None:
     ledger_id = first(world)
     found = find_hot(world.hot, NAME, ledger_id)
     assert found is not None
@@ -274,7 +375,7 @@ class _Other:
         return EntryBatch.of(batch.first_entry_id, payloads)
 
 
-def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: World) -> None:
+def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: MovedTopic) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -298,7 +399,7 @@ def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: Wo
 
 
 def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(24)
     world.offload(ledger_id, drops=lambda payload: int(payload[-1] % 4 == 0))
     damage(world, key_of(world, ledger_id))
@@ -315,7 +416,7 @@ def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
 
 
 def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(12)
     world.stream((ledger_id, 11))
     (share,) = ledger_of(world, ledger_id).context.segments  # type: ignore[union-attr]
@@ -324,7 +425,7 @@ def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> Non
     assert planned.choice.action is Action.KEEP_HOT
 
 
-def begin(world: World, ledger_id: int, uuid: UUID) -> None:
+def begin(world: MovedTopic, ledger_id: int, uuid: UUID) -> None:
     """Write down that another cold copy is being made."""
     change = partial(
         begin_replacement,
@@ -338,7 +439,7 @@ def begin(world: World, ledger_id: int, uuid: UUID) -> None:
     world.records.update(NAME, change)
 
 
-def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: World) -> None:
+def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     damage(world, key_of(world, ledger_id))
     begin(world, ledger_id, uuid)
@@ -356,7 +457,7 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: W
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) -> None:
+def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopic) -> None:
     """The cold one, which a look finds to be there, is damaged: the hot one is the last that is right."""
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
@@ -373,7 +474,7 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) ->
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: World) -> None:
+def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     with working_on(uuid):
@@ -387,8 +488,8 @@ def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: W
 FAULT_KINDS: tuple[Fault, ...] = ("before", "unknown after", "kill before", "kill after")
 
 
-def broken(folder: Path) -> World:
-    world = World.make(folder)
+def broken(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     world.offload(world.add_ledger(9))
     damage(world, key_of(world, first(world)))
     return world
@@ -419,7 +520,7 @@ def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, sample: Sample
         assert Code.LOST_ENTRIES not in {each.code for each in findings(world)}
 
 
-def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
+def test_offloads_are_made_as_the_topics_policies_say(world: MovedTopic) -> None:
     made: list[tuple[Tier, str]] = []
 
     def make_offloader(tier: Tier, name: str) -> LedgerOffloader:
@@ -434,7 +535,7 @@ def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
 @pytest.mark.parametrize("again", [True, False])
 def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path: Path, again: bool) -> None:
     """Without its magic number a checksum is none, and nothing else tells that the bytes are not those written."""
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     (ledger_id,) = (world.add_ledger(20),)
     world.offload(ledger_id)
     file = path_of(world, key_of(world, ledger_id).data_key)

@@ -6,7 +6,7 @@ import pytest
 from damage import DAMAGES
 from damage.scenes import LEDGER, Scene, one_ledger, pip17
 from entries import entry, pip17_object
-from repairs import contents_of, context, findings_of, recorded, repaired
+from scenes.repairs import contents_of, context, findings_of, recorded, repaired
 
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.repair import Action

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from damage import Scene
 from damage.scenes import FileCompression, mapfiles, pip17, streaming
-from repairs import Entries, truth_of
+from scenes.repairs import Entries, truth_of
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.mapfile.zlib_streams import deflate

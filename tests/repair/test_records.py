@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
-from repairs import Lines, contents_of, context, recorded, repair_of, repaired
+from scenes.repairs import Lines, contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, ChangeAction, Deletion

@@ -8,7 +8,7 @@ import pytest
 from damage import DAMAGES
 from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, pip17, streaming
 from entries import entry, pip17_object
-from repairs import Lines, contents_of, pairs_of, read_pair, repair_of, repaired, truth_of
+from scenes.repairs import Lines, contents_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
 from offload_core.tier import Tier
 from offload_hooks import BlockReceipt, ObjectStat, ReadableBuffer, Upload, hookimpl

@@ -6,7 +6,7 @@ import pytest
 from damage import DAMAGES
 from damage.scenes import Scene, mapfiles, pip17, streaming
 from damage.sealed import checksums_key, sealed
-from repairs import contents_of, findings_of, repaired
+from scenes.repairs import contents_of, findings_of, repaired
 
 from offload_core.verify import Code
 

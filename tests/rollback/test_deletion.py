@@ -12,7 +12,7 @@ from crash_points import Points, watched
 from golden import STREAMING_CASES
 from managed_ledgers import Audit
 from records import closed, segment, still_open, streaming_record
-from rollback_topics import (
+from scenes.rollbacks import (
     NAMELESS,
     ORDERS,
     in_one_object,

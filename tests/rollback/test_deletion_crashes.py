@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import Audit
 from records import closed, failed, managed_ledger, segment, still_open
-from rollback_topics import (
+from scenes.rollbacks import (
     NAMELESS,
     ORDERS,
     in_one_object,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from mapfiles import mapfile
 from records import closed, copied, failed, segment, still_open
-from rollback_topics import (
+from scenes.rollbacks import (
     NAMED,
     NAMELESS,
     ORDERS,

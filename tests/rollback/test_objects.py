@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden import PIP17_CASES, STREAMING_CASES, load_case
-from rollback_topics import NAMELESS, put_segment, put_whole
+from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
 from offload_core.rollback import StreamingObject, list_streaming

@@ -10,7 +10,7 @@ from golden import STREAMING_CASES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 from records import closed, failed, segment, still_open, streaming_record
-from rollback_topics import NAMELESS, ORDERS, in_one_object, in_segments, put_segment, put_whole, topic
+from scenes.rollbacks import NAMELESS, ORDERS, in_one_object, in_segments, put_segment, put_whole, topic
 from tiers import lay_out_broker_objects, lay_out_case, put, uuid_of
 
 from offload_core.catalogue import TopicName

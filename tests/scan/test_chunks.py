@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunked import SentMessage, Stored, interleaved, readable
-from encryption import write_keys
 from entries import CODECS, entry, pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.messages import SentMessage, StoredMessages, interleaved, readable, write_keys
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
 from offload_core.catalogue import TopicName
@@ -125,7 +124,7 @@ def message(number: int = 0, producer: str = "a", chunks: int = 4, **fields: Any
     )
 
 
-def stored_of(*messages: SentMessage) -> list[Stored]:
+def stored_of(*messages: SentMessage) -> list[StoredMessages]:
     return interleaved(messages, ())
 
 

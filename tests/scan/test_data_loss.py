@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from entries import WrittenObject
-from lossy import HINT, at, closed_with, lose, payloads, read, segment, whole
+from scenes.lossy import HINT, at, closed_with, lose, payloads, read, segment, whole
 from tiers import TOPIC, in_memory, lay_out
 
 from offload_core.scan import Position

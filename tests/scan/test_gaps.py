@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from entries import PUBLISH_TIME_MS, batch_entry, entry
-from filtered_topics import (
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes.drawn import (
     MARKED,
+    DrawnTopic,
     FilteredLedger,
-    FilteredTopic,
     Layout,
     filtered_topics,
     pip17_with_gaps,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
 from offload_core.catalogue import TopicName
@@ -35,7 +35,7 @@ NAME = TopicName(TOPIC)
 Places = list[tuple[int, int]]
 
 
-def scan_of(tier: TierReader, topic: FilteredTopic, *, with_records: bool, **options: Any) -> Scan:
+def scan_of(tier: TierReader, topic: DrawnTopic, *, with_records: bool, **options: Any) -> Scan:
     return scan(tier, TOPIC, records=topic.records() if with_records else None, **options)
 
 
@@ -48,7 +48,7 @@ def rows_of(planned: Scan, *names: str) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def places(draw: st.DrawFn, topic: FilteredTopic) -> Position:
+def places(draw: st.DrawFn, topic: DrawnTopic) -> Position:
     """Any entry's place, also of one that was left out, or the end of a ledger."""
     ledger = draw(st.sampled_from(topic.ledgers))
     return Position(
@@ -57,7 +57,7 @@ def places(draw: st.DrawFn, topic: FilteredTopic) -> Position:
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.DataObject) -> None:
+def test_a_scan_gives_the_entries_that_are_left(topic: DrawnTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
     tier = topic.tier(
         range_bytes=data.draw(st.sampled_from([512, 8 << 20])),
@@ -71,9 +71,7 @@ def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.D
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
-    topic: FilteredTopic, data: st.DataObject
-) -> None:
+def test_a_range_gives_what_is_left_of_it_by_no_more_requests(topic: DrawnTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
     start, stop = (data.draw(places(topic)) for _ in range(2))
     options: dict[str, Any] = {
@@ -101,7 +99,7 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, data: st.DataObject) -> None:
+def test_times_and_conditions_choose_from_what_is_left(topic: DrawnTopic, data: st.DataObject) -> None:
     first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
     low = data.draw(st.integers(0, 13))
     times = {"start_time": PUBLISH_TIME_MS + first, "stop_time": PUBLISH_TIME_MS + last, "time_slack_ms": 0}
@@ -129,7 +127,7 @@ def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
     ledger = FilteredLedger(
         ledger_id=3, layout="pip17", payloads=payloads, kept=frozenset({0, 1, 3}), blocks=[[0]]
     )
-    tier = FilteredTopic(ledgers=[ledger]).tier()
+    tier = DrawnTopic(ledgers=[ledger]).tier()
     everything = [(i, index) for i in sorted(ledger.kept) for index in (0, 1)]
     for start, stop in ((0, 2), (2, 2), (1, 3), (2, 3)):
         bounds = {"start": {NAME: Position(3, start, 1)}, "stop": {NAME: Position(3, stop, 1)}}
@@ -140,12 +138,12 @@ def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
 # --- what is damage all the same ---------------------------------------------------------------
 
 
-def one_ledger(layout: Layout, kept: set[int], *blocks: list[int]) -> FilteredTopic:
+def one_ledger(layout: Layout, kept: set[int], *blocks: list[int]) -> DrawnTopic:
     payloads = [entry(b"value %d" % i) for i in range(8)]
     ledger = FilteredLedger(
         ledger_id=3, layout=layout, payloads=payloads, kept=frozenset(kept), blocks=blocks
     )
-    return FilteredTopic(ledgers=[ledger])
+    return DrawnTopic(ledgers=[ledger])
 
 
 @pytest.mark.parametrize("layout", ["pip17", "streaming"])
@@ -200,7 +198,7 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
     kept = frozenset(i for i in range(3000) if i % 3)
     ledger = FilteredLedger(ledger_id=3, layout="pip17", payloads=payloads, kept=kept, blocks=[[0]])
     for level in ("entries", "messages"):
-        batches = list(scan(FilteredTopic(ledgers=[ledger]).tier(), TOPIC, level=level))  # type: ignore[arg-type]
+        batches = list(scan(DrawnTopic(ledgers=[ledger]).tier(), TOPIC, level=level))  # type: ignore[arg-type]
         assert [batch.num_rows for batch in batches] == [2000]
 
 

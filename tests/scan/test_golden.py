@@ -10,8 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from entries import WrittenObject
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import PIP17_CASES, STREAMING_CASES, ExpectedEntry, as_entries, load_case, topic_objects
+from golden import (
+    COLUMNS,
+    PIP17_CASES,
+    STREAMING_CASES,
+    ExpectedEntry,
+    as_entries,
+    assert_topic_is_as_expected,
+    load_case,
+    topic_objects,
+)
 from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
 from offload_core.catalogue import Problem

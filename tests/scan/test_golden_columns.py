@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import BROKER, TOPICS
-from golden_columns import assert_columns_are_as_expected, entries_of
+from golden import BROKER, TOPICS, assert_columns_are_as_expected, entries_of
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
 from tiers import lay_out_broker_objects
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 from entries import LedgerPart, WrittenObject, streaming_object
-from lossy import NAME, at, lose, payloads, read, segment, whole
 from mapfiles import mapfile
 from records import closed, copied, managed_ledger
+from scenes.lossy import NAME, at, lose, payloads, read, segment, whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, lay_out, open_store, uuid_of
 
 from offload_core.catalogue import Problem, list_catalogue

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from entries import entry, pip17_object
-from repairs import Lines
+from scenes.repairs import Lines
 from tiers import TOPIC, lay_out
 
 from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, parse_lost

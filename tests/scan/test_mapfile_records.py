@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
-from expected import COLUMNS, assert_topic_is_as_expected
+from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import (
     FILESYSTEM,
     FILESYSTEM_OBJECTS,

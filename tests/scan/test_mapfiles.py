@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
-from expected import COLUMNS, assert_topic_is_as_expected
+from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
 from tiers import TOPIC, MemoryDriver, lay_out, numbered
 

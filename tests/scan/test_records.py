@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, TOPICS, as_entries
+from golden import COLUMNS, STREAMING_CASES, TOPICS, as_entries, assert_topic_is_as_expected
 from records import (
     MANAGED_LEDGERS,
     closed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exports import add_ledger, messages
+from scenes.exports import add_ledger, messages
 
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
-from lossy import at, ending_one, lose, payloads, read, segment, whole
+from scenes.lossy import at, ending_one, lose, payloads, read, segment, whole
 from tiers import TOPIC, in_memory, lay_out_case
 
 from offload_hooks.errors import DataLossError

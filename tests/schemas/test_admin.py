@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_rest import AdminRest, reason
 from golden import BROKER
-from http_front import Answer, Request
-from secretive import raises_without
+from network.admin import AdminRest, raises_without, reason
+from network.fronts import Answer, Request
 from servers.process import free_port
 
 from offload_core.schemas import history_from_rest, open_provider

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from avro_data import (
+from entries import mutations
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes.schemas import (
     as_column,
     by_kernel,
     by_twin,
@@ -19,9 +22,6 @@ from avro_data import (
     values,
     write,
 )
-from byte_mutations import mutations
-from hypothesis import given
-from hypothesis import strategies as st
 
 from offload_core.schemas.avro.types import AvroType
 

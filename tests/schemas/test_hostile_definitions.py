@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
-from schemas import record, version
+from scenes.schemas import record, version
 
 from offload_core.schemas.avro.program import compile_program
 from offload_core.schemas.avro.targets import make_layout

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
-from schemas import TOPIC, Known, decode_all, history, record, tier_of, version
+from scenes.schemas import TOPIC, Known, decode_all, history, record, tier_of, version
 
 from offload_core.messages.schema import arrow_schema
 from offload_core.schemas import cells

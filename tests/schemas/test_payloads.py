@@ -8,8 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from avro_data import write
-from schemas import TOPIC, Known, history, record, tier_of, version
+from scenes.schemas import TOPIC, Known, history, record, tier_of, version, write
 
 from offload_core.schemas import Payloads
 from offload_hooks.errors import OptionError, PayloadError, SchemaError

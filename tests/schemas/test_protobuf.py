@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
-from protobuf_data import Compiled, fill, shown
-from schemas import decode_all
+from scenes.schemas import Compiled, decode_all, fill, shown
 
 from offload_core.schemas.decoders import make_decoder
 from offload_core.schemas.protobuf.plain import read_message

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2
-from protobuf_data import Compiled
-from schemas import TOPIC, Known, decode_all, history, record, tier_of, version
+from scenes.schemas import TOPIC, Compiled, Known, decode_all, history, record, tier_of, version
 
 from offload_core.schemas import open_provider
 from offload_core.schemas.decoders import make_decoder

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from golden import BROKER
-from schemas import TOPIC, Known, history, record, version
+from scenes.schemas import TOPIC, Known, history, record, version
 from tiers import lay_out_broker_objects
 
 from offload_core.schemas import SavedSchemas, open_provider, saved_in

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_data import write
-from chunked import SentMessage
-from encryption import sealed_entry, write_keys
 from entries import batch_entry, entry, marker, pip17_object
-from schemas import record
+from scenes.messages import SentMessage, sealed_entry, write_keys
+from scenes.schemas import record, write
 from tiers import TOPIC, in_memory
 
 from offload_hooks.errors import DecryptionError, IncompleteMessageError, PayloadError

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from avro_data import write
 from effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
-from schemas import decode_all, record, version
+from scenes.schemas import decode_all, record, version, write
 
 from offload_core.schemas.key_value import explain_inline, split_inline
 from offload_core.schemas.primitives import PRIMITIVE_TYPES

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from proxy import WHOLE, Proxy, Spoil
+from network.proxies import WHOLE, Proxy, Spoil
 
 BODY = bytes(range(256)) * 1024
 

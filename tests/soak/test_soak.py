@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 import soak_owner
-from buffer_model import Model
-from streamed_topics import left_in
+from scenes.segments import left_in
+from scenes.transactions import Model
 
 from offload_core.managed_ledger import (
     Environment,

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from chunked import SentMessage, interleaved
-from encryption import write_keys
 from entries import entry, pip17_object
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from scenes.messages import SentMessage, interleaved, write_keys
 from tiers import lay_out
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 from pyspark.sql import SparkSession
+from scenes.exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 
 from offload_core.spark.executor import SparkExecutor
 from offload_hooks.errors import FormatError

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from effort import effort
 from entries import entry
-from filtered_topics import FilteredLedger, FilteredTopic, filtered_topics
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from scenes.drawn import DrawnTopic, FilteredLedger, filtered_topics
 from streams import Query
 from tiers import TOPIC
 
@@ -24,7 +24,7 @@ PLACE = ("__ledgerId", "__entryId")
 @effort(0.4)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
 def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(
-    topic: FilteredTopic, data: st.DataObject
+    topic: DrawnTopic, data: st.DataObject
 ) -> None:
     """Object by object, in steps of any size, started anew in between, with a record or without."""
     with_records, limit = data.draw(st.booleans()), data.draw(st.sampled_from([1, 3, 1000]))
@@ -53,7 +53,7 @@ def test_a_query_and_a_stream_of_a_topic_with_gaps(spark: SparkSession, tmp_path
     values = [entry(b"value %d" % i) for i in range(60)]
     kept = frozenset(i for i in range(60) if not 10 <= i < 25 and i % 3)
     blocks = [[0, 10, 20], [30, 40, 50]]
-    topic = FilteredTopic(
+    topic = DrawnTopic(
         ledgers=[
             FilteredLedger(
                 ledger_id=3, layout="pip17", payloads=values, kept=kept, blocks=[[*range(0, 60, 10)]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from looked_at import COMMANDS, Command, assert_same, lay_out_world, ls, outcome, verify, world
 from pyspark.sql import SparkSession
+from scenes.lookers import COMMANDS, Command, assert_same, lay_out_world, ls, outcome, verify, world
 
 from offload_core.catalogue import concurrency
 from offload_core.spark.executor import SparkExecutor

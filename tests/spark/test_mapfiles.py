@@ -6,7 +6,7 @@ import itertools
 import os
 
 import pytest
-from expected import assert_topic_is_as_expected
+from golden import assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
 from pyspark.sql import DataFrame, SparkSession
 from servers.minihdfs import MiniHdfs

@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from admin_rest import AdminRest, golden_answers, reason
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, as_entries, topic_rows
+from golden import COLUMNS, STREAMING_CASES, as_entries, assert_topic_is_as_expected, topic_rows
+from network.admin import AdminRest, golden_answers, reason
 from pyspark.errors import PySparkException
 from records import MANAGED_LEDGERS, golden_record, streaming_entries, streaming_record
 from tiers import lay_out_case, put_broker_objects

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from repair_executors import lay_out_damage, planned
+from scenes.repairs import lay_out_damage, planned
 
 from offload_core.executors import ThreadExecutor
 from offload_core.repair import Action

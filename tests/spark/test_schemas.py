@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_data import write
 from entries import entry, pip17_object
 from golden import BROKER, topic_rows
-from protobuf_data import Compiled
 from pyspark.sql import DataFrame, SparkSession
-from schemas import record
+from scenes.schemas import Compiled, record, write
 from tiers import lay_out, lay_out_broker_objects
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]

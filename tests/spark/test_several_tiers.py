@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from relocated import World, half_moved
+from scenes.moves import MovedTopic, half_moved
 
 from offload_core.spark import PulsarOffloadDataSource
 
@@ -17,13 +17,13 @@ TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
 
 
-def streamed(spark: SparkSession, world: World, **more: str) -> list[tuple[int, int, bytes]]:
+def streamed(spark: SparkSession, world: MovedTopic, **more: str) -> list[tuple[int, int, bytes]]:
     """Run the query until it has what there is; all that it has written by then."""
     spark.dataSource.register(PulsarOffloadDataSource)
     options = {
@@ -47,7 +47,7 @@ def streamed(spark: SparkSession, world: World, **more: str) -> list[tuple[int, 
     return sorted((row["__ledgerId"], row["__entryId"], bytes(row["value"])) for row in rows)
 
 
-def test_a_stream_goes_on_while_its_topic_moves(spark: SparkSession, world: World) -> None:
+def test_a_stream_goes_on_while_its_topic_moves(spark: SparkSession, world: MovedTopic) -> None:
     tiers = str(world.folder / "target")
     first = {(ledger, entry): value for ledger, entry, value in streamed(spark, world, tiers=tiers)}
     assert sorted(first) == sorted(world.entries)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from golden import TOPICS
-from golden_columns import assert_columns_are_as_expected, entries_of
+from golden import TOPICS, assert_columns_are_as_expected, entries_of
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from entries import pip17_object
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import topic_rows
+from golden import COLUMNS, assert_topic_is_as_expected, topic_rows
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from streamed import WRITER

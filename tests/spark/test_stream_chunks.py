@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunked import SentMessage, Stored, interleaved, readable
 from effort import effort
 from entries import CODECS, LedgerPart, entry, marker, pip17_object, streaming_object
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.messages import SentMessage, StoredMessages, interleaved, readable
 from streams import Query
 from tiers import lay_out
 
@@ -164,7 +164,7 @@ def test_chunks_and_transactions_together(tmp_path: Path) -> None:
     kept = message(0, "a", transaction=(0, 1))
     gone = message(1, "b", transaction=(0, 2))
     plain = message(2, "c")
-    stored: list[Stored] = interleaved([kept, gone, plain], [2, 1, 0] * 4)
+    stored: list[StoredMessages] = interleaved([kept, gone, plain], [2, 1, 0] * 4)
     entries = [each.payload for each in stored]
     put(tmp_path, 10, entries[:5])
     query = Query(tmp_path, columns=COLUMNS, maxOffsetsPerTrigger=2)

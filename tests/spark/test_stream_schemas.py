@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from avro_data import write
 from entries import entry, pip17_object
-from schemas import history, record, version
+from scenes.schemas import history, record, version, write
 from streams import Query
 from tiers import Names, lay_out
 

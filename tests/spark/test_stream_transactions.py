@@ -10,12 +10,24 @@ from pathlib import Path
 import pytest
 from effort import effort
 from entries import WrittenObject
-from histories import History, histories
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.transactions import (
+    ONE,
+    OTHER,
+    PLAIN,
+    Event,
+    History,
+    Position,
+    abort,
+    commit,
+    histories,
+    ledger,
+    of,
+    simulate,
+)
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
-from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, ledger, of, simulate
 
 from offload_core.scan import ScanOptions, Selection, select_catalogue
 from offload_core.scan.follow import TopicFollower

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from scenes.switched import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
 from stores import Store, new_store
-from switching import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
 
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.recorded_copies import layout_of

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import sent_in_transactions
+from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tiers import lay_out_broker_objects

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from http_front import Front, Request
+from network.fronts import Front, Request
 from servers.versitygw import Versitygw
 from stores import new_store
 from tiers import put_broker_objects

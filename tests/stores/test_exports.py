@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from commands import COMMAND
 from deltalake import DeltaTable, QueryBuilder
-from exports import ORDERS, in_order, scanned, two_partitions
 from pyiceberg.catalog import load_catalog
+from scenes.exports import ORDERS, in_order, scanned, two_partitions
 from stores import Store
 
 import pulsar_offload

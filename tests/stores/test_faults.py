@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from expected import COLUMNS, assert_topic_is_as_expected
-from proxy import WHOLE, Proxy, Spoil
+from golden import COLUMNS, assert_topic_is_as_expected
+from network.proxies import WHOLE, Proxy, Spoil
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs

@@ -10,8 +10,7 @@ import full_disk
 import pytest
 from required import need
 from servers.minihdfs import MiniHdfs
-from stores import Store, new_store
-from webhdfs import WebHdfs
+from stores import Store, WebHdfs, new_store
 
 from offload_core.tier import upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, StoreFullError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from rollback_topics import put_segment
+from scenes.rollbacks import put_segment
 from stores import Store
 from tiers import TOPIC, put_broker_objects
 

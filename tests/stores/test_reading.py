@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import COMMAND
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import TOPICS
+from golden import COLUMNS, TOPICS, assert_topic_is_as_expected
 from records import golden_record
 from stores import Store
 from tiers import put, put_broker_objects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from relocated import World
+from scenes.moves import MovedTopic
 from stores import Store
 
 from offload_core.codec.object_format import ObjectFormat
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sampled(3)
 
 
 def test_copies_go_there_and_come_back_in_another_format(store: Store, tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     ledgers = [world.add_ledger(count) for count in (30, 20)]
     world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 3 == 0))
     world.stream((ledgers[1], 7), (ledgers[1], 19))

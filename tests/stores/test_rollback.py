@@ -8,9 +8,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from offered import NAMES, Part, begin_of, offer, offloader_of, plain_object
 from records import managed_ledger, segment
-from rollback_topics import keys
+from scenes.offered import NAMES, Part, begin_of, offer, offloader_of, plain_object
+from scenes.rollbacks import keys
 from stores import Store
 from tiers import MANAGED_LEDGER, put_broker_objects
 

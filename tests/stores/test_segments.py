@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from offered import NAMES, Part, begin_of, offer, offloader_of, plain_object, read_back, stored
+from scenes.offered import NAMES, Part, begin_of, offer, offloader_of, plain_object, read_back, stored
 from stores import Store
 
 from offload_hooks.errors import ObjectNotFoundError, UploadError

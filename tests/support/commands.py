@@ -1,4 +1,4 @@
-"""The command `offload` as tests run it, and what came of it."""
+"""A configuration with all its places in one folder, as an operator would write it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,28 @@ from pathlib import Path
 import pytest
 
 from offload_core.cli.main import main
+
+
+def configuration_file(folder: Path) -> Path:
+    """Records, hot tier, audit log, and a local tier as the broker's."""
+    file = folder / "offload.toml"
+    file.write_text(f"""
+[metadata]
+url = "sqlite:{folder}/records.db"
+options.create = true
+[hot_tier.options]
+path = "{folder}/hot"
+[audit_log]
+path = "{folder}/audit.jsonl"
+[policies]
+driver = "local"
+extra_configurations.root = "{folder}/cold"
+""")
+    return file
+
+
+# --- The command `offload` as tests run it, and what came of it.
+
 
 COMMAND = Path(sys.executable).with_name("offload")
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetad
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
+from offload_core.tier import Tier
 from offload_hooks.errors import placed
 from offload_proto.messages_pb2 import (
     LZ4,
@@ -307,4 +309,60 @@ def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndar
         block,
         ends[:-1].copy(),
         np.array([stop - start for start, stop in pairwise(ends.tolist())], np.int64),
+    )
+
+
+# --- Changes of bytes at a place: one bit, some bytes over others, some more, some fewer.
+
+
+SomeBytes = Callable[[bytes, Random], bytes]
+"""Bytes to put into data, chosen with a look at it."""
+
+Mutation = Callable[[bytes, int, Random], bytes]
+"""Data, the place and the dice → the changed data."""
+
+
+def mutations(some_bytes: SomeBytes) -> list[Mutation]:
+    """The kinds of changes; `some_bytes` makes what is put in."""
+
+    def overwrite(data: bytes, at: int, random: Random) -> bytes:
+        new = some_bytes(data, random)[: len(data) - at]
+        return data[:at] + new + data[at + len(new) :]
+
+    def insert(data: bytes, at: int, random: Random) -> bytes:
+        return data[:at] + some_bytes(data, random) + data[at:]
+
+    return [flip, overwrite, insert, delete]
+
+
+def flip(data: bytes, at: int, random: Random) -> bytes:
+    """One bit of a byte."""
+    out = bytearray(data)
+    out[at] ^= 1 << random.randrange(8)
+    return bytes(out)
+
+
+def delete(data: bytes, at: int, random: Random) -> bytes:
+    """Up to 24 bytes are gone."""
+    return data[:at] + data[at + random.randint(1, 24) :]
+
+
+# --- The objects of a ledger, written again by our codec with the same entries and the same metadata.
+
+
+def read_whole(tier: Tier, key: str) -> bytes:
+    """All bytes of a small object."""
+    return bytes(tier.read_range(key, 0, tier.stat(key).size_bytes))
+
+
+def rewritten(data: bytes, index: bytes, key: ObjectKey, max_block_bytes: int) -> WrittenObject:
+    """A PIP-17 object with the entries and the ledger metadata of the one that has these bytes."""
+    parsed = parse_index(index, key)
+    (ledger,) = parsed.ledgers
+    assert isinstance(ledger.metadata, LedgerMetadata)
+    return pip17_object(
+        [payload for _, _, payload in read_object(data, parsed, key)],
+        ledger_id=ledger.ledger_id,
+        metadata=ledger.metadata,
+        max_block_bytes=max_block_bytes,
     )

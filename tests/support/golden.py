@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.messages.entry import EntryParts, split_entry
+from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
+from pulsar_offload import TierReader, scan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BROKER = GOLDEN / "broker" / "s3"
@@ -137,3 +142,199 @@ def topic_rows(topic: str, broker: Path = BROKER) -> list[dict[str, Any]]:
 def sent_in_transactions() -> list[dict[str, Any]]:
     """What the client of the topic `txn` sent, with the transactions' outcomes."""
     return [json.loads(line) for line in (BROKER / "txn-sent.jsonl").read_text().splitlines()]
+
+
+# --- Rows of messages against what Pulsar's own clients read from the same topics (`expected.jsonl.gz`).
+#
+# Rows are dicts by our column names, from wherever they were read: Arrow, the command line, Spark. Bytes may
+# be any bytes-like object, times any aware datetime, properties a dict or pairs. What the fields of the
+# expected rows mean: `tests/golden/README.md`.
+
+
+COLUMNS = (
+    "value",
+    "__key",
+    "__topic",
+    "__publishTime",
+    "__eventTime",
+    "__messageProperties",
+    "__partition",
+    "__sequenceId",
+    "__producerName",
+    "__ledgerId",
+    "__entryId",
+    "__batchIndex",
+    "__batchSize",
+    "__keyIsBase64",
+    "__orderingKey",
+    "__schemaVersion",
+)
+"""The columns that the comparison needs."""
+
+_NOT_COMPARED = {"value"}  # wrong for nested lists of the topic `json`; size and sha256 are right
+
+
+def assert_topic_is_as_expected(rows: Iterable[Mapping[str, Any]], topic: str, broker: Path = BROKER) -> None:
+    """`rows` are what the clients of this broker read from `persistent://acme/cold/<topic>`, all in that order."""
+    expected = {place_of_expected(row): row for row in topic_rows(topic, broker)}
+    found: list[tuple[int, int, int]] = []
+    for row in rows:
+        assert row["__topic"] == f"persistent://acme/cold/{topic}"
+        place = (row["__ledgerId"], row["__entryId"], row["__batchIndex"])
+        assert place in expected, f"{place} was read by no client"
+        wanted = {name: value for name, value in expected[place].items() if name not in _NOT_COMPARED}
+        made = as_expected(row)
+        assert {name: made[name] for name in wanted} == wanted
+        found.append(place)
+    assert found == list(expected)
+
+
+def place_of_expected(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Ledger, entry, batch index."""
+    return row["ledger"], row["entry"], row["batch_index"]
+
+
+def as_expected(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as `expected.jsonl.gz` has it."""
+    key = row["__key"]
+    if key is not None:
+        key = _base64(key) if row["__keyIsBase64"] else bytes(key).decode()
+    value = b"" if row["value"] is None else bytes(row["value"])
+    return {
+        "ledger": row["__ledgerId"],
+        "entry": row["__entryId"],
+        "partition": row["__partition"],
+        "batch_index": row["__batchIndex"],
+        "batch_size": row["__batchSize"],
+        "key": key,
+        "has_key": key is not None,
+        "key_b64_encoded": row["__keyIsBase64"],
+        "ordering_key_b64": _base64(row["__orderingKey"]),
+        "properties": _as_dict(row["__messageProperties"]),
+        "publish_time": _milliseconds(row["__publishTime"]),
+        "event_time": _milliseconds(row["__eventTime"]),
+        "producer_name": row["__producerName"],
+        "sequence_id": row["__sequenceId"],
+        "null_value": row["value"] is None,
+        "size": len(value),
+        "data_len": len(value),
+        "sha256": hashlib.sha256(value).hexdigest(),
+        "schema_version_b64": _base64(row["__schemaVersion"]),
+    }
+
+
+def _base64(data: Any) -> str | None:
+    return None if data is None else base64.b64encode(bytes(data)).decode()
+
+
+def _as_dict(properties: Mapping[str, str] | Sequence[tuple[str, str]]) -> dict[str, str]:
+    return dict(properties)
+
+
+def _milliseconds(time: Any) -> int:
+    return 0 if time is None else round(time.timestamp() * 1000)
+
+
+# --- What every column of messages must be for the golden topics: a list of topics by columns.
+#
+# A column is judged by what Pulsar's clients read (`expected.jsonl.gz`) or sent (`txn-sent.jsonl`). What these do not
+# tell is judged by the entry's metadata, parsed by the generated protobuf classes.
+
+
+Row = Mapping[str, Any]
+Entries = Mapping[tuple[int, int], Row]
+"""By ledger and entry: what the columns of its messages are."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_READ = {
+    "value": ("size", "data_len", "sha256"),
+    "__key": ("key", "has_key"),
+    "__publishTime": ("publish_time",),
+    "__eventTime": ("event_time",),
+    "__messageProperties": ("properties",),
+    "__partition": ("partition",),
+    "__sequenceId": ("sequence_id",),
+    "__producerName": ("producer_name",),
+    "__ledgerId": ("ledger",),
+    "__entryId": ("entry",),
+    "__batchIndex": ("batch_index",),
+    "__batchSize": ("batch_size",),
+    "__keyIsBase64": ("key_b64_encoded",),
+    "__orderingKey": ("ordering_key_b64",),
+    "__schemaVersion": ("schema_version_b64",),
+    "__nullValue": ("null_value",),
+}
+"""The fields of what a client read that say what a column is."""
+
+
+def entries_of(tier: TierReader, topic: str) -> Entries:
+    """What the metadata of the entries of `acme/cold/<topic>` says."""
+    rows = scan(tier, f"acme/cold/{topic}", level="entries").to_table().to_pylist()
+    return {(row["__ledgerId"], row["__entryId"]): _of_entry(split_entry(row["value"])) for row in rows}
+
+
+def assert_columns_are_as_expected(
+    rows: Iterable[Row], topic: str, entries: Entries, broker: Path = BROKER
+) -> set[str]:
+    """`rows` of all columns, in order, are what is known of the topic `acme/cold/<topic>`; returns which are judged."""
+    for row, read in zip(rows, topic_rows(topic, broker), strict=True):
+        made = as_expected(row) | {"null_value": row["__nullValue"]}
+        for column, fields in _READ.items():
+            known = {field: read[field] for field in fields if field in read}
+            assert {field: made[field] for field in known} == known, (column, read)
+        wanted = _of_place(topic, read) | entries[read["ledger"], read["entry"]]
+        assert {column: row[column] for column in wanted} == wanted, read
+    return _READ.keys() | wanted.keys()
+
+
+def _of_place(topic: str, read: Row) -> dict[str, Any]:
+    message_id = MessageIdData(ledgerId=read["ledger"], entryId=read["entry"])
+    if read["batch_index"] >= 0:
+        message_id.batch_index = read["batch_index"]
+        message_id.batch_size = read["batch_size"]
+    sent = _transactions().get((read["ledger"], read["entry"])) if topic == "txn" else None
+    most, least = (None, None) if sent is None else sent["txn_id"]
+    return {
+        "__topic": f"persistent://acme/cold/{topic}",
+        "__messageId": message_id.SerializeToString(),
+        "__txnIdMost": most,
+        "__txnIdLeast": least,
+        "__txnState": None if sent is None else sent["state"],
+    }
+
+
+@functools.cache
+def _transactions() -> dict[tuple[int, int], Row]:
+    """What was sent, by ledger and entry: a whole batch is of the transaction that one of its messages is of."""
+    return {(sent["ledger"], sent["entry"]): sent for sent in sent_in_transactions() if sent["txn_id"]}
+
+
+def _of_entry(parts: EntryParts) -> dict[str, Any]:
+    metadata = parts.metadata
+    assert not metadata.encryption_keys  # the golden topics have none
+    return {
+        "__deliverAtTime": _optional(metadata, "deliver_at_time", _time),
+        "__replicatedFrom": _optional(metadata, "replicated_from"),
+        "__replicateTo": list(metadata.replicate_to) or None,
+        "__brokerPublishTime": None if parts.broker is None else _time(parts.broker.broker_timestamp),
+        "__brokerIndex": None if parts.broker is None else parts.broker.index,
+        "__uuid": _optional(metadata, "uuid"),
+        "__chunkId": _optional(metadata, "chunk_id"),
+        "__numChunks": _optional(metadata, "num_chunks_from_msg"),
+        "__chunkedSize": _optional(metadata, "total_chunk_msg_size"),
+        "__compression": metadata.compression,
+        "__uncompressedSize": _optional(metadata, "uncompressed_size"),
+        "__valueIsRaw": parts.is_raw,
+        "__encryptionAlgorithm": _optional(metadata, "encryption_algo"),
+        "__encryptionParam": _optional(metadata, "encryption_param"),
+        "__encryptionKeys": None,
+    }
+
+
+def _optional(metadata: MessageMetadata, field: str, of: Callable[[Any], Any] = lambda value: value) -> Any:
+    return of(getattr(metadata, field)) if metadata.HasField(field) else None  # type: ignore[arg-type]
+
+
+def _time(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)

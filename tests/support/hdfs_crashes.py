@@ -11,11 +11,12 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+
+from dying import die_at, end_after
 
 from offload_drivers.hdfs import HdfsDriver, turns
 from offload_drivers.hdfs import client as hdfs_client
@@ -40,32 +41,6 @@ MOST_CALLS = 22
 AT_ONCE = 22
 
 turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
-
-
-def die_at(number: int, when: str) -> None:
-    """From now on the call of this number ends the process, before it is made or after."""
-    lock = threading.Lock()
-    count = 0
-
-    def wrapped(real: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **named: object) -> object:
-            nonlocal count
-            with lock:
-                count += 1
-                mine = count
-            if mine == number and when == "before":
-                os._exit(77)
-            try:
-                return real(*arguments, **named)
-            finally:
-                if mine == number and when == "after":
-                    os._exit(77)
-
-        return call
-
-    for name in CALLS:
-        setattr(HdfsClient, name, wrapped(getattr(HdfsClient, name)))
-    hdfs_client._write_file = wrapped(hdfs_client._write_file)  # type: ignore[assignment]
 
 
 # --- what the children do --------------------------------------------------------------------------
@@ -195,7 +170,7 @@ def main(url: str, user: str, what: str, had_old: bool) -> None:
             each = waiting.pop(0)
             child = os.fork()
             if child == 0:
-                _live_and_die(drivers[each], each, partial(act, drivers[each], notes[each]))
+                end_after(partial(_live_and_die, each, partial(act, drivers[each], notes[each])))
             running[child] = each
         child, status = os.wait()
         codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
@@ -205,14 +180,9 @@ def main(url: str, user: str, what: str, had_old: bool) -> None:
             print(json.dumps({"when": when, "number": number, **report}))
 
 
-def _live_and_die(_: HdfsDriver, each: tuple[str, int], act: Callable[[], None]) -> None:
-    code = 99
-    try:
-        die_at(each[1], each[0])
-        act()
-        code = 0
-    finally:
-        os._exit(code)
+def _live_and_die(each: tuple[str, int], act: Callable[[], None]) -> None:
+    die_at(each[1], each[0], *((HdfsClient, name) for name in CALLS), (hdfs_client, "_write_file"))
+    act()
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from entries import read_object
+from entries import read_object, read_whole
+from live.broker import TopicLedger
 from mapfiles import lay_out_mapfile, mapfile
-from pulsar_admin import TopicLedger
-from rewriting import read_whole
 
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, FilterRun

@@ -13,13 +13,13 @@ import shutil
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import stamina  # noqa: F401  # what is imported here need not be by each child
 from crash_points import FAULTS, Fault, Points
+from dying import in_fork
 from managed_ledgers import NAME, ColdLedger, environment_of
 
 from offload_core.audit import FileAuditLog
@@ -75,7 +75,7 @@ class RealKills(Points):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class World:
+class KilledTopic:
     """A topic in a folder: its record in SQLite, its ledgers as files, its objects in a local tier."""
 
     def __init__(self, folder: Path) -> None:
@@ -158,7 +158,7 @@ class World:
             assert not list(tier.store.list_uploads())
 
 
-def prepare(world: World, offloaded: int) -> None:
+def prepare(world: KilledTopic, offloaded: int) -> None:
     """Two sealed ledgers, of which some are offloaded, and one whose process was killed."""
     with world.topic(RealKills()) as topic:
         for entries in LEDGERS:
@@ -169,24 +169,24 @@ def prepare(world: World, offloaded: int) -> None:
         topic.add_entries(OPEN_LEDGER)
 
 
-def offload_prefix(world: World, points: RealKills) -> None:
+def offload_prefix(world: KilledTopic, points: RealKills) -> None:
     """The ledger that was open is sealed by opening."""
     with world.topic(points) as topic:
         topic.offload_prefix(END)
 
 
-def delete_hot_copies(world: World, points: RealKills) -> None:
+def delete_hot_copies(world: KilledTopic, points: RealKills) -> None:
     with world.topic(points) as topic:
         topic.delete_hot_copies(0)
 
 
-def delete_topic(world: World, points: RealKills) -> None:
+def delete_topic(world: KilledTopic, points: RealKills) -> None:
     with world.environment(points) as environment:
         points.begin()
         delete_managed_ledger(environment, NAME)
 
 
-VERBS: dict[str, tuple[int, Callable[[World, RealKills], None], Callable[[World], bool]]] = {
+VERBS: dict[str, tuple[int, Callable[[KilledTopic, RealKills], None], Callable[[KilledTopic], bool]]] = {
     "offload_prefix": (
         0,
         offload_prefix,
@@ -203,27 +203,21 @@ VERBS: dict[str, tuple[int, Callable[[World, RealKills], None], Callable[[World]
 
 
 def in_child(act: Callable[[], None]) -> int:
-    """How a forked child ended that did this: as `waitpid` tells it."""
+    """How a forked child ended that did this, in time."""
     assert threading.active_count() == 1
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
+
+    def work() -> None:
         signal.alarm(CHILD_WITHIN_S)
-        try:
-            act()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
+        act()
+
+    return in_fork(work)
 
 
-def try_point(world: World, verb: str, at: int, fault: Fault) -> None:
+def try_point(world: KilledTopic, verb: str, at: int, fault: Fault) -> None:
     """Kill a process there, and see what another one finds."""
     _, run, is_done = VERBS[verb]
     ended = in_child(lambda: run(world, RealKills(at, fault)))
-    assert os.WIFSIGNALED(ended), f"it was not killed, and ended with {ended}"
-    assert os.WTERMSIG(ended) == signal.SIGKILL
+    assert ended == -signal.SIGKILL, f"it was not killed, and ended with {ended}"
 
     def go_on() -> None:
         world.check(verb == "delete topic")
@@ -240,7 +234,7 @@ def main() -> None:
     """See the module."""
     folder, verb, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     offloaded, run, is_done = VERBS[verb]
-    counted, world, template = RealKills(), World(folder / "world"), folder / "template"
+    counted, world, template = RealKills(), KilledTopic(folder / "world"), folder / "template"
     prepare(world, offloaded)
     shutil.copytree(world.folder, template)
     run(world, counted)

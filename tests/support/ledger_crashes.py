@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dying import die_at, in_fork
 from ledger_files import all_entries
 
 from offload_core.ledgers import FileLedgerStore
 
 CALLS = ["open", "pwrite", "pwritev", "fsync", "fdatasync", "rename", "mkdir", "unlink", "ftruncate"]
 ENTRIES = [b"entry %d" % i * (i * 40) for i in range(12)]
-CODE = 77
 
 
 def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
@@ -47,50 +47,20 @@ def tell_nobody(what: str, value: int) -> None:
     """What `act` tells where nobody listens."""
 
 
-def die_at(number: int, when: str) -> None:
-    """End this process at the k-th call, before or after it acts."""
-    count = 0
-
-    def wrapped(name: str) -> Callable[..., object]:
-        real = getattr(os, name)
-
-        def call(*args: object, **kwargs: object) -> object:
-            nonlocal count
-            count += 1
-            dies = count == number
-            if dies and when == "before":
-                os._exit(CODE)
-            try:
-                return real(*args, **kwargs)
-            finally:
-                if dies:
-                    os._exit(CODE)
-
-        return call
-
-    for name in CALLS:
-        setattr(os, name, wrapped(name))
-
-
 def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str, int]]:
     """Run `act` in a fork that dies; its exit code, and the last that it told of each kind."""
     read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            store = FileLedgerStore(root, sync=sync, sync_interval_s=3600)
-            die_at(number, when)
-            act(store, lambda what, value: (os.write(write_end, f"{what} {value}\n".encode()), None)[1])
-            code = 0
-        finally:
-            os._exit(code)
+
+    def work() -> None:
+        store = FileLedgerStore(root, sync=sync, sync_interval_s=3600)
+        die_at(number, when, *((os, name) for name in CALLS))
+        act(store, lambda what, value: (os.write(write_end, f"{what} {value}\n".encode()), None)[1])
+
+    code = in_fork(work)
     os.close(write_end)
     with open(read_end) as pipe:
         told = dict(line.split() for line in pipe)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), {
-        what: int(value) for what, value in told.items()
-    }
+    return code, {what: int(value) for what, value in told.items()}
 
 
 def look(root: Path) -> dict[str, object]:

@@ -17,9 +17,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from java_client import JavaClient
+from live.broker import PulsarAdmin
+from live.clients import JavaClient
 from oracle import Oracle
-from pulsar_admin import PulsarAdmin
 from s3 import Boto, new_bucket
 from servers.broker import Broker
 from servers.versitygw import Versitygw

@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crash_points import Metadata, PointedAudit, PointedLedgers, Points, watched
+from crash_points import Metadata, PointedAudit, PointedLedgers, Points, left_open, watched
 from entries import read_object
-from left_open import left_open
 
 from offload_core.audit import Change, Deletion
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -28,7 +27,7 @@ from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
-from offload_hooks.errors import OffloadError
+from offload_hooks.errors import OffloadError, StoreUnavailableError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 
 NAME = "acme/cold/persistent/orders"
@@ -66,6 +65,21 @@ class Audit:
     def copies(self) -> list[tuple[int, str]]:
         """Ledger and copy of each."""
         return [(each.ledger_id, each.copy) for each in self.deletions]
+
+
+class FailingAudit(Audit):
+    """An audit log that fails at the k-th change; what came before goes on to another."""
+
+    def __init__(self, k: int, audit: Audit | None = None) -> None:
+        super().__init__([] if audit is None else audit.changes)
+        self._left = k
+
+    def record(self, change: Deletion | Change) -> None:
+        """See `AuditLog`."""
+        self._left -= 1
+        if not self._left:
+            raise StoreUnavailableError("no audit")
+        super().record(change)
 
 
 class ColdLedger:

@@ -5,10 +5,8 @@ Collected by a pytest of its own (`tests/conformance/conftest.py`): its cases ar
 
 from __future__ import annotations
 
-import planted_in_objects
-import planted_in_tiers
 import pytest
-from planting import FAULTS, SECRET
+from lying_drivers import FAULTS, SECRET, HangsInAForkedChild
 
 from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
 
@@ -40,9 +38,7 @@ class TestNoFault(Suite):
 
 
 for _driver in FAULTS:
-    _hangs = {"deadline_s": 2.0} if _driver is planted_in_tiers.HangsInAForkedChild else {}
+    _hangs = {"deadline_s": 2.0} if _driver is HangsInAForkedChild else {}
     globals()[f"Test{_driver.__name__}"] = type(
         f"Test{_driver.__name__}", (Suite,), {"driver": _driver, **_hangs}
     )
-
-assert planted_in_objects  # whose drivers are listed, too

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from golden import BROKER, GOLDEN, STREAMING_CASES, ExpectedEntry, load_case
+from managed_ledgers import Audit
+from tiers import uuid_of
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import (
@@ -15,9 +19,18 @@ from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
+    ManagedLedgerRecords,
     OffloadContext,
     OffloadSegment,
+    pack_managed_ledger_info,
+    parse_managed_ledger_info,
 )
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.segment_shares import covered_stop
+from offload_core.metadata.segments import assign_segment, complete_segment
+from offload_core.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
+from offload_core.tier import Tier
+from offload_hooks.testing import MemoryMetadataStore
 
 MANAGED_LEDGERS = BROKER / "managed-ledgers"
 STANDALONE_RECORDS = sorted(MANAGED_LEDGERS.rglob("*.val"))
@@ -108,3 +121,134 @@ def streaming_entries() -> list[ExpectedEntry]:
 def position(ledger_id: int, entry_id: int) -> EntryPosition:
     """An entry's place."""
     return EntryPosition(ledger_id, entry_id)
+
+
+# --- Steps of a streaming segment with what they need given, and records to begin with.
+
+
+MINE, OTHER, LATER = uuid_of(1), uuid_of(2), uuid_of(3)
+ASSIGNED_MS, OFFLOADED_MS = 1_700_000_005_000, 1_700_000_006_000
+LEASE = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=ASSIGNED_MS + 60_000)
+FRESH = managed_ledger(still_open(9), closed(3, 10), closed(5, 4), closed(7, 20))
+
+Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
+
+
+def assign(info: ManagedLedgerInfo, ledger_id: int, entry_id: int = 0, **given: object) -> ManagedLedgerInfo:
+    """A segment of mine is begun."""
+    options = {"uuid": MINE, "driver": DRIVER, "assigned_ms": ASSIGNED_MS} | given
+    return assign_segment(info, begin=position(ledger_id, entry_id), **options)  # type: ignore[arg-type]
+
+
+def complete(info: ManagedLedgerInfo, *ends: tuple[int, int], **given: object) -> ManagedLedgerInfo:
+    """It ends with the last of these entries."""
+    options = {"uuid": MINE, "offloaded_ms": OFFLOADED_MS} | given
+    return complete_segment(info, end=position(*ends[-1]), end_entry_ids=dict(ends), **options)  # type: ignore[arg-type]
+
+
+def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext | None:
+    """What the record says of a ledger's offload."""
+    ledger = info.ledger(ledger_id)
+    assert ledger is not None
+    return ledger.context
+
+
+def shares(info: ManagedLedgerInfo, ledger_id: int) -> tuple[OffloadSegment, ...]:
+    """A ledger's shares of segments."""
+    found = context(info, ledger_id)
+    return () if found is None else found.segments
+
+
+def placed(driver: DriverMetadata = DRIVER, **properties: str) -> DriverMetadata:
+    """A driver with these properties."""
+    for name, value in properties.items():
+        driver = driver.with_property(name, value)
+    return driver
+
+
+def taken_twice(info: ManagedLedgerInfo, step: Step) -> ManagedLedgerInfo:
+    """The record after a step, which does nothing to its own result, and which is stored and read without loss."""
+    changed = step(info)
+    assert step(changed) == changed
+    assert parse_managed_ledger_info(pack_managed_ledger_info(changed)) == changed
+    assert [ledger.info for ledger in changed.ledgers] == [ledger.info for ledger in info.ledgers]
+    return changed
+
+
+# --- Recovering in tests: what a tier makes, with an audit log in memory.
+
+
+def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list[Recovered]:
+    return list(recover_records(tier, records, Audit(), **given_))  # type: ignore[arg-type]
+
+
+def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:
+    """The one topic's record that a tier makes, and what is not known."""
+    (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
+    assert one.outcome is RecoveryOutcome.NEW
+    assert one.rebuilt.info is not None
+    return one.rebuilt.info, one.rebuilt.unknown
+
+
+def ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
+    found = info.ledger(ledger_id)
+    assert found is not None
+    return found
+
+
+# --- What of a record can be known from objects alone: both sides of a comparison, put into the same words.
+
+
+UNKNOWN_TIME = 1
+
+
+def partly_offloaded(info: ManagedLedgerInfo) -> frozenset[int]:
+    """The ledgers of which not all is in complete copies."""
+    return frozenset(
+        each.ledger_id for each in info.ledgers if each.context is not None and not each.is_fully_offloaded
+    )
+
+
+def knowable(info: ManagedLedgerInfo, *, partly: frozenset[int] | None = None) -> ManagedLedgerInfo:
+    """A record without what no object tells: these fields, and no others.
+
+    Left out: ledgers without a complete copy; shares that are not complete; the managed ledger's properties and its
+    termination. Taken for alike: all times, whether the hot copy is there, and of a ledger what was not offloaded:
+    `partly` are such by another record.
+    """
+    partly = partly_offloaded(info) if partly is None else partly
+    ledgers = [_knowable(each, each.ledger_id in partly) for each in info.in_order if each.has_complete_copy]
+    return replace(info, ledgers=tuple(ledgers), properties=(), terminated_at=None)
+
+
+def _knowable(ledger: LedgerRecord, is_part: bool) -> LedgerRecord:
+    context = ledger.context
+    assert context is not None
+    info = replace(ledger.info, timestamp_ms=UNKNOWN_TIME)
+    shares = tuple(_share(each) for each in context.segments if each.status is AttemptStatus.OFFLOADED)
+    if is_part:
+        info = replace(info, entries=covered_stop(ledger), size=None)
+    context = replace(
+        context,
+        bookkeeper_deleted=True,
+        complete=not shares,
+        timestamp_ms=UNKNOWN_TIME,
+        segments=shares,
+        driver=_driver(context.driver),
+    )
+    return replace(ledger, info=info, context=context)
+
+
+def _share(share: OffloadSegment) -> OffloadSegment:
+    return replace(
+        share,
+        bookkeeper_deleted=True,
+        assigned_ms=None,
+        offloaded_ms=UNKNOWN_TIME,
+        driver=_driver(share.driver),
+    )
+
+
+def _driver(driver: DriverMetadata | None) -> DriverMetadata | None:
+    """Properties in the order of their names: Pulsar passes over their order."""
+    return None if driver is None else replace(driver, properties=tuple(sorted(driver.properties)))

@@ -6,10 +6,16 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import boto3
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
+from network.fronts import Answer, Request
 from servers.versitygw import Versitygw
 
 from offload_drivers.s3 import S3Driver
@@ -131,3 +137,29 @@ def every_hook(driver: Any) -> dict[str, Callable[[], object]]:
 
 
 HOOKS = list(every_hook(None))
+
+
+# --- For fronts before S3 servers: answers that refuse as S3 does, and requests that are signed anew.
+
+
+_NOT_SIGNED_ANEW = {"authorization", "x-amz-security-token", "x-amz-date", "expect", "connection"}
+
+
+def refusal(status: int, code: str, message: str = "", **headers: str) -> Answer:
+    """An answer of S3 that refuses."""
+    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status=status, body=body, headers={"Content-Type": "application/xml", **named})
+
+
+def signed_anew(request: Request, server: Versitygw, **parameters: object) -> Request:
+    """The request with more parameters, signed by the server's root user."""
+    named = {name.replace("_", "-"): value for name, value in parameters.items()}
+    more = ("&" if "?" in request.target else "?") + urlencode(named) if named else ""
+    headers = {name: value for name, value in request.headers.items() if name not in _NOT_SIGNED_ANEW}
+    url = f"http://{headers['host']}{request.target}{more}"
+    again = AWSRequest(request.method, url, headers, data=request.body)
+    credentials = Credentials(server.root.access_key, server.root.secret_key)
+    S3SigV4Auth(credentials, "s3", server.region).add_auth(again)
+    signed = {name.lower(): value for name, value in again.headers.items()}
+    return replace(request, target=request.target + more, headers=signed)

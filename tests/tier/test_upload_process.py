@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from local_folder import Folder
+from tiers import Folder
 
 from offload_core.tier import (
     LayerSpec,

@@ -8,10 +8,9 @@ from itertools import groupby
 import pytest
 from entries import entry, marker, read_object
 from golden import sent_in_transactions, topic_objects
-from histories import events
 from hypothesis import given
 from hypothesis import strategies as st
-from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
+from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 
 from offload_core.messages.entry import split_entry
 from offload_core.messages.transaction_id import TransactionId

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pytest
-from filtered_topics import FilteredLedger, FilteredTopic
-from histories import events
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.drawn import DrawnTopic, FilteredLedger
+from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 from tiers import TOPIC
-from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
 
 from offload_core.catalogue import TopicName
 from offload_core.metadata import EntryPosition
@@ -33,7 +32,7 @@ def marked(name: str, mode: Mode) -> dict[str, str]:
 
 def copy_of(
     ledgers: Mapping[int, Sequence[Event]], dropped: Mapping[int, set[int]], name: str, mode: Mode
-) -> FilteredTopic:
+) -> DrawnTopic:
     """A copy of these ledgers; of those that `dropped` names a filter has taken out entries."""
     made, number = [], 0
     for ledger_id, happened in ledgers.items():
@@ -53,10 +52,10 @@ def copy_of(
                 mark=marked(name, mode) if ledger_id in dropped else {},
             )
         )
-    return FilteredTopic(ledgers=made)
+    return DrawnTopic(ledgers=made)
 
 
-def tier_of(topic: FilteredTopic) -> TierReader:
+def tier_of(topic: DrawnTopic) -> TierReader:
     return TierReader(Tier(topic.driver()))
 
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from histories import History, histories
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.transactions import History, Position, histories, simulate
 from tiers import TOPIC, in_memory
-from transactions import Position, simulate
 
 from offload_core.catalogue import TopicName
 from offload_core.scan import Offsets, read_task

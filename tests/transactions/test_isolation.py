@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from expected import COLUMNS, assert_topic_is_as_expected
-from golden import sent_in_transactions
+from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
+from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
-from transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position, Scan, read_task

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from chunked import SentMessage, interleaved
 from entries import entry, marker, pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.messages import SentMessage, interleaved
+from scenes.transactions import ONE, PLAIN, Event, commit, of
 from tiers import TOPIC, in_memory
-from transactions import ONE, PLAIN, Event, commit, of
 
 from offload_core.catalogue import TopicName
 from offload_core.scan import Condition, Operator, Position, Scan, read_task

@@ -13,8 +13,8 @@ import pytest
 from entries import pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
+from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
 from tiers import MANAGED_LEDGER, TOPIC, MemoryDriver, Names, in_memory, lay_out, numbered
-from transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
 
 from offload_core.codec.object_format import parse_key
 from offload_core.scan.transactions import LedgerSummary, SummaryStore, pack_summary, parse_summary

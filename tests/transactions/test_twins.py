@@ -9,8 +9,8 @@ import pytest
 from entries import entry, marker
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import entry_spans
-from transactions import found_in, outcomes_of
+from scenes.messages import entry_spans
+from scenes.transactions import found_in, outcomes_of
 
 from offload_core.messages.columns import TRANSACTION_STATES
 from offload_core.messages.transactions import TransactionFinder

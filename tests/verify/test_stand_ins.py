@@ -19,8 +19,8 @@ from damage.scenes import (
 )
 from entries import pip17_object
 from records import copied, managed_ledger
-from relocated import moved_by_mapping
-from repairs import repaired
+from scenes.moves import moved_by_mapping
+from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import open_records

@@ -14,9 +14,7 @@ from azure.storage.blob import (
     PublicAccess,
     generate_container_sas,
 )
-from azure_identity import TENANT, Identities, SecureAzurite
-from certificates import make_certificate
-from http_front import Answer, Front
+from network.fronts import TENANT, Answer, Front, Identities, SecureAzurite, make_certificate
 
 from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import (

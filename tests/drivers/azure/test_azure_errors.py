@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 from azure.storage.blob import BlobServiceClient
-from hook_calls import calls
-from http_front import Answer, Front
+from layered import calls
+from network.fronts import Answer, Front
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver

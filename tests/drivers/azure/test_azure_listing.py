@@ -4,9 +4,9 @@ import itertools
 import random
 
 import pytest
-from http_front import Front
 from hypothesis import given
 from hypothesis import strategies as st
+from network.fronts import Front
 
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure import listing as azure_listing

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from azure.storage.blob import BlobBlock
-from http_front import NEVER_ANSWERED, Front
+from network.fronts import NEVER_ANSWERED, Front
 
 from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gcs import Rest, new_bucket, opened
-from http_front import Front
+from network.fronts import Front
 
 
 @pytest.fixture

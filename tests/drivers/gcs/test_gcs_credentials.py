@@ -7,11 +7,9 @@ import traceback
 
 import aiohttp
 import pytest
-from certificates import make_certificate
 from cryptography.hazmat.primitives.asymmetric import rsa
-from gcs import PREFIX, opened
-from google_front import SECRET, Google
-from http_front import NEVER_SENT, Answer, Front
+from gcs import PREFIX, SECRET, Google, opened
+from network.fronts import NEVER_SENT, Answer, Front, make_certificate
 
 from offload_drivers.gcs import GcsDriver
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 from gcs import opened
-from http_front import NEVER_SENT, Answer, Front
-from secretive import raises_without
+from network.admin import raises_without
+from network.fronts import NEVER_SENT, Answer, Front
 from servers.process import free_port
 
 from offload_drivers.gcs.errors import RefusalError, translated

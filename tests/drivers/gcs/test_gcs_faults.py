@@ -6,7 +6,7 @@ import json
 
 import pytest
 from gcs import PREFIX, opened
-from http_front import NEVER_ANSWERED, NEVER_SENT, Answer
+from network.fronts import NEVER_ANSWERED, NEVER_SENT, Answer
 from servers.fake_gcs import FakeGcs
 
 from offload_hooks.errors import (

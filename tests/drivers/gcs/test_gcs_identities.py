@@ -14,9 +14,8 @@ from urllib.parse import parse_qs
 import google.auth.iam
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from gcs import PREFIX, new_bucket, opened
-from google_front import SECRET, Google, pem
-from http_front import Answer
+from gcs import PREFIX, SECRET, Google, new_bucket, opened, pem
+from network.fronts import Answer
 
 from offload_drivers.gcs.credentials import STORAGE_SCOPE
 from offload_hooks.errors import AccessDeniedError

@@ -6,7 +6,7 @@ import itertools
 import os
 
 import pytest
-from webhdfs import WebHdfs
+from stores import WebHdfs
 
 _numbers = itertools.count()
 

@@ -10,8 +10,8 @@ import sys
 import textwrap
 
 import pytest
-from hook_calls import calls
-from proxy import WHOLE, Proxy, Spoil
+from layered import calls
+from network.proxies import WHOLE, Proxy, Spoil
 from servers.minihdfs import MiniHdfs
 
 from offload_drivers.hdfs import HdfsDriver

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from local_folder import Folder
+from tiers import Folder
 
 from offload_drivers.local import LocalDriver
 from offload_hooks.testing import DriverConformance

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import dying
 import pytest
 
 from offload_drivers.local import LocalDriver
@@ -15,47 +17,25 @@ from offload_hooks import Upload
 
 OLD, NEW = b"old bytes, rather long", b"new bytes"
 OLD_METADATA, NEW_METADATA = {"which": "old"}, {"which": "new"}
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(dying.__file__).parent)}
 
 # Forks a child for each k: in it the k-th call of any function that changes the file system ends the process
 # at once ("before" it acts or "after"). Prints, for each k, what the parent found in the root afterwards.
 PROLOGUE = """
     import json, os, shutil, sys
+    from dying import die_at, in_fork
     from offload_drivers.local import LocalDriver
     from offload_hooks import Upload
 
     CALLS = ["open", "pwrite", "fsync", "replace", "rename", "link", "mkdir", "unlink", "ftruncate"]
     OLD, NEW = b"old bytes, rather long", b"new bytes"
 
-    def die_at(k, when):
-        count = 0
-        def wrap(name):
-            real = getattr(os, name)
-            def call(*args, **kwargs):
-                nonlocal count
-                count += 1
-                if count == k and when == "before":
-                    os._exit(77)
-                try:
-                    return real(*args, **kwargs)
-                finally:
-                    if count == k and when == "after":
-                        os._exit(77)
-            return call
-        for name in CALLS:
-            setattr(os, name, wrap(name))
-
     def attempt(root, k, when, act):
-        child = os.fork()
-        if child == 0:
-            code = 99
-            try:
-                driver = LocalDriver(root)
-                die_at(k, when)
-                act(driver)
-                code = 0
-            finally:
-                os._exit(code)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        def work():
+            driver = LocalDriver(root)
+            die_at(k, when, *((os, name) for name in CALLS))
+            act(driver)
+        return in_fork(work)
 
     def look(root):
         driver = LocalDriver(root)
@@ -84,7 +64,11 @@ PROLOGUE = """
 def run(body, *args):
     code = textwrap.dedent(PROLOGUE) + textwrap.dedent(body)
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *map(str, args)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -266,7 +250,9 @@ WRITER = """
 def test_a_writer_that_is_killed_leaves_an_upload_and_nothing_visible(tmp_path):
     root = tmp_path / "root"
     code = textwrap.dedent(PROLOGUE) + textwrap.dedent(WRITER)
-    with subprocess.Popen([sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, env=ENVIRONMENT
+    ) as writer:
         upload = Upload(**json.loads(writer.stdout.readline()))
         writer.kill()
     driver = LocalDriver(str(root))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from http_front import Front
+from network.fronts import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
 
 

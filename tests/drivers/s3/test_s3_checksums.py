@@ -9,10 +9,8 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from certificates import make_certificate
-from http_front import Front
-from s3 import opened
-from s3_front import signed_anew
+from network.fronts import Front, make_certificate
+from s3 import opened, signed_anew
 
 from offload_hooks.errors import (
     StoreUnavailableError,

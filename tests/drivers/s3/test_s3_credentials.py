@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
 import pytest
-from http_front import Answer, Front
-from s3 import Boto, opened, options
-from s3_front import signed_anew
+from network.fronts import Answer, Front
+from s3 import Boto, opened, options, signed_anew
 
 from offload_hooks import ByteRange
 from offload_hooks.errors import AccessDeniedError, StoreUnavailableError

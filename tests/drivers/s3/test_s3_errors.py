@@ -8,11 +8,9 @@ import traceback
 from functools import partial
 
 import pytest
-from certificates import make_certificate
-from http_front import NEVER_SENT, Answer, Front
-from s3 import HOOKS, every_hook, opened
-from s3_front import refusal
-from secretive import raises_without
+from network.admin import raises_without
+from network.fronts import NEVER_SENT, Answer, Front, make_certificate
+from s3 import HOOKS, every_hook, opened, refusal
 from servers.process import free_port
 
 from offload_hooks.errors import (

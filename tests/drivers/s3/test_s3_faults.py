@@ -6,9 +6,8 @@ import json
 import traceback
 
 import pytest
-from http_front import NEVER_ANSWERED
-from s3 import HOOKS, PREFIX, every_hook, new_bucket, opened, options
-from s3_front import refusal
+from network.fronts import NEVER_ANSWERED
+from s3 import HOOKS, PREFIX, every_hook, new_bucket, opened, options, refusal
 from servers.versitygw import Versitygw
 
 from offload_core.tier import open_store

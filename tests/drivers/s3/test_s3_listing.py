@@ -7,9 +7,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from http_front import Front
-from s3 import PREFIX, opened, options
-from s3_front import signed_anew
+from network.fronts import Front
+from s3 import PREFIX, opened, options, signed_anew
 
 KEYS = sorted([f"t/{number}" for number in range(10)] + ["t/ä", "t/\U0001f600", "t/\uffee"], key=str.encode)
 

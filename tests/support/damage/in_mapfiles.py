@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mapfile_parts import index_file
-from mapfiles import MANAGED_LEDGER, mapfile
+from mapfiles import MANAGED_LEDGER, index_file, mapfile
 
 from damage.corpus import Place, damage
 from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 from commands import COMMAND
-from pulsar_shell import PulsarShell
+from live.clients import PulsarShell
 from servers.process import Child, free_port
 
 from offload_core.cli.main import main

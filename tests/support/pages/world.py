@@ -17,12 +17,11 @@ from shutil import copy2
 from typing import Any
 from uuid import uuid4
 
-from commands import install_into
-from configured import configuration_file
+from commands import configuration_file, install_into
+from scenes.transactions import message
 from service import Service
 from stores import new_store
 from tiers import lay_out_broker_objects
-from transactional import message
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from certificates import make_certificate
 from kazoo.client import KazooClient
+from network.fronts import make_certificate
 
 from servers import install
 from servers.broker import QUICK_START

@@ -1,0 +1,163 @@
+"""A broker's admin REST on a real socket: golden answers, or those that a test says."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from golden import BROKER
+from network.fronts import Answer, Front, Request
+
+from offload_core.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
+from offload_hooks.tls_options import tls_context
+
+ADMIN = "/admin/v2"
+JSON = {"Content-Type": "application/json"}
+
+
+def said(value: object, status: int = 200) -> Answer:
+    """JSON as an answer."""
+    return Answer(status=status, body=json.dumps(value).encode(), headers=JSON)
+
+
+def reason(status: int, text: str) -> Answer:
+    """An error as Pulsar answers it."""
+    return said({"reason": text}, status)
+
+
+class AdminRest(Front):
+    """A server with these answers by path, which may be changed at any time; else nothing is there, as Pulsar says it.
+
+    With `tls`, a certificate and its key.
+    """
+
+    def __init__(self, answers: Mapping[str, object] | None = None, **more: Any) -> None:
+        super().__init__(rule=self._answer, **more)
+        self.answers: dict[str, object] = dict(answers or {})
+
+    @property
+    def asked(self) -> list[str]:
+        """The paths that were asked for, in order."""
+        return [_path(request) for request in self.requests]
+
+    def _answer(self, request: Request) -> Any:
+        answer = self.answers.get(_path(request))
+        if answer is None:
+            return reason(404, "Topic not found")
+        return answer if isinstance(answer, Answer) else said(answer)
+
+
+def _path(request: Request) -> str:
+    """With its %-escapes."""
+    return urlsplit(request.target).path.removeprefix(ADMIN)
+
+
+def ledger(ledger_id: int, entries: int | None = None, uuid: str | None = None) -> dict[str, Any]:
+    """A ledger as `internal-info` has it; open without entries."""
+    found: dict[str, Any] = {
+        "ledgerId": ledger_id,
+        "timestamp": 1795215804532,
+        "isOffloaded": uuid is not None,
+    }
+    if entries is not None:
+        found |= {"entries": entries, "size": 10 * entries}
+    return found if uuid is None else found | {"offloadedContextUuid": uuid}
+
+
+def topic_answers(topic: str, *ledgers: dict[str, Any], offloaded: tuple[int, ...] = ()) -> dict[str, object]:
+    """The two answers about a topic `tenant/namespace/name`, of whose ledgers these are `offloaded`."""
+    stats = [
+        {
+            "ledgerId": each["ledgerId"],
+            "entries": each.get("entries", 0),
+            "offloaded": each["ledgerId"] in offloaded,
+        }
+        for each in ledgers
+    ]
+    return {
+        f"/persistent/{topic}/internalStats": {"currentLedgerEntries": 0, "ledgers": stats},
+        f"/persistent/{topic}/internal-info": {"version": 3, "ledgers": list(ledgers), "cursors": {}},
+    }
+
+
+def namespace_answers(*topics: str) -> dict[str, object]:
+    """The listings of tenants, namespaces and these topics, `tenant/namespace/name`."""
+    answers: dict[str, Any] = {"/tenants": []}
+    for topic in topics:
+        tenant, namespace, _ = topic.split("/", 2)
+        below = answers.setdefault(f"/namespaces/{tenant}", [])
+        if tenant not in answers["/tenants"]:
+            answers["/tenants"].append(tenant)
+        if f"{tenant}/{namespace}" not in below:
+            below.append(f"{tenant}/{namespace}")
+        answers.setdefault(f"/persistent/{tenant}/{namespace}", []).append(f"persistent://{topic}")
+    return answers
+
+
+def golden_answers(folder: str = "s3") -> dict[str, object]:
+    """What a broker answered about the golden topics `acme/cold/…` of an offload driver."""
+    topics = sorted((BROKER.parent / folder / "topics").iterdir())
+    answers = namespace_answers(*(f"acme/cold/{topic.name}" for topic in topics))
+    for topic in topics:
+        for name in ("internalStats", "internal-info"):
+            answers[f"/persistent/acme/cold/{topic.name}/{name}"] = json.loads(
+                (topic / f"{name}.json").read_text()
+            )
+    return answers
+
+
+# --- A client of an admin REST, as tests call it.
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"  # no server knows it
+
+
+PATH = "/admin/v2/tenants"
+
+
+@contextmanager
+def client_of(
+    url: str,
+    *,
+    token: str | None = TOKEN,
+    ca_bundle: Path | None = None,
+    timeout_s: float = 30,
+    attempts: int = 1,
+) -> Iterator[PulsarAdminClient]:
+    servers = parse_servers(url)
+    tls = tls_context(str(ca_bundle), None, None) if ca_bundle else None
+    made = PulsarAdminClient(
+        servers, Credentials(token=token, tls=tls), timeout_s=timeout_s, attempts=attempts
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def asked(url: str, **options: object) -> object:
+    with client_of(url, **options) as client:  # type: ignore[arg-type]
+        return client.get_json(PATH)
+
+
+# --- Errors that hide a secret.
+
+
+@contextmanager
+def raises_without(
+    secret: str, kind: type[Exception], match: str | None = None
+) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """Exactly this kind of error, without the secret in anything that a log would show."""
+    with pytest.raises(kind, match=match) as caught:
+        yield caught
+    assert type(caught.value) is kind
+    shown = (
+        "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.__cause__)
+    )
+    assert secret not in shown

@@ -1,0 +1,452 @@
+"""Drawn topics of which a filter has left out entries, anywhere, in objects of all formats; the same whole."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+from uuid import UUID
+
+from entries import PUBLISH_TIME_MS, UUID_OF_OBJECTS, WrittenObject, batch_entry, entry, ledger_metadata
+from hypothesis import strategies as st
+from mapfiles import mapfile
+from records import CLOSED_AT_MS, closed, managed_ledger, segment
+from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
+
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
+from offload_core.codec.frames import padding
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
+from offload_core.metadata import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    abandon_segment,
+    assign_segment,
+    complete_segment,
+    extend_segment,
+)
+from offload_core.tier import Tier
+from offload_hooks.testing import MemoryLedgerStore
+from pulsar_offload import TierReader
+
+Layout = Literal["pip17", "streaming", "mapfile"]
+
+MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
+
+Block = tuple[int, Mapping[int, bytes]]
+"""The least id that it can begin with, and its entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilteredLedger:
+    """A ledger's entries, those that were kept, and how they lie in objects.
+
+    Attributes:
+        blocks: of each object the first entries of its blocks; the next one's begins an object.
+        mark: what the user metadata of its objects says of a filter; None for `MARKED` where entries are missing.
+    """
+
+    ledger_id: int
+    layout: Layout
+    payloads: Sequence[bytes]
+    kept: frozenset[int]
+    blocks: Sequence[Sequence[int]]
+    mark: Mapping[str, str] | None = None
+
+    def written(self, kept: frozenset[int]) -> list[WrittenObject]:
+        """Its objects with these entries, in order."""
+        entries = {i: self.payloads[i] for i in sorted(kept)}
+        if self.layout == "mapfile":
+            return [
+                mapfile(
+                    entries,
+                    ledger_id=self.ledger_id,
+                    compression=FileCompression.NONE,
+                    block_bytes=200,
+                    index_interval=2,
+                )
+            ]
+        made = []
+        for firsts, following in pairwise([*self.blocks, [len(self.payloads)]]):
+            parts: list[Block] = []
+            for first, stop in pairwise([*firsts, following[0]]):
+                here = {i: payload for i, payload in entries.items() if first <= i < stop}
+                if here:
+                    parts.append((min(here), here))
+            if self.layout == "pip17":
+                made.append(pip17_with_gaps(self.ledger_id, parts or [(0, {})], self.payloads))
+            else:
+                made.append(segment_with_gaps(self.ledger_id, parts or [(firsts[0], {})], following[0]))
+        return made
+
+    @property
+    def stops(self) -> list[int]:
+        """Where its objects end."""
+        return [*(firsts[0] for firsts in self.blocks[1:]), len(self.payloads)]
+
+
+def block_of(object_format: ObjectFormat, ledger_id: int, block: Block) -> bytes:
+    """A block of entries whose ids ascend."""
+    first, entries = block
+    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
+    length = BLOCK_HEADER_BYTES + len(frames)
+    if object_format is ObjectFormat.STREAMING:
+        length = streaming_block_length(len(frames), 200)
+    header = BlockHeader(
+        object_format=object_format,
+        block_length=length,
+        first_entry_id=first,
+        ledger_id=ledger_id if object_format is ObjectFormat.STREAMING else None,
+    )
+    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))
+
+
+def pip17_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[bytes]) -> WrittenObject:
+    """A PIP-17 object of a ledger of which these blocks are left; the first begins with entry 0 in any case."""
+    data, index = b"", []
+    for number, (first, entries) in enumerate(blocks):
+        begin = first if number else 0
+        index.append(BlockEntry(first_entry_id=begin, part_number=number + 1, offset=len(data)))
+        data += block_of(ObjectFormat.PIP17, ledger_id, (begin, entries))
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
+        data=data,
+        index=pack_pip17_index(ledger_metadata(payloads), index, len(data)),
+        entries=(),
+    )
+
+
+def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], stop_entry_id: int) -> WrittenObject:
+    """A streaming object of one ledger, up to this entry."""
+    data, index = b"", []
+    for number, block in enumerate(blocks, start=1):
+        index.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
+        data += block_of(ObjectFormat.STREAMING, ledger_id, block)
+    info = LedgerInfo(ledger_id=ledger_id, entries=stop_entry_id, timestamp_ms=0)
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
+        data=data,
+        index=pack_streaming_index([(info, index)], len(data)),
+        entries=(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCopy:
+    """An object, what its user metadata says of a filter, and the entries that it has."""
+
+    key: ObjectKey
+    data: bytes
+    index: bytes
+    mark: Mapping[str, str]
+    kept: Sequence[tuple[int, int]]
+
+    def put(self, tier: Tier) -> None:
+        """Into a tier."""
+        for key, data in ((self.key.data_key, self.data), (self.key.index_key, self.index)):
+            put(tier, key, data, {**Names().as_metadata("data"), **self.mark})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTopic:
+    """A topic with entries left out, and the same topic with all of them in the same blocks."""
+
+    ledgers: Sequence[FilteredLedger]
+
+    @property
+    def kept(self) -> list[tuple[int, int]]:
+        return [(ledger.ledger_id, i) for ledger in self.ledgers for i in sorted(ledger.kept)]
+
+    @property
+    def values(self) -> dict[tuple[int, int], bytes]:
+        return {(ledger.ledger_id, i): ledger.payloads[i] for ledger in self.ledgers for i in ledger.kept}
+
+    def objects(self, *, whole: bool = False) -> Iterator[StoredCopy]:
+        """The objects in order; with `whole` nothing was left out."""
+        number = 0
+        for ledger in self.ledgers:
+            everything = frozenset(range(len(ledger.payloads)))
+            written = ledger.written(everything if whole else ledger.kept)
+            for each, first, stop in zip(written, [0, *ledger.stops], ledger.stops, strict=False):
+                mark = ledger.mark
+                if mark is None:
+                    mark = {} if whole or ledger.kept.issuperset(range(first, stop)) else MARKED
+                key = replace(each.key, uuid=uuid_of(number))
+                kept = [(ledger.ledger_id, i) for i in sorted(ledger.kept) if first <= i < stop]
+                yield StoredCopy(key=key, data=each.data, index=each.index, mark=mark, kept=kept)
+                number += 1
+
+    def driver(self, *, whole: bool = False, **options: object) -> MemoryDriver:
+        """The objects in a tier; `options` are those of `MemoryDriver`."""
+        stored: dict[str, bytes] = {}
+        more: dict[str, Mapping[str, str]] = {}
+        for each in self.objects(whole=whole):
+            stored |= {each.key.data_key: each.data, each.key.index_key: each.index}
+            more |= {each.key.data_key: each.mark, each.key.index_key: each.mark}
+        metadata = Names().as_metadata("data")
+        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+
+    def info(self, objects: int | None = None) -> ManagedLedgerInfo:
+        """What the topic's record says once so many of its objects are there; None for all."""
+        records: list[LedgerRecord] = []
+        number, where = 0, tier_record(Tier(MemoryDriver({})))
+        for ledger in self.ledgers:
+            uuids = [uuid_of(number + i) for i in range(len(ledger.blocks))]
+            there = uuids if objects is None else uuids[: max(0, objects - number)]
+            number += len(uuids)
+            context = None
+            if there and ledger.layout == "streaming":
+                stops = zip(there, ledger.stops, strict=False)
+                segments = [segment(uuid, stop - 1, driver=where) for uuid, stop in stops]
+                context = OffloadContext.of_segments(segments, complete=there == uuids)
+            elif there:
+                name = "filesystem" if ledger.layout == "mapfile" else where.name
+                context = OffloadContext(uuid=uuids[0], complete=True, driver=replace(where, name=name))
+            records.append(closed(ledger.ledger_id, len(ledger.payloads), context))
+        return managed_ledger(*records)
+
+    def tier(self, **options: object) -> TierReader:
+        return TierReader(Tier(self.driver(**options)))  # type: ignore[arg-type]
+
+    def records(self) -> dict[str, ManagedLedgerInfo]:
+        return {TOPIC: self.info()}
+
+
+@st.composite
+def filtered_topics(
+    draw: st.DrawFn, layouts: Sequence[Layout] = ("pip17", "streaming", "mapfile")
+) -> DrawnTopic:
+    """Up to four ledgers, entries published a ms apart, some of them in batches of two; any of them are left out.
+
+    Of a MapFile the last entry is kept: by that its readers know its end.
+    """
+    ledgers, clock = [], PUBLISH_TIME_MS
+    for number in range(draw(st.integers(1, 4))):
+        count = draw(st.integers(1, 12))
+        layout = draw(st.sampled_from(layouts))
+        payloads = []
+        for i in range(count):
+            value = b"%d:%d " % (number, i) * draw(st.sampled_from([1, 30]))
+            is_batch = draw(st.booleans())
+            payloads.append(
+                batch_entry([value, value], publish_time=clock)
+                if is_batch
+                else entry(value, publish_time=clock)
+            )
+            clock += 1
+        which = draw(st.sampled_from(["all", "none", "some", "some", "some"]))
+        kept = frozenset(range(count) if which == "all" else ())
+        if which == "some":
+            whole = draw(st.integers(0, count - 1))  # all before are kept, of some ledgers
+            kept = draw(st.frozensets(st.integers(whole, count - 1))) | frozenset(range(whole))
+        if layout == "mapfile":
+            kept |= {count - 1}
+        borders = sorted({0, *draw(st.sets(st.integers(0, count - 1), max_size=6))})
+        cuts = draw(st.sets(st.sampled_from(borders), max_size=2)) if layout == "streaming" else set()
+        blocks: list[list[int]] = []
+        for border in borders:
+            if not blocks or border in cuts:
+                blocks.append([])
+            blocks[-1].append(border)
+        ledgers.append(
+            FilteredLedger(
+                ledger_id=3 + 2 * number,
+                layout=layout,
+                payloads=payloads,
+                kept=kept,
+                blocks=[[0]] if layout == "mapfile" else blocks,
+            )
+        )
+    return DrawnTopic(ledgers=ledgers)
+
+
+# --- Drawn topics whose first entries lie in streaming segments, borders anywhere, perhaps with gaps; all are hot too.
+
+
+Ids = Mapping[int, Sequence[int]]
+
+WHERE = tier_record(Tier(MemoryDriver({})))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentedTopic:
+    """A topic's record, objects and hot ledgers.
+
+    Attributes:
+        payloads: of each ledger, all of its entries.
+        cold: of each ledger, the ids of entries that complete segments have.
+        cold_stops: of each ledger, one past the last entry that lies in a complete segment.
+    """
+
+    info: ManagedLedgerInfo
+    driver: MemoryDriver
+    hot: MemoryLedgerStore
+    payloads: Mapping[int, Sequence[bytes]]
+    cold: Ids
+    cold_stops: Mapping[int, int]
+
+    @property
+    def positions(self) -> list[EntryPosition]:
+        """Of all entries, in order."""
+        return [EntryPosition(ledger, i) for ledger, each in self.payloads.items() for i in range(len(each))]
+
+    @property
+    def tier(self) -> Tier:
+        return Tier(self.driver)
+
+    def catalogued(self) -> TierReader:
+        return TierReader(self.tier)
+
+    def cold_entries(self) -> list[tuple[int, int, bytes]]:
+        """What a scan reads: ledger, entry, payload."""
+        return [(ledger, i, self.payloads[ledger][i]) for ledger, ids in self.cold.items() for i in ids]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnSegment:
+    """A segment's first and last position, by place in the topic, and what was left out."""
+
+    entries: Sequence[EntryPosition]
+    left_out: frozenset[EntryPosition]
+
+    def of(self, ledger_id: int) -> list[int]:
+        return [at.entry_id for at in self.entries if at.ledger_id == ledger_id and at not in self.left_out]
+
+
+@st.composite
+def segmented_topics(draw: st.DrawFn, *, gaps: bool = True) -> SegmentedTopic:
+    """Up to four ledgers; the last may be open, and a last segment may be unfinished."""
+    sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    stop = draw(st.integers(0, sum(sizes)))
+    cuts = draw(st.sets(st.integers(1, sum(sizes)), max_size=5))
+    filtered = gaps and draw(st.booleans())
+
+    def left_out(entries: Sequence[EntryPosition]) -> frozenset[EntryPosition]:
+        """Any entries, or all of some ledgers."""
+        drawn = draw(st.sets(st.sampled_from(entries)))
+        gone = draw(st.sets(st.sampled_from(sorted(_ends(entries))))) if draw(st.booleans()) else set()
+        return frozenset(drawn | {at for at in entries if at.ledger_id in gone})
+
+    topic = segmented(
+        sizes,
+        [cut for cut in sorted({*cuts, stop}) if 0 < cut <= stop],
+        last_is_open=draw(st.booleans()),
+        block_entries=draw(st.integers(1, 4)),
+        left_out=left_out if filtered else None,
+    )
+    positions = topic.positions
+    if stop < len(positions) and draw(st.booleans()):
+        entries = positions[stop : draw(st.integers(stop + 1, len(positions)))]
+        info = assign_and_extend(topic.info, uuid_of(99), entries, WHERE)
+        if draw(st.booleans()):
+            info = abandon_segment(info, uuid_of(99), entries[-1])
+        topic = replace(topic, info=info)
+    return topic
+
+
+def segmented(
+    sizes: Sequence[int],
+    segments: Sequence[int],
+    *,
+    last_is_open: bool = False,
+    block_entries: int = 2,
+    left_out: Callable[[Sequence[EntryPosition]], frozenset[EntryPosition]] | None = None,
+) -> SegmentedTopic:
+    """Ledgers of so many entries, with complete segments that end before these places in the topic.
+
+    `left_out` chooses of each segment's entries those that are filtered.
+    """
+    hot = MemoryLedgerStore()
+    payloads: dict[int, list[bytes]] = {}
+    for size in sizes:
+        writer = hot.create({})
+        payloads[writer.ledger_id] = [b"%d:%d " % (writer.ledger_id, i) * (i % 3 + 1) for i in range(size)]
+        writer.append_batch(payloads[writer.ledger_id])
+    info = ManagedLedgerInfo(
+        ledgers=tuple(
+            _ledger(ledger_id, payloads[ledger_id], last_is_open and ledger_id == max(payloads))
+            for ledger_id in payloads
+        )
+    )
+    positions = [EntryPosition(ledger, i) for ledger, each in payloads.items() for i in range(len(each))]
+    objects: dict[str, bytes] = {}
+    cold: dict[int, list[int]] = {}
+    stops: dict[int, int] = {}
+    for number, (begin, end) in enumerate(pairwise([0, *segments])):
+        entries = positions[begin:end]
+        drawn = DrawnSegment(entries=entries, left_out=left_out(entries) if left_out else frozenset())
+        info = assign_and_extend(info, uuid_of(number), entries, WHERE)
+        info = complete_segment(info, uuid_of(number), entries[-1], _ends(entries), CLOSED_AT_MS)
+        objects |= _objects(uuid_of(number), drawn, payloads, info, block_entries)
+        for ledger_id, last in _ends(entries).items():
+            cold.setdefault(ledger_id, []).extend(drawn.of(ledger_id))
+            stops[ledger_id] = last + 1
+    metadata = Names().as_metadata("data") | ({FILTERED_KEY: "transactions"} if left_out else {})
+    return SegmentedTopic(
+        info=info,
+        driver=MemoryDriver(objects, metadata=metadata),
+        hot=hot,
+        payloads=payloads,
+        cold=cold,
+        cold_stops=stops,
+    )
+
+
+def assign_and_extend(
+    info: ManagedLedgerInfo, uuid: UUID, entries: Sequence[EntryPosition], driver: DriverMetadata
+) -> ManagedLedgerInfo:
+    """A segment of these entries, as an owner records it as it goes on."""
+    info = assign_segment(info, uuid, entries[0], driver, CLOSED_AT_MS)
+    for ledger_id in sorted({at.ledger_id for at in entries} - {entries[0].ledger_id}):
+        info = extend_segment(info, uuid, ledger_id)
+    return info
+
+
+def _ledger(ledger_id: int, payloads: Sequence[bytes], is_open: bool) -> LedgerRecord:
+    if is_open:
+        return LedgerRecord(info=LedgerInfo(ledger_id=ledger_id, timestamp_ms=0))
+    size = sum(map(len, payloads))
+    info = LedgerInfo(ledger_id=ledger_id, entries=len(payloads), size=size, timestamp_ms=CLOSED_AT_MS)
+    return LedgerRecord(info=info)
+
+
+def _ends(entries: Sequence[EntryPosition]) -> dict[int, int]:
+    return {at.ledger_id: at.entry_id for at in entries}
+
+
+def _objects(
+    uuid: UUID,
+    drawn: DrawnSegment,
+    payloads: Mapping[int, Sequence[bytes]],
+    info: ManagedLedgerInfo,
+    block_entries: int,
+) -> dict[str, bytes]:
+    data, ledgers, part_number = b"", [], 0
+    for ledger_id, last in _ends(drawn.entries).items():
+        ids, blocks = drawn.of(ledger_id), []
+        parts = [(ids[i], ids[i : i + block_entries]) for i in range(0, len(ids), block_entries)]
+        if len(drawn.left_out) == len(drawn.entries) and not ledgers:
+            parts = [(drawn.entries[0].entry_id, [])]  # an object has a block
+        for first, some in parts:
+            part_number += 1
+            blocks.append(BlockEntry(first_entry_id=first, part_number=part_number, offset=len(data)))
+            entries = {i: payloads[ledger_id][i] for i in some}
+            data += block_of(ObjectFormat.STREAMING, ledger_id, (first, entries))
+        if not blocks:
+            continue
+        known = info.ledger(ledger_id)
+        assert known is not None
+        ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)
+        ledgers.append((ledger, blocks))
+    return {str(uuid): data, f"{uuid}-index": pack_streaming_index(ledgers, len(data))}

@@ -1,0 +1,267 @@
+"""What tests of offload filters share: topics whose entries are filtered, and what is left of them in the tier."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from managed_ledgers import NAME, environment_of
+from scenes.segments import SETTINGS, Topic
+from scenes.transactions import NEVER, Model, message
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
+from offload_core.filters.transactions import TransactionOffloadFilter
+from offload_core.managed_ledger import (
+    Environment,
+    RolloverPolicy,
+    StreamingPool,
+    TransactionalTopic,
+    open_managed_ledger,
+)
+from offload_core.messages.entry import split_entry
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata.filter_record import RECORD_KEY
+from offload_core.offload.hot_copy_check import check_cold_copies
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_core.read_handles import ColdReaders
+from offload_core.tier import Tier
+from offload_core.transactions import TransactionId
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import OffloadError
+from offload_hooks.filters import OffloadFilter
+from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+END = EntryPosition(1 << 40, 0)
+
+
+def chosen(
+    mode: FilterMode, offload_filter: OffloadFilter | None = None, name: str = "transactions"
+) -> ChosenFilter:
+    """A filter as policies choose it; by default that of transactions."""
+    made = TransactionOffloadFilter() if offload_filter is None else offload_filter
+    return ChosenFilter(name=name, mode=mode, filter=made)
+
+
+def short_record(ledger: LedgerRecord) -> FilterRecord | None:
+    """What a ledger's offload context says of a filter."""
+    text = (
+        None
+        if ledger.context is None or ledger.context.driver is None
+        else ledger.context.driver.get(RECORD_KEY)
+    )
+    return None if text is None else parse_filter_record(text)
+
+
+@dataclass
+class FilteredTopic:
+    """A topic with transactions, its ledgers in memory and its objects in a folder."""
+
+    folder: Path
+    mode: FilterMode = FilterMode.GAP
+    filter: OffloadFilter | None = None
+    block_bytes: int = 400
+    begun: dict[int, TransactionId] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.records = ManagedLedgerRecords(MemoryMetadataStore())
+        self.hot = MemoryLedgerStore(MemoryLedgers())
+        self.tier = Tier(LocalDriver(str(self.folder)))
+        self.tiers = KnownTiers(self.tier)
+        self.environment = environment_of(
+            self.records,
+            self.hot,
+            self.tiers,
+            block_bytes=self.block_bytes,
+            filter_of=lambda _: chosen(self.mode, self.filter),
+        )
+        self.open()
+
+    def open(self, **changes: Any) -> None:
+        """Open it, as a new process does."""
+        self.environment = replace(self.environment, **changes)
+        managed = open_managed_ledger(
+            self.environment, NAME, rollover=RolloverPolicy(max_entries=1 << 20, min_age_s=0)
+        )
+        self.topic = TransactionalTopic(self.environment, managed, NEVER)
+
+    def do(self, *steps: str) -> None:
+        """`m`: a message; `1`: one of transaction 1; `c1`, `a1`: its end; `|`: the ledger is sealed."""
+        for step in steps:
+            if step == "|":
+                self.topic.topic.roll()
+            elif step == "m":
+                self.topic.add_entries([message()])
+            else:
+                number = int(step[-1])
+                if number not in self.begun:
+                    self.begun[number] = self.topic.begin()
+                transaction = self.begun[number]
+                if step[0] == "c":
+                    self.topic.commit(transaction)
+                elif step[0] == "a":
+                    self.topic.abort(transaction)
+                else:
+                    self.topic.add_entries([message(transaction)])
+
+    def offload(self, position: EntryPosition = END) -> EntryPosition:
+        """Offload what is sealed."""
+        return self.topic.topic.offload_prefix(position)
+
+    # --- what there is -------------------------------------------------------------------------
+
+    @property
+    def ledgers(self) -> list[LedgerRecord]:
+        """Of its record, those with entries."""
+        return [ledger for ledger in self.topic.topic.read_info().in_order if ledger.info.entries]
+
+    def hot_entries(self, *, sealed_only: bool = False) -> list[tuple[EntryPosition, bytes]]:
+        """All that was added."""
+        sealed = {ledger.ledger_id for ledger in self.ledgers}
+        return [
+            (position, bytes(payload))
+            for ledger_id in self.hot.ledger_ids()
+            if ledger_id in sealed or not sealed_only
+            for position, payload in self._hot(ledger_id)
+        ]
+
+    def _hot(self, ledger_id: int) -> list[tuple[EntryPosition, memoryview]]:
+        reader = self.hot.open(ledger_id)
+        count = reader.status().entry_count
+        entries: Sequence[memoryview] = list(reader.read(0, count - 1, 1 << 30)) if count else []
+        return [(EntryPosition(ledger_id, i), payload) for i, payload in enumerate(entries)]
+
+    def cold(self, ledger: LedgerRecord, stop: int | None = None) -> dict[int, bytes]:
+        """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
+        found: dict[int, bytes] = {}
+        reader = ColdReaders(self.tiers).open(ledger)
+        begin, last = 0, (ledger.info.entries or 0 if stop is None else stop) - 1
+        while begin <= last:
+            read = reader.read_sparse(begin, last, 300)
+            for batch in read.runs():
+                found |= {i: bytes(each) for i, each in enumerate(batch, batch.first_entry_id)}
+            begin = read.stop_entry_id
+        assert list(found) == sorted(found)
+        return found
+
+    def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
+        """What a filter of transactions leaves of a ledger, by a plain model; with tombstones markers, too."""
+        model = Model.of(self.hot_entries())
+        return {
+            position.entry_id: payload
+            for (position, payload), transaction in zip(model.entries, model.transactions, strict=True)
+            if position.ledger_id == ledger.ledger_id
+            and (
+                self.mode is FilterMode.TOMBSTONE
+                if split_entry(payload).is_marker
+                else transaction not in model.aborted
+            )
+        }
+
+
+def positions(ledgers: Sequence[LedgerRecord]) -> list[int]:
+    """Their places, of those that are in the tier."""
+    return [place for place, ledger in enumerate(ledgers) if ledger.has_complete_copy]
+
+
+class PlainFilter:
+    """Drops entries by a function of their payload, up to `stop`; or fails as it is told to."""
+
+    def __init__(
+        self, drops: Callable[[bytes], int], stop: tuple[int, int] | None = None, waits_for: str = "more"
+    ) -> None:
+        self.drops = drops
+        self.stop = stop
+        self.waits_for = waits_for
+        self.causes = ("unwanted",)
+
+    def open(self, _: object) -> PlainFilter:
+        """See `OffloadFilter`."""
+        return self
+
+    def look(self, _: int, entries: EntryBatch) -> memoryview:
+        """See `TopicFilter`."""
+        return memoryview(array("i", [int(self.drops(bytes(each))) for each in entries]))
+
+
+def every_ledger(trigger: str = "threshold_in_bytes") -> ResolvedPolicies:
+    """Policies by which every sealed ledger is due."""
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
+        retention=RetentionPolicies(),
+        retention_origin="default",
+    )
+
+
+# --- A streamed topic with a filter that drops entries by their numbers, and what must be left of it.
+
+
+class Asked(PlainFilter):
+    """Counts how often it is opened; drops entries by their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda payload: int(payload.split()[0]) in self.unwanted, waits_for="a sign")
+        self.unwanted: set[int] = set()
+        self.opened = 0
+        self.error: OffloadError | None = None
+
+    def open(self, topic: object) -> PlainFilter:
+        self.opened += 1
+        if self.error is not None:
+            raise self.error
+        return super().open(topic)
+
+    def stop_at(self, position: EntryPosition | None) -> None:
+        self.stop = None if position is None else (position.ledger_id, position.entry_id)
+
+
+class Filtered(Topic):
+    """A streamed topic, and what must be in its complete segments."""
+
+    choice: ChosenFilter
+    filter: Asked
+    tier: Tier
+
+    @classmethod
+    def streamed(cls, environment: Environment, pool: StreamingPool, tier: Tier, folder: Path) -> Filtered:
+        """One whose filter leaves gaps, and drops nothing yet."""
+        topic = cls(replace(environment, streaming=pool, filter_of=lambda _: topic.choice), folder)
+        topic.filter, topic.tier = Asked(), tier
+        topic.choice = chosen(FilterMode.GAP, topic.filter, "numbers")
+        topic.ledger.set_streaming(SETTINGS)
+        return topic
+
+    def sparse_entries(self) -> list[tuple[EntryPosition, bytes]]:
+        """What the tier has of it, by its record, which tells no more and no less."""
+        found = []
+        tiers = KnownTiers(self.tier)
+        for ledger in self.info.in_order:
+            context = ledger.context
+            if context is None or not any(share.complete for share in context.segments):
+                continue
+            ends = [share.end_entry_id for share in context.segments if share.complete]
+            begin, last = 0, max(end for end in ends if end is not None)
+            reader = ColdReaders(tiers).open(ledger)
+            while begin <= last:
+                read = reader.read_sparse(begin, last, 500)
+                for batch in read.runs():
+                    found += [
+                        (EntryPosition(ledger.ledger_id, i), bytes(each))
+                        for i, each in enumerate(batch, batch.first_entry_id)
+                    ]
+                begin = read.stop_entry_id
+            if ledger.is_fully_offloaded:
+                check_cold_copies(tiers, NAME, ledger)
+        return found
+
+    def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:
+        """What must be left of the first entries."""
+        return [each for i, each in enumerate(self.added[:count]) if i not in self.filter.unwanted]
+
+    def position(self, number: int) -> EntryPosition:
+        return self.added[number][0]

@@ -1,0 +1,217 @@
+"""Repairs of scenes of damage, and what a reader finds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from damage.scenes import (
+    LEDGER,
+    NOW_MS,
+    PAYLOADS,
+    Scene,
+    closed_ledger,
+    first_segment,
+    one_ledger,
+    opened_records,
+)
+from entries import pip17_object, read_object
+from records import copied, managed_ledger
+from tiers import MANAGED_LEDGER, lay_out, uuid_of
+
+from offload_core.audit import Change, Deletion
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.index_reading import read_index
+from offload_core.catalogue.listing import Pair, stream_pairs
+from offload_core.catalogue.record_source import StoreRecords
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.codec.filtered_objects import has_gaps
+from offload_core.codec.salvaged_objects import lost_of
+from offload_core.executors import Executor
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords, OffloadContext
+from offload_core.repair import PlannedRepair, Repair, Repaired
+from offload_core.repair.found_frames import ObjectBytes
+from offload_core.repair.mapfile_scan import MapFileScan
+from offload_core.tier import Tier, open_store
+from offload_core.verify import Finding, Verification
+from offload_hooks.testing import MemoryMetadataStore
+
+Entries = dict[tuple[int, int], bytes]
+"""(ledger, entry) → payload."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """An audit log in memory."""
+
+    lines: list[Deletion | Change] = field(default_factory=list)
+
+    def record(self, change: Deletion | Change) -> None:
+        """See `AuditLog`."""
+        self.lines.append(change)
+
+
+def repair_of(
+    scene: Scene,
+    tier: Tier,
+    *,
+    quarantine: bool = False,
+    ours: ManagedLedgerRecords | None = None,
+    accept_loss: bool = False,
+) -> Repair:
+    """A repair of a scene that lies in this tier; its records are `ours`, where there are such."""
+    records = None if scene.records is None else opened_records(scene.records)
+    if ours is not None:
+        store = ours.store
+
+        def opened() -> AbstractContextManager[StoreRecords]:
+            return nullcontext(StoreRecords(store))
+
+        records = opened
+    return Repair(
+        tier,
+        records=records,
+        ours=ours,
+        accept_loss=accept_loss,
+        quarantine=quarantine,
+        now_ms=lambda: NOW_MS,
+    )
+
+
+def recorded(scene: Scene) -> MemoryMetadataStore:
+    """A metadata store that has the scene's records."""
+    store = MemoryMetadataStore()
+    records = ManagedLedgerRecords(store)
+    for topic, info in (scene.records or {}).items():
+        assert isinstance(info, ManagedLedgerInfo)
+        records.write(managed_ledger_of_topic(parse_topic(topic)), info, None)
+    return store
+
+
+def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
+    """What a ledger's record says of its copy."""
+    found = records.read(MANAGED_LEDGER)
+    assert found is not None
+    ledger = found.info.ledger(ledger_id)
+    assert ledger is not None
+    assert ledger.context is not None
+    return ledger.context
+
+
+def repaired(
+    scene: Scene,
+    tier: Tier,
+    *,
+    quarantine: bool = False,
+    ours: ManagedLedgerRecords | None = None,
+    accept_loss: bool = False,
+) -> tuple[list[PlannedRepair], list[Repaired], Lines]:
+    """All is done that there is to do."""
+    work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours, accept_loss=accept_loss), Lines()
+    planned = list(work.plan())
+    return planned, [work.do(each, lines) for each in planned if each.changes], lines
+
+
+def findings_of(scene: Scene, tier: Tier) -> list[Finding]:
+    """What a deep verification of it says."""
+    records = None if scene.records is None else opened_records(scene.records)
+    return list(Verification(tier, deep=True, records=records, now_ms=lambda: NOW_MS))
+
+
+def contents_of(tier: Tier) -> dict[str, bytes]:
+    """All objects of a tier."""
+    return {
+        each.key: bytes(tier.read_range(each.key, 0, each.size_bytes)) if each.size_bytes else b""
+        for each in tier.list_objects()
+    }
+
+
+def pairs_of(tier: Tier) -> dict[str, Pair]:
+    """The pairs of objects of a tier, by the keys of their data."""
+    return {pair.key.data_key: pair for pair in stream_pairs(tier)}
+
+
+def read_pair(tier: Tier, pair: Pair) -> Entries:
+    """The entries of a pair, by the reader's cursor; only what the user metadata calls lost may be missing."""
+    assert pair.data is not None
+    assert pair.index is not None
+    key = pair.key
+    size = pair.data.size_bytes
+    if key.is_mapfile:
+        scan = MapFileScan(ObjectBytes(tier, key.data_key, size))
+        assert scan.is_clean
+        assert key.ledger_id is not None
+        return {(key.ledger_id, f.entry_id): scan.payload(f.offset, f.length) for f in scan.frames}
+    index = read_index(tier, key, index_bytes=pair.index.size_bytes, data_bytes=size)
+    metadata = tier.stat(key.data_key).user_metadata
+    gaps = has_gaps(metadata) or lost_of(metadata) is not None
+    data = bytes(tier.read_range(key.data_key, 0, size))
+    return {
+        (ledger_id, entry_id): payload
+        for ledger_id, entry_id, payload in read_object(data, index, key, gaps=gaps)
+    }
+
+
+def truth_of(scene: Scene, number: int = 0) -> Entries:
+    """The entries that an object was written with."""
+    return {(ledger_id, entry_id): payload for ledger_id, entry_id, payload in scene.written[number].entries}
+
+
+# --- A folder with damage of several kinds, and what a repair of it plans, whoever verifies and judges.
+
+
+def lay_out_damage(root: Path) -> None:
+    """A damaged message, one with another copy that is right, lost indexes, and a record that lies."""
+    written = one_ledger()
+    spoiled = replace(written, data=written.data[:300] + bytes(20) + written.data[320:])
+    lay_out(root, spoiled, attempt=1)
+    for number, ledger_id in ((2, 100), (3, 101)):
+        lay_out(root, pip17_object(PAYLOADS, ledger_id=ledger_id), attempt=number, parts=("data",))
+    other = pip17_object(PAYLOADS, ledger_id=102)
+    lay_out(root, replace(other, data=other.data[:300] + bytes(20) + other.data[320:]), attempt=4)
+    lay_out(root, other, attempt=5)
+    lay_out(root, first_segment(), attempt=6)
+    lay_out(root, pip17_object(PAYLOADS, ledger_id=103), attempt=7)
+
+
+def records() -> MemoryMetadataStore:
+    """The records of all but one copy; the last counts otherwise."""
+
+    def record(ledger_id: int, number: int) -> LedgerRecord:
+        return closed_ledger(ledger_id, PAYLOADS, copied(uuid_of(number), bookkeeper_deleted=True))
+
+    lying = record(103, 7)
+    ledgers = [record(LEDGER, 1), record(100, 2), record(101, 3), record(102, 4)]
+    info = managed_ledger(*ledgers, replace(lying, info=replace(lying.info, entries=99)))
+    store = MemoryMetadataStore()
+    ManagedLedgerRecords(store).write(MANAGED_LEDGER, info, None)
+    return store
+
+
+def planned(root: Path, executor: Executor) -> list[PlannedRepair]:
+    """What a repair plans."""
+    store = records()
+
+    def opened() -> AbstractContextManager[StoreRecords]:
+        return nullcontext(StoreRecords(store))
+
+    with open_store(root) as tier:
+        work = Repair(
+            tier,
+            records=opened,
+            ours=ManagedLedgerRecords(store),
+            executor=executor,
+            now_ms=lambda: 4_000_000_000_000,
+        )
+        return sorted(work.plan(), key=lambda each: (each.key or "", each.choice.action.value))
+
+
+# --- objects that tests wrote themselves ------------------------------------------------------------
+
+
+def findings(tier: Tier, records: Mapping[str, ManagedLedgerInfo]) -> list[Finding]:
+    """What is wrong, by the records of managed ledgers, by their names."""
+    by_topic = {topic_of_managed_ledger(name).full: info for name, info in records.items()}
+    return list(Verification(tier, deep=True, records=opened_records(by_topic)))

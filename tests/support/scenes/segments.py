@@ -1,0 +1,271 @@
+"""Managed ledgers whose entries go to a tier by streaming segments, step by step as a test says, with their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from entries import read_object
+from managed_ledgers import NAME, Clock
+
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.codec.filtered_objects import has_gaps
+from offload_core.codec.object_format import ObjectKey
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    RolloverPolicy,
+    StreamingPool,
+    StreamingSettings,
+    StreamingStatus,
+    open_managed_ledger,
+)
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    Segment,
+    assign_segment,
+    complete_segment,
+    extend_segment,
+    segments_of,
+)
+from offload_core.offload import OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.tier import MemoryBudget, Tier
+from offload_hooks.ledger_stores import LedgerStore
+
+DEFAULT_BLOCK_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentedOffloads:
+    """Offloads a managed ledger by segments: its record, its ledgers in the hot tier, and where they go."""
+
+    name: str
+    records: ManagedLedgerRecords
+    hot: LedgerStore
+    tier: Tier
+    now_ms: Callable[[], int]
+    max_block_bytes: int = DEFAULT_BLOCK_BYTES
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        """The record."""
+        known = self.records.read(self.name)
+        assert known is not None
+        return known.info
+
+    def begin(self) -> EntryPosition:
+        """Where the next segment begins: behind the last one, or with the first ledger."""
+        info = self.info
+        segments = segments_of(info)
+        if not segments:
+            return EntryPosition(info.in_order[0].ledger_id, 0)
+        end = segments[-1].end
+        assert end is not None
+        ledger = info.ledger(end.ledger_id)
+        assert ledger is not None
+        if ledger.info.is_closed and end.entry_id + 1 >= (ledger.info.entries or 0):
+            following = next(each for each in info.in_order if each.ledger_id > end.ledger_id)
+            return EntryPosition(following.ledger_id, 0)
+        return EntryPosition(end.ledger_id, end.entry_id + 1)
+
+    def offload(
+        self,
+        end: EntryPosition,
+        *,
+        begin: EntryPosition | None = None,
+        uuid: UUID | None = None,
+        history: bool = False,
+        completes: bool = True,
+    ) -> UUID:
+        """A segment up to this entry.
+
+        `history` records all its ledgers at once; without `completes` it stays assigned, with its objects.
+        """
+        begin, uuid = begin or self.begin(), uuid or uuid4()
+        driver, now = tier_record(self.tier), self.now_ms()
+        assign = partial(
+            assign_segment,
+            uuid=uuid,
+            begin=begin,
+            driver=driver,
+            assigned_ms=now,
+            end=end if history else None,
+        )
+        info = self.records.update(self.name, assign).info
+        with ThreadPoolExecutor(1) as executor:
+            offloader = SegmentOffloader(
+                self.tier,
+                budget=MemoryBudget(),
+                executor=executor,
+                max_block_bytes=self.max_block_bytes,
+                parts_in_flight=1,
+            )
+            handle = offloader.open_segment(uuid, begin, {"managedledgername": self.name})
+            for ledger, first, last in _parts(info, begin, end):
+                if ledger.ledger_id > begin.ledger_id and not history:
+                    self.records.update(
+                        self.name, partial(extend_segment, uuid=uuid, ledger_id=ledger.ledger_id)
+                    )
+                self._offer(handle, ledger, first, last)
+            handle.close()
+            offloaded = handle.result().result()
+        assert offloaded.end == end
+        if completes:
+            self.records.update(
+                self.name,
+                partial(
+                    complete_segment,
+                    uuid=uuid,
+                    end=offloaded.end,
+                    end_entry_ids=offloaded.end_entry_ids,
+                    offloaded_ms=self.now_ms(),
+                ),
+            )
+        return uuid
+
+    def _offer(self, handle: OffloadHandle, ledger: LedgerRecord, first: int, last: int) -> None:
+        with closing(self.hot.open(ledger.ledger_id)) as reader:
+            while first <= last:
+                batch = reader.read(first, last)
+                offered = handle.offer_entries(ledger.ledger_id, batch)
+                assert offered == (len(batch), OfferResult.ACCEPTED)
+                first = batch.stop_entry_id
+        if ledger.info.is_closed and last + 1 == ledger.info.entries:
+            assert handle.end_ledger(ledger.info) is OfferResult.ACCEPTED
+
+
+def _parts(
+    info: ManagedLedgerInfo, begin: EntryPosition, end: EntryPosition
+) -> Iterator[tuple[LedgerRecord, int, int]]:
+    """The ledgers from one entry to another, and the first and last entry of each in between."""
+    for ledger in info.in_order:
+        if begin.ledger_id <= ledger.ledger_id <= end.ledger_id:
+            first = begin.entry_id if ledger.ledger_id == begin.ledger_id else 0
+            is_last = ledger.ledger_id == end.ledger_id
+            yield ledger, first, end.entry_id if is_last else (ledger.info.entries or 0) - 1
+
+
+def segment_keys(uuids: Sequence[UUID]) -> list[str]:
+    """The keys of the objects of these segments, in order."""
+    return sorted(key for uuid in uuids for key in (str(uuid), f"{uuid}-index"))
+
+
+# --- Streamed topics in tests: what lies in their complete segments, by the record and the objects alone.
+
+
+SETTINGS = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300)
+"""Small: segments of ten entries of 100 bytes, blocks of two."""
+
+
+class Topic:
+    """A topic that is open, and what was added to it; `run` does what is due."""
+
+    def __init__(self, environment: Environment, cold: Path) -> None:
+        self.environment, self.cold = environment, cold
+        self.added: list[tuple[EntryPosition, bytes]] = []
+        self.open()
+
+    def open(self, **given: Any) -> ManagedLedger:
+        """Open it anew."""
+        rollover = RolloverPolicy(min_age_s=0)
+        self.ledger = open_managed_ledger(self.environment, NAME, rollover=rollover, **given)
+        return self.ledger
+
+    def add(self, count: int, size: int = 100) -> None:
+        """Add entries, each of them another."""
+        for _ in range(count):
+            payload = (b"%d " % len(self.added)).ljust(size, b".")
+            self.added.append((self.ledger.add_entry(payload), payload))
+
+    def run(self) -> None:
+        """Do what is due now."""
+        assert self.environment.streaming is not None
+        self.environment.streaming.run_due()
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        """The record."""
+        known = self.environment.records.read(NAME)
+        assert known is not None
+        return known.info
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Of the record."""
+        return segments_of(self.info)
+
+    @property
+    def status(self) -> StreamingStatus:
+        """How the streaming stands."""
+        return self.ledger.streaming_status
+
+    def cold_entries(self) -> list[tuple[EntryPosition, bytes]]:
+        """What is in complete segments."""
+        return in_segments(self.cold, self.info)
+
+    def left(self) -> set[str]:
+        """What lies in the tier and should not."""
+        return left_in(self.cold, self.info)
+
+
+def pool_of(tier: Tier, clock: Clock, **given: Any) -> StreamingPool:
+    """A pool without threads; `run_due` drives it."""
+    tiers = KnownTiers(tier)
+    options = {"threads": 0, "budget_bytes": 1 << 20, "buffer_bytes": 1 << 20, "now_ms": clock}
+    return StreamingPool(lambda _: nullcontext(tiers), **(options | given))
+
+
+def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]]:
+    """The entries of a segment's object, in their order."""
+    key = ObjectKey(folder="", uuid=segment.uuid, ledger_id=None, is_index=False)
+    data, index = ((cold / name).read_bytes() for name in (key.data_key, key.index_key))
+    found = [
+        (EntryPosition(at, entry_id), bytes(payload))
+        for at, entry_id, payload in read_object(data, index, key, gaps=is_sparse(cold, segment))
+    ]
+    return sorted(found)
+
+
+def is_sparse(cold: Path, segment: Segment) -> bool:
+    """Whether a segment's object says that entries may have been left out."""
+    about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
+    return has_gaps(about["user_metadata"])
+
+
+def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
+    """The entries of all complete segments, each of which has what its record says."""
+    found: list[tuple[EntryPosition, bytes]] = []
+    for segment in segments_of(info):
+        if segment.is_finished:
+            entries = in_segment(cold, segment)
+            assert segment.end is not None
+            if is_sparse(cold, segment):
+                assert all(segment.begin <= position <= segment.end for position, _ in entries)
+            else:
+                assert (entries[0][0], entries[-1][0]) == (segment.begin, segment.end)
+            found += entries
+    return found
+
+
+def left_in(cold: Path, info: ManagedLedgerInfo) -> set[str]:
+    """Objects and uploads that no complete copy of the record has; a name that a kill cut off means nothing."""
+    keys = {str(segment.uuid) for segment in segments_of(info) if segment.is_finished}
+    keys |= {
+        f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
+        for ledger in info.ledgers
+        if ledger.context is not None and ledger.context.complete and not ledger.context.segments
+    }
+    known = {f"{key}{suffix}" for key in keys for suffix in ("", "-index")}
+    files = {str(path.relative_to(cold)) for path in cold.rglob("*") if path.is_file()}
+    files -= {name for name in files if name == ".offload-uploads/lock" or name.endswith(".tmp")}
+    return {name for name in files if name.removesuffix(".metadata.json") not in known}
