@@ -14,11 +14,11 @@ import numpy as np
 
 from benchmarks.material import LEDGER_ID, Block, block_of, random_entries, run_over
 from benchmarks.measure import Result, one_core, seconds_side_by_side
-from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.messages.decode import BATCH_BYTES
-from offload_core.messages.schema import ENTRY_COLUMNS, arrow_schema
-from offload_core.scan.read import entry_reader
+from offload_core.format.codec.blocks import BlockCursor
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.messages.decode import BATCH_BYTES
+from offload_core.format.messages.schema import ENTRY_COLUMNS, arrow_schema
+from offload_core.reading.scan.read import entry_reader
 
 BLOCK_BYTES = 64 << 20
 TARGETS = {100: 0.4, 1024: 0.6, 65536: 0.9}

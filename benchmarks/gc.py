@@ -16,10 +16,10 @@ from pathlib import Path
 from benchmarks.many_objects import REQUEST_S, Many, ManyObjects, write_records
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue import open_records
-from offload_core.gc import Collection
-from offload_core.tier import Tier
+from offload_core.maintenance.gc import Collection
+from offload_core.metadata.catalogue import open_records
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import FileAuditLog
 
 MANY = Many()
 EVERY = 10

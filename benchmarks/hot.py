@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.measure import Result, seconds_side_by_side
-from offload_core.ledgers import FileLedgerStore
+from offload_core.storage.hot import FileLedgerStore
 
 ENTRY_BYTES = 1024
 BATCH = [random.Random(i).randbytes(ENTRY_BYTES) for i in range(1000)]

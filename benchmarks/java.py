@@ -29,12 +29,12 @@ from tiers import MemoryDriver
 from benchmarks.material import LEDGER_ID, random_entries, write_ledger
 from benchmarks.measure import Result, one_core
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.codec.block_header import BlockHeader
-from offload_core.codec.blocks import write_block
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.codec.pip17 import plan_blocks
-from offload_core.scan import Scan
-from offload_core.tier import MemoryBudget, Tier, open_store, upload_blocks
+from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.blocks import write_block
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.pip17 import plan_blocks
+from offload_core.reading.scan import Scan
+from offload_core.storage.tier import MemoryBudget, Tier, open_store, upload_blocks
 from pulsar_offload import TierReader, scan
 
 BLOCK_BYTES = 64 << 20

@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.many_objects import REQUEST_S, Many, ManyObjects
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
-from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.inventory import Level, Row, Spool, measure, rows_of
-from offload_core.tier import Tier
+from offload_core.maintenance.inventory import Level, Row, Spool, measure, rows_of
+from offload_core.metadata.catalogue.survey import LedgerSurvey
+from offload_core.storage.tier import Tier
 
 MANY = Many()
 

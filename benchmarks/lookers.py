@@ -15,10 +15,10 @@ from tiers import lay_out
 
 from benchmarks.material import message_entries
 from benchmarks.measure import Result, seconds_side_by_side
-from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.executors import Executor, ProcessExecutor
-from offload_core.messages.compression import Compression
-from offload_core.tier import open_store
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue.survey import LedgerSurvey
+from offload_core.storage.executors import Executor, ProcessExecutor
+from offload_core.storage.tier import open_store
 
 OBJECTS = 2000
 BLOCKS = 1000

@@ -18,11 +18,12 @@ from records import closed
 from tiers import MODIFIED_AT, Names
 
 from benchmarks.material import message_entries
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.messages.compression import Compression
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, OffloadContext, open_metadata_store
-from offload_core.tier import Tier
+from offload_core.format.codec.object_format import ObjectKey, parse_key
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.tier import Tier
 from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, RangeError, StoreError
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from entries import batch_entry, entry, ledger_metadata
 
-from offload_core.codec.block_header import BlockHeader
-from offload_core.codec.blocks import write_block
-from offload_core.codec.index import BlockEntry, IndexedBlock
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
-from offload_core.scan.tasks import Run
+from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.blocks import write_block
+from offload_core.format.codec.index import BlockEntry, IndexedBlock
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
+from offload_core.reading.scan.tasks import Run
 from pulsar_offload import TierReader, open_tier
 
 DISTINCT = 64

@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result
-from offload_core.messages.compression import Compression
+from offload_core.format.messages.compression import Compression
 from pulsar_offload import open_tier, scan
 
 LEDGER_BYTES = 1 << 30

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from benchmarks.material import LEDGER_ID, Block, block_of, message_entries, run_over
 from benchmarks.measure import Result, one_core, seconds_side_by_side
-from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.messages.checksum import crc32c
-from offload_core.messages.compression import Compression
-from offload_core.messages.schema import MESSAGE_COLUMNS, arrow_schema
-from offload_core.scan.entries import message_decoder
-from offload_core.scan.read import message_reader
-from offload_core.scan.tasks import ReadOptions
+from offload_core.format.codec.blocks import BlockCursor
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.messages.checksum import crc32c
+from offload_core.format.messages.compression import Compression
+from offload_core.format.messages.schema import MESSAGE_COLUMNS, arrow_schema
+from offload_core.reading.scan.entries import message_decoder
+from offload_core.reading.scan.read import message_reader
+from offload_core.reading.scan.tasks import ReadOptions
 
 BLOCK_BYTES = 32 << 20
 

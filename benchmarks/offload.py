@@ -27,9 +27,16 @@ from servers.versitygw import Versitygw
 from benchmarks.java import PARTS, Ledger, against_java, open_tier_at, tier_for_java
 from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.ledgers import FileLedgerStore
-from offload_core.offload import LedgerOffloader
-from offload_core.tier import LayerSpec, MemoryBudget, Tier, TierSpec, UploadProcess, open_with_upload_process
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import (
+    LayerSpec,
+    MemoryBudget,
+    Tier,
+    TierSpec,
+    UploadProcess,
+    open_with_upload_process,
+)
+from offload_core.writing.offload import LedgerOffloader
 
 ENTRY_BYTES = 1024
 LEDGER_BYTES = 1 << 30

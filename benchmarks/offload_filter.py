@@ -21,14 +21,14 @@ from servers.versitygw import Versitygw
 from benchmarks.java import open_tier_at
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.filters import ChosenFilter, FilterMode, FilterRecord
-from offload_core.filters.transactions import TransactionOffloadFilter
-from offload_core.ledgers import FileLedgerStore
-from offload_core.messages.new_entry import NewMessage, pack_entry, pack_marker
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.offload import LedgerOffloader
-from offload_core.tier import Tier
-from offload_core.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_marker
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.reading.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord
+from offload_core.writing.filters.transactions import TransactionOffloadFilter
+from offload_core.writing.offload import LedgerOffloader
 from offload_drivers.local import LocalDriver
 from offload_hooks.filters import SettledTransactions
 

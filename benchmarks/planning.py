@@ -22,9 +22,9 @@ from benchmarks.many_objects import LISTED_AT_ONCE, REQUEST_S
 from benchmarks.material import message_entries
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
-from offload_core.messages.compression import Compression
-from offload_core.scan import read_task
-from offload_core.tier import Tier
+from offload_core.format.messages.compression import Compression
+from offload_core.reading.scan import read_task
+from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
 from offload_hooks.values import ListedObject, ObjectStat
 from pulsar_offload import TierReader, scan

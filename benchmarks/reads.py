@@ -20,12 +20,12 @@ from servers.versitygw import Versitygw
 
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be, opened
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import OffloadContext
-from offload_core.offload import LedgerOffloader
-from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import OffloadContext
+from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload import LedgerOffloader
 from offload_hooks.counts import StoreCounts, counting
 
 MIB = 1 << 20

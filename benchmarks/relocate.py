@@ -14,13 +14,13 @@ from tiers import lay_out, uuid_of
 
 from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.messages.compression import Compression
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
-from offload_core.tier import Tier, open_store, upload_blocks
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.messages.compression import Compression
+from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier, open_store, upload_blocks
 from offload_hooks.testing import MemoryMetadataStore
 
 LEDGER_BYTES = 64 << 20

@@ -18,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
-from offload_core.messages.compression import Compression
-from offload_core.messages.schema import arrow_schema
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.types import spark_schema
+from offload_core.format.messages.compression import Compression
+from offload_core.format.messages.schema import arrow_schema
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark.types import spark_schema
 from pulsar_offload import TierReader, scan
 
 PAYLOAD_BYTES = 1 << 30

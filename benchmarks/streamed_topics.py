@@ -23,9 +23,13 @@ from servers.versitygw import Versitygw
 
 from benchmarks.measure import Result
 from benchmarks.stores import MIB, in_memory_where_it_can_be
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import segments_of
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier, open_store
+from offload_core.writing.managed_ledger import (
     Environment,
     HotLedgers,
     ManagedLedger,
@@ -33,9 +37,6 @@ from offload_core.managed_ledger import (
     StreamingSettings,
     open_managed_ledger,
 )
-from offload_core.metadata import ManagedLedgerRecords, segments_of
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.tier import Tier, open_store
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
 ENTRY_BYTES = 1024

@@ -22,10 +22,10 @@ from benchmarks.java import PARTS, Ledger, open_tier_at
 from benchmarks.measure import Result
 from benchmarks.offload import BATCH, BLOCK_BYTES, ENTRY_BYTES, LEDGER_BYTES, filled, offload
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import EntryPosition
-from offload_core.offload import OfferResult, SegmentOffloader
-from offload_core.tier import MemoryBudget, Tier, open_store
+from offload_core.metadata.records import EntryPosition
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import MemoryBudget, Tier, open_store
+from offload_core.writing.offload import OfferResult, SegmentOffloader
 from offload_hooks.ledger_stores import EntryBatch
 
 ROUNDS = 3

@@ -19,12 +19,12 @@ from tiers import MemoryDriver, Names
 
 from benchmarks.material import json_record
 from benchmarks.measure import Result
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.codec.frames import padding
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.tier import Tier
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.frames import padding
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.storage.tier import Tier
 from pulsar_offload import TierReader, scan
 
 LEDGERS = 8

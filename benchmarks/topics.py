@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.measure import Result, seconds_side_by_side
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, ManagedLedger, open_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers, ManagedLedger, open_managed_ledger
 from offload_hooks.ledger_stores import LedgerWriter
 
 ENTRY_BYTES = 1024

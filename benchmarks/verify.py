@@ -24,12 +24,12 @@ from benchmarks.many_objects import REQUEST_S, Many, ManyObjects, write_records
 from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from benchmarks.memory import forget_peak, peak
-from offload_core.audit import LoggedChanges
-from offload_core.catalogue import open_records
-from offload_core.executors import ThreadExecutor
-from offload_core.messages.compression import Compression
-from offload_core.tier import Tier
-from offload_core.verify import Sealing, Verification
+from offload_core.format.messages.compression import Compression
+from offload_core.maintenance.verify import Sealing, Verification
+from offload_core.metadata.catalogue import open_records
+from offload_core.storage.executors import ThreadExecutor
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import LoggedChanges
 from pulsar_offload import TierReader, open_tier, scan
 
 LEDGER_BYTES = 64 << 20

@@ -31,10 +31,10 @@ from pyspark.sql import SparkSession
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.spark import consume, start
-from offload_core.messages.compression import Compression
-from offload_core.scan import ReadOptions, Scan, ScanTask, read_task
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.tier import Tier
+from offload_core.format.messages.compression import Compression
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.reading.scan import ReadOptions, Scan, ScanTask, read_task
+from offload_core.storage.tier import Tier
 from pulsar_offload import scan
 
 PAYLOAD_BYTES = 1 << 30

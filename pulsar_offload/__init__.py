@@ -8,116 +8,116 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload_core.audit import FileAuditLog as FileAuditLog
-    from offload_core.audit import read_audit_log as read_audit_log
-    from offload_core.catalogue import Catalogue as Catalogue
-    from offload_core.catalogue import Ledger as Ledger
-    from offload_core.catalogue import RecordSource as RecordSource
-    from offload_core.catalogue import TierReader as TierReader
-    from offload_core.catalogue import Topic as Topic
-    from offload_core.catalogue import TopicName as TopicName
-    from offload_core.catalogue import open_tier as open_tier
-    from offload_core.catalogue.known_tiers import KnownTiers as KnownTiers
-    from offload_core.catalogue.known_tiers import tier_record as tier_record
-    from offload_core.catalogue.survey import LedgerSurvey as LedgerSurvey
-    from offload_core.catalogue.topics import managed_ledger_of_topic as managed_ledger_of_topic
-    from offload_core.codec.ledger_info import LedgerInfo as LedgerInfo
-    from offload_core.codec.object_format import ObjectKey as ObjectKey
-    from offload_core.codec.object_format import parse_key as parse_key
-    from offload_core.configuration import load_configuration as load_configuration
-    from offload_core.cost import by_topic as by_topic
-    from offload_core.cost import load_prices as load_prices
-    from offload_core.cost import money_of as money_of
-    from offload_core.cost import month_of_storage as month_of_storage
-    from offload_core.cost import survey_stored as survey_stored
-    from offload_core.cost import weigh as weigh
-    from offload_core.executors import Executor as Executor
-    from offload_core.executors import ProcessExecutor as ProcessExecutor
-    from offload_core.executors import ThreadExecutor as ThreadExecutor
-    from offload_core.export import ExportProgress as ExportProgress
-    from offload_core.export import ExportReport as ExportReport
-    from offload_core.export import ParquetOptions as ParquetOptions
-    from offload_core.export import export as export
-    from offload_core.gc import Collection as Collection
-    from offload_core.gc import Scope as Scope
-    from offload_core.inventory import Level as Level
-    from offload_core.inventory import measure as measure
-    from offload_core.inventory import rows_of as rows_of
-    from offload_core.ledgers import FileLedgerStore as FileLedgerStore
-    from offload_core.managed_ledger import Environment as Environment
-    from offload_core.managed_ledger import HotLedgers as HotLedgers
-    from offload_core.managed_ledger import ManagedLedger as ManagedLedger
-    from offload_core.managed_ledger import RolloverPolicy as RolloverPolicy
-    from offload_core.managed_ledger import StreamingPool as StreamingPool
-    from offload_core.managed_ledger import StreamingSettings as StreamingSettings
-    from offload_core.managed_ledger import TransactionalTopic as TransactionalTopic
-    from offload_core.managed_ledger import UpkeepLoop as UpkeepLoop
-    from offload_core.managed_ledger import look_at_transactions as look_at_transactions
-    from offload_core.managed_ledger import open_environment as open_environment
-    from offload_core.managed_ledger import open_managed_ledger as open_managed_ledger
-    from offload_core.managed_ledger import settle_transactions as settle_transactions
-    from offload_core.managed_ledger import topic_offloads as topic_offloads
-    from offload_core.messages.new_entry import NewMessage as NewMessage
-    from offload_core.messages.new_entry import pack_entry as pack_entry
-    from offload_core.metadata import DriverMetadata as DriverMetadata
-    from offload_core.metadata import EntryPosition as EntryPosition
-    from offload_core.metadata import LedgerRecord as LedgerRecord
-    from offload_core.metadata import ManagedLedgerInfo as ManagedLedgerInfo
-    from offload_core.metadata import ManagedLedgerRecords as ManagedLedgerRecords
-    from offload_core.metadata import assign_segment as assign_segment
-    from offload_core.metadata import complete_segment as complete_segment
-    from offload_core.metadata import extend_segment as extend_segment
-    from offload_core.metadata import open_metadata_store as open_metadata_store
-    from offload_core.metadata import segments_of as segments_of
-    from offload_core.metadata.sqlite import SqliteStore as SqliteStore
-    from offload_core.offload import LedgerOffloader as LedgerOffloader
-    from offload_core.offload import Offered as Offered
-    from offload_core.offload import OfferResult as OfferResult
-    from offload_core.offload import SegmentOffloader as SegmentOffloader
-    from offload_core.offload.recorded_offload import RecordedOffloads as RecordedOffloads
-    from offload_core.policies import ReadPriority as ReadPriority
-    from offload_core.policies import RetentionPolicies as RetentionPolicies
-    from offload_core.policies import parse_policies as parse_policies
-    from offload_core.policies import resolve_policies as resolve_policies
-    from offload_core.policy_store import ResolvedPolicies as ResolvedPolicies
-    from offload_core.policy_store import open_policies as open_policies
-    from offload_core.read_handles import ColdReaders as ColdReaders
-    from offload_core.read_handles import TieredReaders as TieredReaders
-    from offload_core.recover import Recovered as Recovered
-    from offload_core.relocate import Wanted as Wanted
-    from offload_core.repair import HotCopies as HotCopies
-    from offload_core.repair import Repair as Repair
-    from offload_core.report import gather as gather
-    from offload_core.report import report_page as report_page
-    from offload_core.rollback import Allowed as Allowed
-    from offload_core.rollback import delete_judged as delete_judged
-    from offload_core.rollback import judge_tier as judge_tier
-    from offload_core.rollback import plan_rollback as plan_rollback
-    from offload_core.rollback import release_recorded as release_recorded
-    from offload_core.scan import Condition as Condition
-    from offload_core.scan import Operator as Operator
-    from offload_core.scan import Position as Position
-    from offload_core.scan import Scan as Scan
-    from offload_core.scan import ScanEstimate as ScanEstimate
-    from offload_core.scan import ScanOptions as ScanOptions
-    from offload_core.scan import ScanTask as ScanTask
-    from offload_core.scan import TaskMetrics as TaskMetrics
-    from offload_core.scan import explain_scan as explain_scan
-    from offload_core.scan import message_id_of_position as message_id_of_position
-    from offload_core.scan import position_of_message_id as position_of_message_id
-    from offload_core.scan import read_task as read_task
-    from offload_core.scan import scan as scan
-    from offload_core.spark import PulsarOffloadDataSource as PulsarOffloadDataSource
-    from offload_core.spark import explain as explain
-    from offload_core.spark import measure_reads as measure_reads
-    from offload_core.spark.executor import SparkExecutor as SparkExecutor
-    from offload_core.tier import MemoryBudget as MemoryBudget
-    from offload_core.tier import Tier as Tier
-    from offload_core.tier import open_store as open_store
-    from offload_core.tier import upload_blocks as upload_blocks
-    from offload_core.verify import Finding as Finding
-    from offload_core.verify import Severity as Severity
-    from offload_core.verify import Verification as Verification
+    from offload_core.format.codec.ledger_info import LedgerInfo as LedgerInfo
+    from offload_core.format.codec.object_format import ObjectKey as ObjectKey
+    from offload_core.format.codec.object_format import parse_key as parse_key
+    from offload_core.format.messages.new_entry import NewMessage as NewMessage
+    from offload_core.format.messages.new_entry import pack_entry as pack_entry
+    from offload_core.interfaces.spark import PulsarOffloadDataSource as PulsarOffloadDataSource
+    from offload_core.interfaces.spark import explain as explain
+    from offload_core.interfaces.spark import measure_reads as measure_reads
+    from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
+    from offload_core.maintenance.gc import Collection as Collection
+    from offload_core.maintenance.gc import Scope as Scope
+    from offload_core.maintenance.inventory import Level as Level
+    from offload_core.maintenance.inventory import measure as measure
+    from offload_core.maintenance.inventory import rows_of as rows_of
+    from offload_core.maintenance.inventory.charges import money_of as money_of
+    from offload_core.maintenance.inventory.charges import month_of_storage as month_of_storage
+    from offload_core.maintenance.inventory.charges import weigh as weigh
+    from offload_core.maintenance.inventory.gathering import gather as gather
+    from offload_core.maintenance.inventory.page import report_page as report_page
+    from offload_core.maintenance.inventory.prices import load_prices as load_prices
+    from offload_core.maintenance.inventory.stored import by_topic as by_topic
+    from offload_core.maintenance.inventory.stored import survey_stored as survey_stored
+    from offload_core.maintenance.recover import Recovered as Recovered
+    from offload_core.maintenance.relocate import Wanted as Wanted
+    from offload_core.maintenance.repair import HotCopies as HotCopies
+    from offload_core.maintenance.repair import Repair as Repair
+    from offload_core.maintenance.rollback import Allowed as Allowed
+    from offload_core.maintenance.rollback import delete_judged as delete_judged
+    from offload_core.maintenance.rollback import judge_tier as judge_tier
+    from offload_core.maintenance.rollback import plan_rollback as plan_rollback
+    from offload_core.maintenance.rollback import release_recorded as release_recorded
+    from offload_core.maintenance.verify import Finding as Finding
+    from offload_core.maintenance.verify import Severity as Severity
+    from offload_core.maintenance.verify import Verification as Verification
+    from offload_core.metadata.catalogue import Catalogue as Catalogue
+    from offload_core.metadata.catalogue import Ledger as Ledger
+    from offload_core.metadata.catalogue import RecordSource as RecordSource
+    from offload_core.metadata.catalogue import TierReader as TierReader
+    from offload_core.metadata.catalogue import Topic as Topic
+    from offload_core.metadata.catalogue import TopicName as TopicName
+    from offload_core.metadata.catalogue import open_tier as open_tier
+    from offload_core.metadata.catalogue.known_tiers import KnownTiers as KnownTiers
+    from offload_core.metadata.catalogue.known_tiers import tier_record as tier_record
+    from offload_core.metadata.catalogue.survey import LedgerSurvey as LedgerSurvey
+    from offload_core.metadata.catalogue.topics import managed_ledger_of_topic as managed_ledger_of_topic
+    from offload_core.metadata.policies import ReadPriority as ReadPriority
+    from offload_core.metadata.policies import RetentionPolicies as RetentionPolicies
+    from offload_core.metadata.policies import parse_policies as parse_policies
+    from offload_core.metadata.policies import resolve_policies as resolve_policies
+    from offload_core.metadata.records import DriverMetadata as DriverMetadata
+    from offload_core.metadata.records import EntryPosition as EntryPosition
+    from offload_core.metadata.records import LedgerRecord as LedgerRecord
+    from offload_core.metadata.records import ManagedLedgerInfo as ManagedLedgerInfo
+    from offload_core.metadata.records import assign_segment as assign_segment
+    from offload_core.metadata.records import complete_segment as complete_segment
+    from offload_core.metadata.records import extend_segment as extend_segment
+    from offload_core.metadata.records import segments_of as segments_of
+    from offload_core.metadata.stores import ManagedLedgerRecords as ManagedLedgerRecords
+    from offload_core.metadata.stores import open_metadata_store as open_metadata_store
+    from offload_core.metadata.stores.sqlite import SqliteStore as SqliteStore
+    from offload_core.reading.export import ExportProgress as ExportProgress
+    from offload_core.reading.export import ExportReport as ExportReport
+    from offload_core.reading.export import ParquetOptions as ParquetOptions
+    from offload_core.reading.export import export as export
+    from offload_core.reading.read_handles import ColdReaders as ColdReaders
+    from offload_core.reading.read_handles import TieredReaders as TieredReaders
+    from offload_core.reading.scan import Condition as Condition
+    from offload_core.reading.scan import Operator as Operator
+    from offload_core.reading.scan import Position as Position
+    from offload_core.reading.scan import Scan as Scan
+    from offload_core.reading.scan import ScanEstimate as ScanEstimate
+    from offload_core.reading.scan import ScanOptions as ScanOptions
+    from offload_core.reading.scan import ScanTask as ScanTask
+    from offload_core.reading.scan import TaskMetrics as TaskMetrics
+    from offload_core.reading.scan import explain_scan as explain_scan
+    from offload_core.reading.scan import message_id_of_position as message_id_of_position
+    from offload_core.reading.scan import position_of_message_id as position_of_message_id
+    from offload_core.reading.scan import read_task as read_task
+    from offload_core.reading.scan import scan as scan
+    from offload_core.storage.executors import Executor as Executor
+    from offload_core.storage.executors import ProcessExecutor as ProcessExecutor
+    from offload_core.storage.executors import ThreadExecutor as ThreadExecutor
+    from offload_core.storage.hot import FileLedgerStore as FileLedgerStore
+    from offload_core.storage.tier import MemoryBudget as MemoryBudget
+    from offload_core.storage.tier import Tier as Tier
+    from offload_core.storage.tier import open_store as open_store
+    from offload_core.storage.tier import upload_blocks as upload_blocks
+    from offload_core.writing.audit import FileAuditLog as FileAuditLog
+    from offload_core.writing.audit import read_audit_log as read_audit_log
+    from offload_core.writing.managed_ledger import Environment as Environment
+    from offload_core.writing.managed_ledger import HotLedgers as HotLedgers
+    from offload_core.writing.managed_ledger import ManagedLedger as ManagedLedger
+    from offload_core.writing.managed_ledger import RolloverPolicy as RolloverPolicy
+    from offload_core.writing.managed_ledger import StreamingPool as StreamingPool
+    from offload_core.writing.managed_ledger import StreamingSettings as StreamingSettings
+    from offload_core.writing.managed_ledger import TransactionalTopic as TransactionalTopic
+    from offload_core.writing.managed_ledger import UpkeepLoop as UpkeepLoop
+    from offload_core.writing.managed_ledger import look_at_transactions as look_at_transactions
+    from offload_core.writing.managed_ledger import open_environment as open_environment
+    from offload_core.writing.managed_ledger import open_managed_ledger as open_managed_ledger
+    from offload_core.writing.managed_ledger import settle_transactions as settle_transactions
+    from offload_core.writing.managed_ledger import topic_offloads as topic_offloads
+    from offload_core.writing.offload import LedgerOffloader as LedgerOffloader
+    from offload_core.writing.offload import Offered as Offered
+    from offload_core.writing.offload import OfferResult as OfferResult
+    from offload_core.writing.offload import SegmentOffloader as SegmentOffloader
+    from offload_core.writing.offload.recorded_offload import RecordedOffloads as RecordedOffloads
+    from offload_core.writing.settings import ResolvedPolicies as ResolvedPolicies
+    from offload_core.writing.settings import load_configuration as load_configuration
+    from offload_core.writing.settings import open_policies as open_policies
     from offload_hooks.errors import AccessDeniedError as AccessDeniedError
     from offload_hooks.errors import AttemptError as AttemptError
     from offload_hooks.errors import BadLengthError as BadLengthError
@@ -176,62 +176,63 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _PLACES = {
-    "offload_core.audit": "FileAuditLog read_audit_log",
-    "offload_core.catalogue": """
-        Catalogue Ledger RecordSource TierReader Topic TopicName open_tier
+    "offload_core.format.codec.ledger_info": "LedgerInfo",
+    "offload_core.format.codec.object_format": "ObjectKey parse_key",
+    "offload_core.format.messages.new_entry": "NewMessage pack_entry",
+    "offload_core.interfaces.spark": "PulsarOffloadDataSource explain measure_reads",
+    "offload_core.interfaces.spark.executor": "SparkExecutor",
+    "offload_core.maintenance.gc": "Collection Scope",
+    "offload_core.maintenance.inventory": "Level measure rows_of",
+    "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",
+    "offload_core.maintenance.inventory.gathering": "gather",
+    "offload_core.maintenance.inventory.page": "report_page",
+    "offload_core.maintenance.inventory.prices": "load_prices",
+    "offload_core.maintenance.inventory.stored": "by_topic survey_stored",
+    "offload_core.maintenance.recover": "Recovered",
+    "offload_core.maintenance.relocate": "Wanted",
+    "offload_core.maintenance.repair": "HotCopies Repair",
+    "offload_core.maintenance.rollback": "Allowed delete_judged judge_tier plan_rollback release_recorded",
+    "offload_core.maintenance.verify": "Finding Severity Verification",
+    "offload_core.metadata.catalogue": "Catalogue Ledger RecordSource TierReader Topic TopicName open_tier",
+    "offload_core.metadata.catalogue.known_tiers": "KnownTiers tier_record",
+    "offload_core.metadata.catalogue.survey": "LedgerSurvey",
+    "offload_core.metadata.catalogue.topics": "managed_ledger_of_topic",
+    "offload_core.metadata.policies": "ReadPriority RetentionPolicies parse_policies resolve_policies",
+    "offload_core.metadata.records": """
+        DriverMetadata EntryPosition LedgerRecord ManagedLedgerInfo assign_segment complete_segment
+        extend_segment segments_of
     """,
-    "offload_core.catalogue.known_tiers": "KnownTiers tier_record",
-    "offload_core.catalogue.survey": "LedgerSurvey",
-    "offload_core.catalogue.topics": "managed_ledger_of_topic",
-    "offload_core.codec.ledger_info": "LedgerInfo",
-    "offload_core.codec.object_format": "ObjectKey parse_key",
-    "offload_core.configuration": "load_configuration",
-    "offload_core.cost": "by_topic load_prices money_of month_of_storage survey_stored weigh",
-    "offload_core.executors": "Executor ProcessExecutor ThreadExecutor",
-    "offload_core.export": "ExportProgress ExportReport ParquetOptions export",
-    "offload_core.gc": "Collection Scope",
-    "offload_core.inventory": "Level measure rows_of",
-    "offload_core.ledgers": "FileLedgerStore",
-    "offload_core.managed_ledger": """
+    "offload_core.metadata.stores": "ManagedLedgerRecords open_metadata_store",
+    "offload_core.metadata.stores.sqlite": "SqliteStore",
+    "offload_core.reading.export": "ExportProgress ExportReport ParquetOptions export",
+    "offload_core.reading.read_handles": "ColdReaders TieredReaders",
+    "offload_core.reading.scan": """
+        Condition Operator Position Scan ScanEstimate ScanOptions ScanTask TaskMetrics explain_scan
+        message_id_of_position position_of_message_id read_task scan
+    """,
+    "offload_core.storage.executors": "Executor ProcessExecutor ThreadExecutor",
+    "offload_core.storage.hot": "FileLedgerStore",
+    "offload_core.storage.tier": "MemoryBudget Tier open_store upload_blocks",
+    "offload_core.writing.audit": "FileAuditLog read_audit_log",
+    "offload_core.writing.managed_ledger": """
         Environment HotLedgers ManagedLedger RolloverPolicy StreamingPool StreamingSettings
         TransactionalTopic UpkeepLoop look_at_transactions open_environment open_managed_ledger
         settle_transactions topic_offloads
     """,
-    "offload_core.messages.new_entry": "NewMessage pack_entry",
-    "offload_core.metadata": """
-        DriverMetadata EntryPosition LedgerRecord ManagedLedgerInfo ManagedLedgerRecords assign_segment
-        complete_segment extend_segment open_metadata_store segments_of
-    """,
-    "offload_core.metadata.sqlite": "SqliteStore",
-    "offload_core.offload": "LedgerOffloader OfferResult Offered SegmentOffloader",
-    "offload_core.offload.recorded_offload": "RecordedOffloads",
-    "offload_core.policies": "ReadPriority RetentionPolicies parse_policies resolve_policies",
-    "offload_core.policy_store": "ResolvedPolicies open_policies",
-    "offload_core.read_handles": "ColdReaders TieredReaders",
-    "offload_core.recover": "Recovered",
-    "offload_core.relocate": "Wanted",
-    "offload_core.repair": "HotCopies Repair",
-    "offload_core.report": "gather report_page",
-    "offload_core.rollback": "Allowed delete_judged judge_tier plan_rollback release_recorded",
-    "offload_core.scan": """
-        Condition Operator Position Scan ScanEstimate ScanOptions ScanTask TaskMetrics explain_scan
-        message_id_of_position position_of_message_id read_task scan
-    """,
-    "offload_core.spark": "PulsarOffloadDataSource explain measure_reads",
-    "offload_core.spark.executor": "SparkExecutor",
-    "offload_core.tier": "MemoryBudget Tier open_store upload_blocks",
-    "offload_core.verify": "Finding Severity Verification",
+    "offload_core.writing.offload": "LedgerOffloader Offered OfferResult SegmentOffloader",
+    "offload_core.writing.offload.recorded_offload": "RecordedOffloads",
+    "offload_core.writing.settings": "load_configuration ResolvedPolicies open_policies",
     "offload_hooks.errors": """
         AccessDeniedError AttemptError BadLengthError BadMagicError BrokenPluginError ChecksumError
-        DataLossError DecompressionError DecryptionError EntryOrderError FormatError
-        IncompleteMessageError IndexMismatchError InvalidKeyError LedgerClosedError LedgerFailedError
-        LedgerFencedError LiveAttemptError MetadataError MissingExtraError NoReadableCopyError
-        ObjectExistsError ObjectNotFoundError OffloadError OffloadStoppedError OptionError
-        OutcomeUnknownError OwnershipLostError PaddingError PayloadError PluginError RangeError
-        SchemaError StoreError StoreFullError StoreTimeoutError StoreUnavailableError TopicDeletedError
-        TopicTerminatedError TruncatedError UnknownLedgerError UnknownPluginError UnknownTopicError
-        UnknownTransactionError UnresolvedTransactionError UnsupportedVersionError UploadError
-        VersionConflictError VersionMismatchError
+        DataLossError DecompressionError DecryptionError EntryOrderError FormatError IncompleteMessageError
+        IndexMismatchError InvalidKeyError LedgerClosedError LedgerFailedError LedgerFencedError
+        LiveAttemptError MetadataError MissingExtraError NoReadableCopyError ObjectExistsError
+        ObjectNotFoundError OffloadError OffloadStoppedError OptionError OutcomeUnknownError
+        OwnershipLostError PaddingError PayloadError PluginError RangeError SchemaError StoreError
+        StoreFullError StoreTimeoutError StoreUnavailableError TopicDeletedError TopicTerminatedError
+        TruncatedError UnknownLedgerError UnknownPluginError UnknownTopicError UnknownTransactionError
+        UnresolvedTransactionError UnsupportedVersionError UploadError VersionConflictError
+        VersionMismatchError
     """,
     "pulsar_offload.maintenance": "gc recover relocate repair verify",
 }

@@ -11,17 +11,24 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue import Records, RecordSource, TierReader, TopicName, open_records, parse_topic
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import Collection, Scope
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.offload.clock import system_now_ms
-from offload_core.recover import Recovered, recover_records
-from offload_core.relocate import Mover, Outcome, RecordRegistry, Wanted, make_moves, plan_topic
-from offload_core.repair import Repair
-from offload_core.verify import Verification
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.maintenance.recover import Recovered, recover_records
+from offload_core.maintenance.relocate import Mover, Outcome, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.repair import Repair
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue import (
+    Records,
+    RecordSource,
+    TierReader,
+    TopicName,
+    open_records,
+    parse_topic,
+)
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.clock import system_now_ms
+from offload_core.writing.audit import FileAuditLog
 
 
 def verify(
@@ -90,7 +97,7 @@ def recover(
     Args:
         into: where records that are missing are written; None to see only what they would be.
         audit: where each is recorded before; without it nothing is written.
-        more: what else `offload_core.recover.recover_records` takes.
+        more: what else `offload_core.maintenance.recover.recover_records` takes.
 
     Raises:
         OptionError, StoreError, FormatError: see there.

@@ -103,7 +103,7 @@ def closed_in_the_end() -> Iterator[None]:
 def leases_are_believed() -> Iterator[None]:
     """A test in which this process lost an attempt does not have the next one watch leases (ADR 0051)."""
     yield
-    attempts = sys.modules.get("offload_core.offload.running_attempt")
+    attempts = sys.modules.get("offload_core.writing.offload.running_attempt")
     if attempts is not None:
         attempts.THIS_PROCESS.watches = False
 

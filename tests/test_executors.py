@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
-from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError
 from pulsar_offload import export, open_tier
 

@@ -15,7 +15,7 @@ import pytest
 from entries import CODECS, batch_entry, pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.messages import decompressors
+from offload_core.format.messages import decompressors
 
 THREADS = 16
 
@@ -50,7 +50,7 @@ import pickle
 entries = pickle.load(sys.stdin.buffer)
 
 def use(_):
-    from offload_core.messages.decompressors import decompress_payloads
+    from offload_core.format.messages.decompressors import decompress_payloads
     import numpy as np
     block = np.frombuffer(b"".join(data for _, data, _ in entries), np.uint8)
     codecs, lengths, sizes = (np.array(each, np.int64) for each in zip(*((a, len(b), c) for a, b, c in entries)))
@@ -74,7 +74,7 @@ print(len(set(at_once(use))), use(0)[0])
 
 FORK = """
 import contextlib, os, signal
-from offload_core.metadata import sqlite
+from offload_core.metadata.records import sqlite
 
 class Store:
     at_rest = contextlib.nullcontext
@@ -90,7 +90,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 SAME_BOOT = """
 from pathlib import Path
-from offload_core.ledgers import file_calls
+from offload_core.storage.hot import file_calls
 file_calls._LINUX, file_calls._MACOS = Path("/nonexistent"), ["/nonexistent"]
 print(len(set(at_once(lambda _: file_calls.boot_identity()))))
 """

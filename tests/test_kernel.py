@@ -22,8 +22,8 @@ READ_A_PROPERTY = """
 import logging
 logging.basicConfig(format="%(message)s")
 import numpy as np
-from offload_core.codec.kernels.mapfile import locate_records
-from offload_core.messages.kernels.columns import _read_property
+from offload_core.format.codec.kernels.mapfile import locate_records
+from offload_core.format.messages.kernels.columns import _read_property
 one = np.zeros(1, np.int64)
 status, *_ = locate_records(np.zeros(3, np.uint8), 0, 3, np.zeros(16, np.uint8), 0, 1, 1, one, one, one)
 print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))
@@ -87,7 +87,7 @@ def test_a_change_in_a_module_that_a_kernel_imports_is_compiled_into_it(
 
 OUT_OF_BOUNDS = """
 import numpy as np
-from offload_core.codec.kernels.frames import _number
+from offload_core.format.codec.kernels.frames import _number
 _number(np.empty(4, np.int64)[:2], 0, 3)
 """
 COUNT_COMPILED = """
@@ -118,7 +118,7 @@ import pickle, sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 import numpy as np
-from offload_core.codec.kernels.frames import are_borders
+from offload_core.format.codec.kernels.frames import are_borders
 together = Barrier(8)
 offsets = np.arange(3)
 def call(last):
@@ -237,7 +237,7 @@ def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
 
 def test_kernels_import_from_modules_of_kernels_only() -> None:
     """Else the digest would not see a change in what is compiled into them."""
-    digested = {"offload_core.kernel"}
+    digested = {"offload_core.format.kernel"}
     wrong = []
     for path in PACKAGE.glob("*/kernels/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -21,10 +21,9 @@ from commands import configuration_file
 from network.fronts import make_certificate
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, Service, SilentServer, TenantService, bearer
 
-from offload_core.admin.serving import most_connections
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import open_environment, open_managed_ledger
-from offload_core.policy_store import open_policies
+from offload_core.interfaces.service.serving import most_connections
+from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
+from offload_core.writing.settings import load_configuration, open_policies
 
 HEALTH = "/admin/v2/brokers/health"
 REQUEST = b"GET /admin/v2/brokers/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offload_core.admin.offloader_metrics import OffloaderMetrics
-from offload_core.offloader_stats import OffloaderStats
+from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.storage.offloader_stats import OffloaderStats
 
 TOPIC = "persistent://acme/n/orders"
 PLACE = {"namespace": "acme/n", "topic": TOPIC}

@@ -17,10 +17,10 @@ from live.clients import PulsarShell
 from scenes.transactions import message
 from service import Service
 
-from offload_core.admin.served_topics import RecordedTopics
-from offload_core.configuration import load_configuration
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.interfaces.service.served_topics import RecordedTopics
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     HotLedgers,
     ManagedLedger,
@@ -30,8 +30,7 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     policies_by_name,
 )
-from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
-from offload_core.policy_store import PolicyStore, open_policies
+from offload_core.writing.settings import PolicyStore, load_configuration, open_policies
 from pulsar_offload import open_tier, scan
 
 NAME = "acme/n/persistent/orders"

@@ -16,9 +16,10 @@ from servers.server import StartServer
 from servers.versitygw import Versitygw
 from service import Service
 
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
-from offload_core.schemas import saved_in
-from offload_core.tier import make_schema_provider, open_store
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.reading.schema_providers import saved_in
+from offload_core.storage.tier import make_schema_provider, open_store
 
 pytestmark = [pytest.mark.server, pytest.mark.sampled(2)]
 

@@ -13,7 +13,7 @@ import pytest
 from commands import Offload, Result
 from service import Service
 
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata.stores import open_metadata_store
 
 EXTRA = "managedLedgerExtraConfigurations"
 SECRET = "s3ManagedLedgerOffloadCredentialSecret"

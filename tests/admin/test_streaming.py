@@ -14,11 +14,11 @@ from commands import Offload
 from scenes.transactions import NEVER, message
 from service import Service
 
-from offload_core.admin import served_topics as admin_topics
-from offload_core.admin.served_topics import RecordedTopics
-from offload_core.catalogue import parse_topic
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.interfaces.service import served_topics as admin_topics
+from offload_core.interfaces.service.served_topics import RecordedTopics
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.records import EntryPosition, segments_of
+from offload_core.writing.managed_ledger import (
     ManagedLedger,
     TransactionalTopic,
     UpkeepLoop,
@@ -26,8 +26,7 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     policies_by_name,
 )
-from offload_core.metadata import EntryPosition, segments_of
-from offload_core.policy_store import open_policies
+from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier, scan
 

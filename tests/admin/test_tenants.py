@@ -13,10 +13,9 @@ from commands import Offload
 from network.fronts import Answer, Front, Request
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
 
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import open_environment, open_managed_ledger
-from offload_core.metadata import open_metadata_store
-from offload_core.policy_store import open_policies
+from offload_core.metadata.stores import open_metadata_store
+from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
+from offload_core.writing.settings import load_configuration, open_policies
 
 OPERATORS = "OPERATORS-TOKEN-ya29"
 

@@ -16,16 +16,11 @@ from records import closed, copied, managed_ledger, position, still_open
 from service import Service
 from tiers import uuid_of
 
-from offload_core.admin.served_topics import info_to_json, stats_to_json
-from offload_core.catalogue.admin_records import AdminRecords, join_record
-from offload_core.metadata import (
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    VersionedInfo,
-    open_metadata_store,
-    parse_stored_record,
-)
-from offload_core.metadata.record_paths import list_names, read_record
+from offload_core.interfaces.service.served_topics import info_to_json, stats_to_json
+from offload_core.metadata.catalogue.admin_records import AdminRecords, join_record
+from offload_core.metadata.records import ManagedLedgerInfo, parse_stored_record
+from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo, open_metadata_store
+from offload_core.metadata.stores.record_paths import list_names, read_record
 from offload_hooks.ledger_stores import LedgerStatus
 
 RECORDS = sorted(BROKER.glob("managed-ledgers/**/*.val"))

@@ -11,10 +11,10 @@ import pytest
 from chromium import Chromium
 from service import Service
 
-from offload_core.admin.app import MOST_TOPICS
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+from offload_core.interfaces.service.app import MOST_TOPICS
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 
 KEY = b"k" * 64
 HOSTILE = "<img src=x onerror=document.title='got in'>"

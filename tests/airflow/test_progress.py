@@ -19,8 +19,8 @@ from airflow_provider_pulsar_offload.requests import (
     topic_paths,
     wait_for_offload,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.pulsar_admin import AdminPlugin, PulsarAdminClient
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.storage.pulsar_admin import AdminPlugin, PulsarAdminClient
 from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError, UnknownTopicError
 
 TOPIC = "acme/n/orders"

@@ -10,7 +10,7 @@ import pytest
 from airflow_home import AirflowHome
 from pages import World
 
-from offload_core.verify import Summary
+from offload_core.maintenance.verify import Summary
 
 pytestmark = pytest.mark.sampled(2)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from managed_ledgers import NAME, Clock
 
-from offload_core.audit import Change, ChangeAction, Deletion, FileAuditLog, LoggedChanges
+from offload_core.writing.audit import Change, ChangeAction, Deletion, FileAuditLog, LoggedChanges
 from offload_hooks.errors import StoreError
 
 GOLDEN = Path(__file__).parents[1] / "docs" / "audit-log-v1.jsonl"

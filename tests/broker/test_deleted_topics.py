@@ -13,13 +13,13 @@ import pytest
 from live.broker import ConsumerProcess, LivePulsar, Place, PulsarAdmin, produce
 from servers.broker import Broker
 
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue import open_records
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import Collection, Scope
-from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
-from offload_core.tier import Tier
-from offload_core.verify import Code, Finding, Sealing, Verification
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.maintenance.verify import Code, Finding, Sealing, Verification
+from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import FileAuditLog
 
 GONE_WITHIN_S = 60
 TOPICS = ("kept", "deleted", "left-behind")

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from servers.broker import Broker
 from stores import Store
 
-from offload_core.catalogue import TopicName, open_records
-from offload_core.scan import Position
-from offload_core.verify import Verification
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue import TopicName, open_records
+from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
 from pulsar_offload import TierReader, open_tier, scan
 

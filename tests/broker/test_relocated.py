@@ -27,7 +27,7 @@ from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
-from offload_core.metadata import DriverMetadata, pack_stored_record, parse_stored_record
+from offload_core.metadata.records import DriverMetadata, pack_stored_record, parse_stored_record
 from pulsar_offload import TierReader, open_tier, scan
 
 pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own

@@ -7,9 +7,9 @@ from live.broker import LivePulsar
 from live.sent import TOPICS
 from scenes.repairs import Lines
 
-from offload_core.offload.clock import system_now_ms
-from offload_core.repair import Action, Repair
-from offload_core.verify import Code, Verification
+from offload_core.maintenance.repair import Action, Repair
+from offload_core.maintenance.verify import Code, Verification
+from offload_core.storage.clock import system_now_ms
 
 AN_HOUR_MS = 3_600_000
 

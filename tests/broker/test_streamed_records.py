@@ -16,10 +16,10 @@ from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.metadata import (
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.records import (
     EntryPosition,
     ManagedLedgerInfo,
     assign_segment,
@@ -27,7 +27,7 @@ from offload_core.metadata import (
     pack_stored_record,
     parse_stored_record,
 )
-from offload_core.offload.clock import system_now_ms
+from offload_core.storage.clock import system_now_ms
 
 ROOT = "/pulsar"
 

@@ -19,10 +19,10 @@ from in_their_place import PART_BYTES, keys_of, offload_in_its_place
 from live.broker import LivePulsar, Place, produce
 from live.sent import TOPICS
 
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.object_format import ObjectKey
-from offload_core.ledgers import FileLedgerStore
-from offload_core.tier import Tier, upload_blocks
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier, upload_blocks
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -22,10 +22,10 @@ from network.admin import (
 from records import MANAGED_LEDGERS
 from tiers import Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core.catalogue import Problem, TopicName
-from offload_core.catalogue.admin_records import AdminRecords, join_record
-from offload_core.metadata import ManagedLedgerInfo
-from offload_core.tier import open_store
+from offload_core.metadata.catalogue import Problem, TopicName
+from offload_core.metadata.catalogue.admin_records import AdminRecords, join_record
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
     DataLossError,

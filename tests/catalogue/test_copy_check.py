@@ -11,8 +11,14 @@ from damage import scenes
 from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
 from tiers import MANAGED_LEDGER, uuid_of
 
-from offload_core.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
-from offload_core.catalogue.copy_check import (
+from offload_core.format.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, TOMBSTONE_MODE
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
+from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.maintenance.gc.naming import NamedCopies
+from offload_core.maintenance.verify import Code
+from offload_core.metadata.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
+from offload_core.metadata.catalogue.copy_check import (
     MismatchKind,
     MismatchSeverity,
     abridged,
@@ -23,19 +29,13 @@ from offload_core.catalogue.copy_check import (
     find_mismatches,
     is_deletable_for,
 )
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, TOMBSTONE_MODE
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
-from offload_core.codec.salvaged_objects import LOST_KEY
-from offload_core.gc.naming import NamedCopies
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.filter_record import RECORD_KEY
-from offload_core.metadata.record_corrections import is_marked_damaged, mark_damaged
-from offload_core.offload.hot_copy_check import check_cold_copies
-from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.tier import Tier
-from offload_core.verify import Code
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.record_corrections import is_marked_damaged, mark_damaged
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import OffloadError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.catalogue.topics import MAX_BYTES, name_of
+from offload_core.metadata.catalogue.topics import MAX_BYTES, name_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=400)
 NEARLY_ALIKE = st.tuples(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from records import DRIVER
 
-from offload_core.catalogue.known_tiers import is_another_place, is_same_place
-from offload_core.metadata import DriverMetadata
+from offload_core.metadata.catalogue.known_tiers import is_another_place, is_same_place
+from offload_core.metadata.records import DriverMetadata
 
 
 @pytest.mark.parametrize("said", ["lease", "status", "begin", "end"])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import closed, copied, failed, managed_ledger, segment, still_open
 
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.recorded_copies import RecordedRange, layout_of
-from offload_core.metadata import LedgerRecord, OffloadContext
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.recorded_copies import RecordedRange, layout_of
+from offload_core.metadata.records import LedgerRecord, OffloadContext
 
 TOPIC = parse_topic("acme/cold/orders")
 

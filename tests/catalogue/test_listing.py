@@ -25,10 +25,10 @@ from tiers import (
     uuid_of,
 )
 
-from offload_core.catalogue import Catalogue
-from offload_core.catalogue.listing import list_pairs, stream_attempts
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.tier import Tier, open_store
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.metadata.catalogue import Catalogue
+from offload_core.metadata.catalogue.listing import list_pairs, stream_attempts
+from offload_core.storage.tier import Tier, open_store
 from pulsar_offload import TierReader, open_tier, scan
 
 PAYLOADS = [b"one", b"", b"three"]

@@ -18,9 +18,9 @@ from tiers import (
     uuid_of,
 )
 
-import offload_core.catalogue.listing as listing
-from offload_core.catalogue import Catalogue, Problem, StoredObject, list_catalogue
-from offload_core.tier import Tier
+import offload_core.metadata.catalogue.listing as listing
+from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject, list_catalogue
+from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreError
 from pulsar_offload import open_tier, scan

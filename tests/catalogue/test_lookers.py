@@ -23,9 +23,9 @@ from scenes.lookers import (
     world,
 )
 
-from offload_core.catalogue import concurrency
-from offload_core.executors import ProcessExecutor, ThreadExecutor
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue import concurrency
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 

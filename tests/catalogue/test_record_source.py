@@ -9,10 +9,10 @@ import pytest
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, golden_record, managed_ledger
 from tiers import put
 
-from offload_core.catalogue import RecordSource, TopicName, open_records, require_complete
-from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info, parse_stored_record
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.tier import open_store
+from offload_core.metadata.catalogue import RecordSource, TopicName, open_records, require_complete
+from offload_core.metadata.records import ManagedLedgerInfo, pack_managed_ledger_info, parse_stored_record
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import BadLengthError, MetadataError, ObjectNotFoundError, OptionError
 from pulsar_offload import open_tier
 

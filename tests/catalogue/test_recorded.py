@@ -21,7 +21,7 @@ from records import (
 )
 from tiers import CLUSTER, TOPIC, MemoryDriver, Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core.catalogue import (
+from offload_core.metadata.catalogue import (
     Ledger,
     Problem,
     Topic,
@@ -31,9 +31,9 @@ from offload_core.catalogue import (
     record_catalogue,
     record_catalogues,
 )
-from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.tier import Tier, open_store
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import StoreError
 from pulsar_offload import TierReader, open_tier
 

@@ -8,10 +8,10 @@ from entries import LedgerPart, pip17_object, streaming_object
 from mapfiles import mapfile
 from tiers import Names, lay_out, lay_out_broker_objects, lay_out_case
 
-from offload_core.catalogue import TopicName, list_catalogue
-from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.tier import open_store
-from offload_core.tier.tier import Tier
+from offload_core.metadata.catalogue import TopicName, list_catalogue
+from offload_core.metadata.catalogue.survey import LedgerSurvey
+from offload_core.storage.tier import open_store
+from offload_core.storage.tier.tier import Tier
 
 
 def same_as_catalogue(tier: Tier, prefix: str = "") -> int:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_hooks.errors import OptionError
 
 _texts = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)

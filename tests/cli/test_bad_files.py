@@ -16,13 +16,14 @@ from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_metadata import LedgerMetadata, LedgerState
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
-from offload_core.tier import open_store
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_metadata import LedgerMetadata, LedgerState
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.tier import open_store
 
 GOOD, BAD = "acme/cold/orders", "acme/cold/returns"
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]

@@ -15,7 +15,7 @@ import pytest
 from commands import Offload
 from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata.stores import open_metadata_store
 
 STALLING = """
 import os
@@ -26,8 +26,8 @@ import time
 import types
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
-from offload_core.cli.main import main
-from offload_core.tier import Tier
+from offload_core.interfaces.cli.main import main
+from offload_core.storage.tier import Tier
 
 begun, go, count = sys.argv[1], sys.argv[2], threading.Semaphore(int(sys.argv[3]))
 lock = threading.Lock()

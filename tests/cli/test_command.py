@@ -339,7 +339,7 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 sys.argv = ["offload", "plugins"]
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 main()
 """
 

@@ -11,7 +11,7 @@ import pytest
 from commands import Offload
 from records import MANAGED_LEDGERS
 
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_hooks import ListedObject
 
 

@@ -10,7 +10,7 @@ import pytest
 from commands import Offload
 from tiers import lay_out_broker_objects
 
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata.stores import open_metadata_store
 
 ROOT = Path(__file__).parents[2]
 

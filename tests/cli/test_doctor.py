@@ -12,7 +12,7 @@ import pytest
 from commands import COMMAND, Offload
 from misbehaving import SECRET
 
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 
 CHECK_KEYS = {"name", "status", "seconds", "seen", "fix"}
 

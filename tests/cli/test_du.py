@@ -14,11 +14,11 @@ from mapfiles import mapfile
 from records import closed, copied, managed_ledger
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core.catalogue.record_source import open_records
-from offload_core.inventory import By, measure
-from offload_core.metadata import pack_managed_ledger_info
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.maintenance.inventory import By, measure
+from offload_core.metadata.catalogue.record_source import open_records
+from offload_core.metadata.records import pack_managed_ledger_info
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 

@@ -13,8 +13,8 @@ from commands import Offload
 from entries import pip17_object
 from tiers import lay_out
 
-from offload_core.cli.commands import COMMANDS
-from offload_core.metadata import open_metadata_store
+from offload_core.interfaces.cli.commands import COMMANDS
+from offload_core.metadata.stores import open_metadata_store
 
 ROOT = Path(__file__).parents[2]
 

@@ -93,7 +93,7 @@ def test_a_missing_extra_names_the_install_line(
 ) -> None:
     for kind, module in (("iceberg", "pyiceberg.catalog"), ("delta", "deltalake")):
         monkeypatch.setitem(sys.modules, module, None)
-        monkeypatch.delitem(sys.modules, f"offload_core.export.{kind}_target", raising=False)
+        monkeypatch.delitem(sys.modules, f"offload_core.reading.export.{kind}_target", raising=False)
         done = offload("export", tier, "-t", ORDERS, "--to", f"{kind}:{tmp_path}/x.y")
         assert done.code == 1
         assert f"pip install 'pulsar-offload[{kind}]'" in done.err

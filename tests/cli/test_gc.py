@@ -14,13 +14,12 @@ from commands import Offload, configuration_file
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects
 
-from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.policy_store import open_policies
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, parse_topic
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier

@@ -12,8 +12,8 @@ from entries import LedgerPart, pip17_object, streaming_object
 from records import CLOSED_AT_MS, closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out, uuid_of
 
-from offload_core.audit import Change, ChangeAction, Deletion, FileAuditLog, read_audit_log
-from offload_core.metadata import OffloadContext, pack_managed_ledger_info
+from offload_core.metadata.records import OffloadContext, pack_managed_ledger_info
+from offload_core.writing.audit import Change, ChangeAction, Deletion, FileAuditLog, read_audit_log
 from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, UnsupportedVersionError
 
 CLOSED = datetime.fromtimestamp(CLOSED_AT_MS / 1000, UTC)

@@ -12,13 +12,14 @@ from entries import entry, pip17_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
-from offload_core.metadata.managed_ledger_info import LedgerRecord
-from offload_core.metadata.offload_context import DriverMetadata
-from offload_core.tier import open_store
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.records.managed_ledger_info import LedgerRecord
+from offload_core.metadata.records.offload_context import DriverMetadata
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.tier import open_store
 
 GOOD, BAD = "acme/cold/orders", "acme/cold/returns"
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]

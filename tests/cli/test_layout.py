@@ -18,8 +18,9 @@ from commands import COMMAND, Offload, configuration_file
 from records import closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, uuid_of
 
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords, OffloadContext
-from offload_core.metadata.sqlite import SqliteStore
+from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
 
 
 def recorded(folder: Path, *ledgers: LedgerRecord, name: str = MANAGED_LEDGER) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from commands import Offload
 from scenes.lookers import lay_out_world, world, write_record
 
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata.stores import open_metadata_store
 
 COMMANDS = [
     ("ls", "--json"),

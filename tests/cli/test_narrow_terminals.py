@@ -9,7 +9,7 @@ from commands import Offload
 from entries import pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.cli import shared
+from offload_core.interfaces.cli import shared
 
 LEDGER = pip17_object([b"some entry"], ledger_id=1234567)
 

@@ -11,7 +11,7 @@ from commands import Offload
 from entries import entry, pip17_object
 from tiers import lay_out
 
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata.stores import open_metadata_store
 
 ORDERS, TYPO = "acme/cold/orders", "acme/cold/oders"
 

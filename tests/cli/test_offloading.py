@@ -15,23 +15,22 @@ import pytest
 from commands import Offload, Result, configuration_file
 from scenes.transactions import message
 
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.metadata.records import LedgerRecord
+from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.metadata import LedgerRecord
-from offload_core.policy_store import open_policies
+from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/n/orders"
 
 INTERRUPTIBLE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 main()
 """
 

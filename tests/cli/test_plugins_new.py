@@ -17,9 +17,9 @@ from commands import COMMAND, Offload, install_into
 from golden import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
-from offload_core.cli.plugins import new_driver
-from offload_core.cli.plugins.new_driver import MAX_NAME_LENGTH, TEMPLATE
-from offload_core.tier import open_store
+from offload_core.interfaces.cli.plugins import new_driver
+from offload_core.interfaces.cli.plugins.new_driver import MAX_NAME_LENGTH, TEMPLATE
+from offload_core.storage.tier import open_store
 
 BIN = Path(sys.executable).parent
 NAME = "acme-tape"

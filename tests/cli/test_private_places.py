@@ -22,11 +22,11 @@ from commands import COMMAND
 from service import Service
 from scenes.transactions import message
 
-from offload_core.cli.main import main
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.policy_store import open_policies
-from offload_core.tier import open_store
+from offload_core.interfaces.cli.main import main
+from offload_core.writing.settings import load_configuration
+from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.writing.settings import open_policies
+from offload_core.storage.tier import open_store
 
 folder, config = Path(sys.argv[1]), Path(sys.argv[2])
 records = f"sqlite:{folder}/records.db"

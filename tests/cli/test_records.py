@@ -24,8 +24,8 @@ from records import (
 )
 from tiers import TOPIC, Names, lay_out, lay_out_case, uuid_of
 
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
     StoredRecord,

@@ -12,10 +12,11 @@ from commands import Offload
 from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, TOPIC
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.tier import Tier, open_store
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier, open_store
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from scenes.rollbacks import put_segment, put_whole
 from servers.zookeeper import ZooKeeper
 from tiers import MANAGED_LEDGER
 
-from offload_core.metadata.stored_record import parse_stored_record
-from offload_core.tier import open_store
+from offload_core.metadata.records.stored_record import parse_stored_record
+from offload_core.storage.tier import open_store
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,12 @@ from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.policy_store import open_policies
-from offload_core.tier import open_store
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.tier import open_store
+from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.writing.settings import load_configuration, open_policies
 
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
 LEDGER = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1000)

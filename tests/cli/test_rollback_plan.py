@@ -12,11 +12,11 @@ from records import closed, managed_ledger, segment, still_open
 from scenes.rollbacks import HOT, MIXED, file_of, in_one_object, streaming_tier
 from tiers import TOPIC, uuid_of
 
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 
 
 @pytest.fixture

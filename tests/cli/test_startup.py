@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from commands import Offload
 
-from offload_core.cli.commands import COMMANDS
-from offload_core.cli.late_commands import LateCommand
+from offload_core.interfaces.cli.commands import COMMANDS
+from offload_core.interfaces.cli.late_commands import LateCommand
 
-HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.catalogue")
+HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.metadata.catalogue")
 
 WITH_MODULES = """
 import atexit, sys
 atexit.register(lambda: sys.stderr.write(" ".join(sys.modules)))
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 main()
 """
 
@@ -35,7 +35,7 @@ def test_no_command_is_imported_to_list_them(arguments: list[str]) -> None:
         timeout=120,
     )
     assert set(done.stderr.split()).isdisjoint(HEAVY)
-    assert "offload_core.cli.commands" in done.stderr.split()
+    assert "offload_core.interfaces.cli.commands" in done.stderr.split()
 
 
 def test_no_kernel_is_compiled_to_list_a_tier(broker: Path) -> None:
@@ -43,7 +43,7 @@ def test_no_kernel_is_compiled_to_list_a_tier(broker: Path) -> None:
     key = next(path.name for path in broker.rglob("*-ledger-*") if "index" not in path.name)
     program = f"""
 import sys
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 for command in ("ls", "ls --json", "du", "cost", "verify", "inspect {key}"):
     name, *options = command.split()
     sys.argv = ["offload", name, {str(broker)!r}, *options]
@@ -92,7 +92,7 @@ class Dying:
 
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["offload", "ls", "."]
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 main()
 """
 
@@ -100,7 +100,13 @@ main()
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
-    ["typer", "rich", "offload_core.cli.commands", "offload_core.cli.looking.ls", "offload_core.catalogue"],
+    [
+        "typer",
+        "rich",
+        "offload_core.interfaces.cli.commands",
+        "offload_core.interfaces.cli.looking.ls",
+        "offload_core.metadata.catalogue",
+    ],
 )
 @pytest.mark.parametrize(
     "how", ["os.kill(os.getpid(), signal.SIGINT)", "Dying()"], ids=["seen", "lost at first"]
@@ -121,7 +127,7 @@ def test_ctrl_c_during_imports_is_one_line(name: str, how: str) -> None:
 INTERRUPTIBLE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 if __name__ == "__main__":
     main()
 """

@@ -12,15 +12,14 @@ import pytest
 from commands import Offload, Result, configuration_file
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.writing.managed_ledger import (
     ManagedLedger,
     TransactionalTopic,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.environment import Environment
-from offload_core.policy_store import open_policies
+from offload_core.writing.managed_ledger.environment import Environment
+from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/n/orders"
 

@@ -12,7 +12,7 @@ from entries import entry, pip17_object
 from records import MANAGED_LEDGERS
 from tiers import lay_out, lay_out_case
 
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
 
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
 LEDGER = pip17_object(PAYLOADS, ledger_id=7)

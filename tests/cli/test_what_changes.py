@@ -19,17 +19,16 @@ from scenes.rollbacks import MIXED, put_segment, put_whole, store_of, streaming_
 from scenes.transactions import message
 from tiers import lay_out
 
-from offload_core.cli.commands import COMMANDS
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.interfaces.cli.commands import COMMANDS
+from offload_core.metadata.stores import open_metadata_store
+from offload_core.storage.tier import open_store
+from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     TransactionalTopic,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.metadata import open_metadata_store
-from offload_core.policy_store import open_policies
-from offload_core.tier import open_store
+from offload_core.writing.settings import load_configuration, open_policies
 
 
 class Kind(enum.Enum):

@@ -8,11 +8,11 @@ import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
 from golden import load_case
 
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.object_format import ObjectKey
-from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.codec.block_checksums import (
+from offload_core.format.codec.block_checksums import (
     BlockChecksums,
     RunningChecksums,
     crc32c,
     pack_block_checksums,
     parse_block_checksums,
 )
-from offload_core.codec.object_format import parse_block_checksums_key, parse_key
+from offload_core.format.codec.object_format import parse_block_checksums_key, parse_key
 from offload_hooks.errors import BadLengthError, FormatError, UnsupportedVersionError
 
 BYTES = (Path(__file__).parents[1] / "docs" / "block-checksums-v1.bin").read_bytes()

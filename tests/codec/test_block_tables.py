@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.codec.index import (
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.index import (
     BlockEntry,
     BlockTable,
     IndexedBlock,
@@ -23,10 +23,10 @@ from offload_core.codec.index import (
     index_blocks,
     read_block_entries,
 )
-from offload_core.codec.ledger_info import LedgerInfo, parse_ledger_info
-from offload_core.codec.ledger_metadata import parse_ledger_metadata
-from offload_core.codec.pip17 import parse_pip17_index
-from offload_core.codec.streaming import MOST_LEDGERS, pack_streaming_index, parse_streaming_index
+from offload_core.format.codec.ledger_info import LedgerInfo, parse_ledger_info
+from offload_core.format.codec.ledger_metadata import parse_ledger_metadata
+from offload_core.format.codec.pip17 import parse_pip17_index
+from offload_core.format.codec.streaming import MOST_LEDGERS, pack_streaming_index, parse_streaming_index
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError
 
 # --- against the plain reader ----------------------------------------------------------------------
@@ -205,8 +205,8 @@ def test_an_index_of_very_many_ledgers_is_refused() -> None:
 CHILD = """
 import resource, struct, sys
 import numpy as np
-from offload_core.codec.ledger_metadata import LedgerMetadata, LedgerState, pack_ledger_metadata
-from offload_core.codec.pip17 import parse_pip17_index
+from offload_core.format.codec.ledger_metadata import LedgerMetadata, LedgerState, pack_ledger_metadata
+from offload_core.format.codec.pip17 import parse_pip17_index
 
 count = int(sys.argv[1])
 metadata = pack_ledger_metadata(

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from entries import LedgerPart, pack_block, pip17_object, read_object, streaming_object
 
-from offload_core.codec.block_header import (
+from offload_core.format.codec.block_header import (
     BLOCK_HEADER_BYTES,
     BlockHeader,
     pack_block_header,
     parse_block_header,
 )
-from offload_core.codec.blocks import BlockCursor, write_block
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import IndexedBlock
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.codec.pip17 import BlockPlan, plan_blocks
-from offload_core.codec.streaming import streaming_block_length
+from offload_core.format.codec.blocks import BlockCursor, write_block
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import IndexedBlock
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.pip17 import BlockPlan, plan_blocks
+from offload_core.format.codec.streaming import streaming_block_length
 from offload_hooks.errors import EntryOrderError, OptionError
 
 PATTERN = bytes.fromhex("fedcdead")

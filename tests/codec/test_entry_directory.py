@@ -10,15 +10,15 @@ from entries import ledger_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.codec.entry_directory import (
+from offload_core.format.codec.entry_directory import (
     Anchors,
     find_directory,
     first_of_each_stride,
     pack_directory,
     parse_directory,
 )
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.pip17 import pack_pip17_index, parse_pip17_index
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.pip17 import pack_pip17_index, parse_pip17_index
 from offload_hooks.errors import EntryOrderError, FormatError, UnsupportedVersionError
 
 BYTES = bytes.fromhex(

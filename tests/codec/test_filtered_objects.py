@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.codec.filtered_objects import filter_of, has_gaps, is_filtered, is_settled
+from offload_core.format.codec.filtered_objects import filter_of, has_gaps, is_filtered, is_settled
 
 FILTERED, MODE = "pulsaroffloadfiltered", "pulsaroffloadfilteredmode"
 

@@ -8,12 +8,12 @@ from entries import borders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec.block_header import BlockHeader, pack_block_header
-from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.frames import Frame, pack_frames, padding, walk_frames
-from offload_core.codec.index import IndexedBlock
-from offload_core.codec.kernels import frames as kernels
-from offload_core.codec.object_format import ObjectFormat
+from offload_core.format.codec.block_header import BlockHeader, pack_block_header
+from offload_core.format.codec.blocks import BlockCursor
+from offload_core.format.codec.frames import Frame, pack_frames, padding, walk_frames
+from offload_core.format.codec.index import IndexedBlock
+from offload_core.format.codec.kernels import frames as kernels
+from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import FormatError
 
 PAYLOADS = st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 300).map(bytes)), max_size=12)

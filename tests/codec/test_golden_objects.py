@@ -18,13 +18,13 @@ from golden import (
     topic_objects,
 )
 
-from offload_core.codec.block_header import BlockHeader
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.ledger_metadata import LedgerMetadata, LedgerState
-from offload_core.codec.object_format import ObjectFormat, ObjectKey, parse_key
-from offload_core.codec.streaming import pack_streaming_index
+from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerMetadata, LedgerState
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key
+from offload_core.format.codec.streaming import pack_streaming_index
 from offload_hooks.errors import BadLengthError
 
 ALL_CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]

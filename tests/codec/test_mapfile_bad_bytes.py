@@ -23,9 +23,9 @@ from mapfiles import (
     stored,
 )
 
-from offload_core.codec.ledger_metadata import pack_ledger_metadata
-from offload_core.codec.mapfile.fields import CutOffError
-from offload_core.codec.mapfile.header import (
+from offload_core.format.codec.ledger_metadata import pack_ledger_metadata
+from offload_core.format.codec.mapfile.fields import CutOffError
+from offload_core.format.codec.mapfile.header import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
@@ -33,8 +33,8 @@ from offload_core.codec.mapfile.header import (
     parse_header,
     parse_whole_header,
 )
-from offload_core.codec.mapfile.index_file import parse_index_file
-from offload_core.codec.mapfile.writer import SequenceFileWriter
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.mapfile.writer import SequenceFileWriter
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,

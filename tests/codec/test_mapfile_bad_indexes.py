@@ -26,11 +26,11 @@ from mapfiles import (
     stretch_entries,
 )
 
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.mapfile.fields import CutOffError, pack_counted, pack_vint
-from offload_core.codec.mapfile.header import LONG_WRITABLE, FileCompression, pack_header
-from offload_core.codec.mapfile.index_file import parse_index_file
-from offload_core.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.mapfile.fields import CutOffError, pack_counted, pack_vint
+from offload_core.format.codec.mapfile.header import LONG_WRITABLE, FileCompression, pack_header
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.mapfile.layout import parse_mapfile
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,

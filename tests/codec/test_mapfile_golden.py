@@ -15,16 +15,16 @@ from mapfiles import (
     rewritten,
 )
 
-from offload_core.codec.mapfile.checksums import make_checksums, verify_whole
-from offload_core.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.checksums import make_checksums, verify_whole
+from offload_core.format.codec.mapfile.header import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
     pack_header,
     parse_whole_header,
 )
-from offload_core.codec.mapfile.index_file import parse_index_file
-from offload_core.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.mapfile.layout import parse_mapfile
 
 GOLDEN = golden_mapfiles()
 EACH = pytest.mark.parametrize("name", sorted(GOLDEN))

@@ -37,9 +37,9 @@ from golden import load_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec.decoder import parse_index
-from offload_core.messages.decode import MessageDecoder
-from offload_core.messages.schema import arrow_schema
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.messages.decode import MessageDecoder
+from offload_core.format.messages.schema import arrow_schema
 from offload_hooks.errors import FormatError
 from offload_proto.messages_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 

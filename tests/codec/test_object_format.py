@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
-from offload_core.codec.streaming import pack_streaming_index
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
+from offload_core.format.codec.streaming import pack_streaming_index
 from offload_hooks.errors import BadMagicError, OptionError
 
 UUID = "00000000-1111-4222-8333-0000000000aa"

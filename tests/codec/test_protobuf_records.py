@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload_proto
-from offload_core.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
-from offload_core.codec.ledger_metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
+from offload_core.format.codec.ledger_metadata import (
     DigestType,
     Ensemble,
     LedgerMetadata,
@@ -24,7 +24,7 @@ from offload_core.codec.ledger_metadata import (
     pack_ledger_metadata,
     parse_ledger_metadata,
 )
-from offload_core.messages.compression import decompress_into
+from offload_core.format.messages.compression import decompress_into
 from offload_hooks.errors import MetadataError
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata, OffloadContext

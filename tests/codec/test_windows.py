@@ -12,11 +12,11 @@ from golden import load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-import offload_core.codec.blocks as blocks
-from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import IndexedBlock
-from offload_core.codec.object_format import ObjectFormat
+import offload_core.format.codec.blocks as blocks
+from offload_core.format.codec.blocks import BlockCursor
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import IndexedBlock
+from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError, PaddingError, TruncatedError
 
 

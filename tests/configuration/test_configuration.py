@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from offload_core.configuration import Configuration, load_configuration
-from offload_core.policies import RetentionPolicies, parse_policies
+from offload_core.metadata.policies import RetentionPolicies, parse_policies
+from offload_core.writing.settings import Configuration, load_configuration
 from offload_hooks.errors import OptionError
 
 FILE = """

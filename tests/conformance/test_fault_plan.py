@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from offload_core.tier import Tier, open_store
-from offload_core.tier.chain import Layer
+from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier.chain import Layer
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     BrokenPluginError,

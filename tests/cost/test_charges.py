@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.cost import (
-    Prices,
-    StorageClass,
-    Stored,
-    Tariff,
-    money_of,
-    month_of_storage,
-    offload_requests,
-    weigh,
-)
-from offload_core.tier import Requests
+from offload_core.maintenance.inventory.charges import money_of, month_of_storage, offload_requests, weigh
+from offload_core.maintenance.inventory.prices import Prices, StorageClass, Tariff
+from offload_core.maintenance.inventory.stored import Stored
+from offload_core.storage.tier import Requests
 from offload_hooks.errors import OptionError
 
 GB = 1_000_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.cost import example_names, load_prices
+from offload_core.maintenance.inventory.prices import example_names, load_prices
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 
 LEAST = {

@@ -11,9 +11,10 @@ from mapfiles import lay_out_golden
 from records import MANAGED_LEDGERS
 from tiers import TOPIC, Names, lay_out, lay_out_broker_objects
 
-from offload_core.catalogue import UNKNOWN_TOPIC, open_records
-from offload_core.cost import StorageClass, by_topic, survey_stored
-from offload_core.tier import open_store
+from offload_core.maintenance.inventory.prices import StorageClass
+from offload_core.maintenance.inventory.stored import by_topic, survey_stored
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, open_records
+from offload_core.storage.tier import open_store
 
 PAYLOADS = [entry(b"%05d" % i * 100) for i in range(100)]
 MAY, JUNE = datetime(2024, 5, 31, 23, 59, tzinfo=UTC), datetime(2024, 6, 1, tzinfo=UTC)

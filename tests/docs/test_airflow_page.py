@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "airflow.md").read_text()
-PROVIDER = ROOT / "airflow_provider_pulsar_offload"
+PROVIDER = ROOT / "integrations" / "airflow_provider_pulsar_offload"
 
 OPERATORS = {
     "OffloadTopicOperator": "offload",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tiers import lay_out_broker_objects
 
-from offload_core.cli.looking.cost import cost
-from offload_core.cost import load_prices
-from offload_core.scan import ScanEstimate
+from offload_core.interfaces.cli.looking.cost import cost
+from offload_core.maintenance.inventory.prices import load_prices
+from offload_core.reading.scan import ScanEstimate
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.tier import registry
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import registry
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
 from offload_hooks.testing import LedgerStoreConformance
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
-from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.transactions import BufferState
+from offload_core.reading.transactions import BufferState
+from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
+from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "managed-ledger.md").read_text()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from offload_core import metadata
-from offload_core.catalogue.admin_records import AdminRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.tier import registry
+from offload_core.metadata.catalogue.admin_records import AdminRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
+from offload_core.storage.tier import registry
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 from offload_hooks.testing import MetadataStoreConformance
 from offload_hooks.testing.metadata_cases.base import MetadataSuiteBase

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.catalogue import Problem
-from offload_core.cli.upkeep.rollback import delete, list_objects, plan
-from offload_core.rollback import Need, Verdict
+from offload_core.interfaces.cli.upkeep.rollback import delete, list_objects, plan
+from offload_core.maintenance.rollback import Need, Verdict
+from offload_core.metadata.catalogue import Problem
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "rollback.md").read_text()

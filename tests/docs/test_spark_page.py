@@ -6,8 +6,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from offload_core.scan import ScanOptions
-from offload_core.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
+from offload_core.interfaces.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
+from offload_core.reading.scan import ScanOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 ROW = re.compile(r"^\| `(?P<name>[\w.*]+)` \| (?P<default>[^|]+) \| (?P<meaning>.+) \|$", re.MULTILINE)

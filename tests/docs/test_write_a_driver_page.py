@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "write-a-driver.md"
 TEN_MINUTES = PAGE.read_text().partition("## In ten minutes")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```console\n(.*?)^```", TEN_MINUTES, re.MULTILINE | re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for block in BLOCKS for line in block.splitlines()]
-MAIN = "import sys\nfrom offload_core.cli.main import main\nsys.exit(main())\n"
+MAIN = "import sys\nfrom offload_core.interfaces.cli.main import main\nsys.exit(main())\n"
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 import misbehaving as bad
 import pytest
 
-from offload_core.doctor import CheckFinding, Diagnosis, examine
-from offload_core.doctor.results import advice, permission
-from offload_core.tier import Tier
+from offload_core.maintenance.doctor import CheckFinding, Diagnosis, examine
+from offload_core.maintenance.doctor.results import advice, permission
+from offload_core.storage.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import TierHooks, hookimpl
 from offload_hooks.errors import OptionError, StoreFullError, StoreTimeoutError, StoreUnavailableError

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from commands import Offload, configuration_file, in_this_process
 
-from offload_core.configuration import load_configuration
-from offload_core.doctor.exposure import exposure, private_places
-from offload_core.doctor.results import CheckFinding
-from offload_core.managed_ledger import open_environment, open_managed_ledger
-from offload_core.policy_store import open_policies
+from offload_core.maintenance.doctor.exposure import exposure, private_places
+from offload_core.maintenance.doctor.results import CheckFinding
+from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
+from offload_core.writing.settings import load_configuration, open_policies
 
 
 @pytest.fixture

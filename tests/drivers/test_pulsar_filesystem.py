@@ -14,7 +14,7 @@ from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_
 from servers.minihdfs import MiniHdfs
 from tiers import Names
 
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.local import LocalDriver
 from offload_drivers.pulsar_filesystem import FilesystemDriver

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from commands import install_into
 
-from offload_core.tier import open_store, survey
+from offload_core.storage.tier import open_store, survey
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     ObjectExistsError,
@@ -128,7 +128,7 @@ def test_it_refuses_what_the_hooks_refuse(installed):
 def test_it_can_be_installed_with_pip(archive, tmp_path):
     target = tmp_path / "target"
     install_into(target, EXAMPLE)
-    code = f"{KEEP_TO}from offload_core.tier import open_store; print(open_store('shelf', path=sys.argv[2]))"
+    code = f"{KEEP_TO}from offload_core.storage.tier import open_store; print(open_store('shelf', path=sys.argv[2]))"
     done = subprocess.run(
         [sys.executable, "-c", code, str(target), str(archive)], capture_output=True, text=True, check=True
     )

@@ -22,14 +22,14 @@ from typing import Any
 from dying import in_fork
 from scenes.exports import parquet_files, target_of
 
-import offload_core.export
+import offload_core.reading.export
 import pulsar_offload
-from offload_core.executors import ThreadExecutor
-from offload_core.export.delta_target import DeltaTarget
-from offload_core.export.iceberg_target import IcebergTarget
+from offload_core.reading.export.delta_target import DeltaTarget
+from offload_core.reading.export.iceberg_target import IcebergTarget
+from offload_core.storage.executors import ThreadExecutor
 from pulsar_offload import open_tier, scan
 
-CODE = str(Path(offload_core.export.__file__).parent)
+CODE = str(Path(offload_core.reading.export.__file__).parent)
 DeltaTarget.commit_bytes = IcebergTarget.commit_bytes = 1  # as many commits as there are tasks
 
 

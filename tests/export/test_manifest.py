@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.catalogue import TopicName
-from offload_core.export.manifest import Manifest, decode_manifest, encode_manifest, number_of_key
-from offload_core.export.model import ExportedFile, StagedUpload
-from offload_core.scan import Position
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.export.manifest import Manifest, decode_manifest, encode_manifest, number_of_key
+from offload_core.reading.export.model import ExportedFile, StagedUpload
+from offload_core.reading.scan import Position
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import MetadataError, OffloadError, UnsupportedVersionError
 

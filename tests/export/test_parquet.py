@@ -28,8 +28,8 @@ from scenes.exports import (
 from tiers import Names, lay_out, lay_out_broker_objects
 
 import pulsar_offload
-from offload_core.export import ExportProgress, ExportReport, ParquetOptions
-from offload_core.tier import open_store
+from offload_core.reading.export import ExportProgress, ExportReport, ParquetOptions
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
 from pulsar_offload import open_tier
 

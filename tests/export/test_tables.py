@@ -26,10 +26,10 @@ from scenes.exports import (
 from tiers import lay_out_broker_objects
 
 import pulsar_offload
-from offload_core.export import ExportProgress, ExportReport
-from offload_core.export.delta_target import DeltaTarget
-from offload_core.export.iceberg_target import STATE, IcebergTarget
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.reading.export import ExportProgress, ExportReport
+from offload_core.reading.export.delta_target import DeltaTarget
+from offload_core.reading.export.iceberg_target import STATE, IcebergTarget
 from offload_hooks.errors import MetadataError, OptionError, StoreError, UnsupportedVersionError
 from pulsar_offload import open_tier
 

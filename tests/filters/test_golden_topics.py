@@ -11,13 +11,13 @@ from in_their_place import filter_objects
 from scenes.transactions import Model
 from tiers import lay_out_broker_objects
 
-from offload_core.filters import FilterMode, FilterRecord
-from offload_core.messages.entry import split_entry
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition, OffloadContext
-from offload_core.offload import LedgerOffloader
-from offload_core.tier import open_store
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.records import EntryPosition, OffloadContext
+from offload_core.storage.tier import open_store
+from offload_core.writing.filters import FilterMode, FilterRecord
+from offload_core.writing.offload import LedgerOffloader
 from pulsar_offload import open_tier, scan
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]

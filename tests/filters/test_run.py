@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes.filters import PlainFilter
 
-from offload_core.codec.byte_arrays import read_only
-from offload_core.codec.kernels.kept import copy_kept
-from offload_core.filters import DroppedEntries, FilteredEntries, FilterMode, FilterRun
-from offload_core.metadata import EntryPosition
+from offload_core.format.codec.byte_arrays import read_only
+from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.filters import DroppedEntries, FilteredEntries, FilterMode, FilterRun
 from offload_hooks.errors import BrokenPluginError, EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
 

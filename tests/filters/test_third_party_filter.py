@@ -14,10 +14,10 @@ from commands import install_into
 from entries import entry
 from scenes.filters import FilteredTopic, short_record
 
-from offload_core.filters import FilterMode
-from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.tier import survey
-from offload_core.tier.registry import make_filter
+from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.storage.tier import survey
+from offload_core.storage.tier.registry import make_filter
+from offload_core.writing.filters import FilterMode
 from offload_hooks.errors import FormatError, OptionError
 from offload_hooks.filters import OffloadFilter
 from offload_hooks.ledger_stores import EntryBatch
@@ -113,7 +113,7 @@ def test_it_can_be_installed_with_pip(tmp_path: Path) -> None:
     target = tmp_path / "target"
     install_into(target, EXAMPLE)
     made = "make_filter('without-property', {'name': 'a'})"
-    code = f"{KEEP_TO}from offload_core.tier.registry import make_filter; print({made}.causes)"
+    code = f"{KEEP_TO}from offload_core.storage.tier.registry import make_filter; print({made}.causes)"
     done = subprocess.run(
         [sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=True
     )

@@ -21,22 +21,20 @@ import pytest
 from bounds_checked import Guarded, called, run_checked
 from entries import CODECS, batch_entry, borders, encrypted_entry, entry, marker, mutations, single
 from mapfiles import SYNC, mapfile, read_mapfile
+from offload_core.storage.hot.kernels import ledger_frames as ledger_kernels
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
 from scenes.transactions import found_in
 
-from offload_core.codec.frames import pack_frames, padding, walk_frames
-from offload_core.codec.kernels import c_functions, frames, kept
-from offload_core.codec.kernels import mapfile as mapfile_kernels
-from offload_core.codec.mapfile.fields import CutOffError, pack_vint
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.mapfile.records import walk_records
-from offload_core.codec.mapfile.sync_blocks import read_lengths_plainly
-from offload_core.filters.filter_run import _AFTER, _BEFORE, replace_by_tombstones
-from offload_core.ledgers import ledger_frames
-from offload_core.ledgers.kernels import ledger_frames as ledger_kernels
-from offload_core.messages.checksum import crc32c, crc32c_address
-from offload_core.messages.decompressors import _Memory
-from offload_core.messages.kernels import (
+from offload_core.format.codec.frames import pack_frames, padding, walk_frames
+from offload_core.format.codec.kernels import c_functions, frames, kept
+from offload_core.format.codec.kernels import mapfile as mapfile_kernels
+from offload_core.format.codec.mapfile.fields import CutOffError, pack_vint
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.records import walk_records
+from offload_core.format.codec.mapfile.sync_blocks import read_lengths_plainly
+from offload_core.format.messages.checksum import crc32c, crc32c_address
+from offload_core.format.messages.decompressors import _Memory
+from offload_core.format.messages.kernels import (
     batches,
     columns,
     entries,
@@ -46,9 +44,11 @@ from offload_core.messages.kernels import (
     tombstones,
     transactions,
 )
-from offload_core.messages.new_entry import pack_tombstone
-from offload_core.messages.transactions import TransactionFinder
-from offload_core.schemas.kernels.key_value import split_key_values
+from offload_core.format.messages.new_entry import pack_tombstone
+from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.schemas.kernels.key_value import split_key_values
+from offload_core.storage.hot import ledger_frames
+from offload_core.writing.filters.filter_run import _AFTER, _BEFORE, replace_by_tombstones
 from offload_hooks.errors import FormatError, OffloadError
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 

@@ -11,8 +11,8 @@ from damage.scenes import LEDGER
 from scenes.garbage import KINDS, LATER, CollectedTier, clock, replaced, superseded, unfinished_attempt
 from tiers import MODIFIED_AT, uuid_of
 
-from offload_core.gc import GarbageKind
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.maintenance.gc import GarbageKind
+from offload_core.metadata.records import ManagedLedgerInfo
 
 # --- what is sound ---------------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from records import copied, managed_ledger
 from scenes.garbage import CollectedTier
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
-from offload_core.audit import Deletion
-from offload_core.catalogue import Records
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.metadata import OffloadContext
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue import Records
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import OffloadContext
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Deletion
 from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryDriver
 

@@ -14,17 +14,18 @@ from managed_ledgers import Audit
 from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, superseded
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue import Records, parse_topic
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import GarbageKind
-from offload_core.managed_ledger.replacements import Replacement
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
-from offload_core.metadata.managed_ledger_records import claimed, is_claim, placeholder
-from offload_core.metadata.replacement_record import CopyForm
-from offload_core.metadata.segment_shares import place_of
-from offload_core.recover import RecoveryOutcome, recover_records
-from offload_core.tier import Tier
+from offload_core.maintenance.gc import GarbageKind
+from offload_core.maintenance.recover import RecoveryOutcome, recover_records
+from offload_core.metadata.catalogue import Records, parse_topic
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, OtherCopy, OtherRole
+from offload_core.metadata.records.replacement_record import CopyForm
+from offload_core.metadata.records.segment_shares import place_of
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.managed_ledger_records import claimed, is_claim, placeholder
+from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.replacements import Replacement
 from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 

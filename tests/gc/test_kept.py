@@ -21,7 +21,7 @@ from scenes.garbage import (
 )
 from tiers import TOPIC, uuid_of
 
-from offload_core.gc import GarbageKind
+from offload_core.maintenance.gc import GarbageKind
 
 # --- whose it is -----------------------------------------------------------------------------------
 

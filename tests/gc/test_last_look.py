@@ -28,11 +28,11 @@ from scenes.garbage import (
 )
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
-from offload_core.catalogue import Records, parse_topic
-from offload_core.gc import GarbageKind
-from offload_core.metadata import OffloadContext
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease, with_lease
-from offload_core.verify import Code
+from offload_core.maintenance.gc import GarbageKind
+from offload_core.maintenance.verify import Code
+from offload_core.metadata.catalogue import Records, parse_topic
+from offload_core.metadata.records import OffloadContext
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_hooks.errors import BadMagicError, OptionError, StoreError
 from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import Upload

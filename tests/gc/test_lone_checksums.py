@@ -13,7 +13,7 @@ from records import copied, managed_ledger
 from scenes.garbage import LATER, CollectedTier, changing, failed_attempt, orphaned
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
-from offload_core.gc import GarbageKind
+from offload_core.maintenance.gc import GarbageKind
 
 NAMES = {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}
 

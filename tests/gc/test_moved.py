@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from scenes.moves import MovedTopic
 
-from offload_core.catalogue import open_records
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.gc import Collection, Scope
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.tier import Tier, open_store
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
+from offload_core.storage.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.values import DriverDescription

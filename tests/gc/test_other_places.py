@@ -15,9 +15,9 @@ from scenes.moves import MovedTopic
 from scenes.repairs import repaired
 from tiers import uuid_of
 
-from offload_core.catalogue import Records, open_records
-from offload_core.cli.upkeep.gc import summary_lines
-from offload_core.gc import Collection, Scope
+from offload_core.interfaces.cli.upkeep.gc import summary_lines
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.metadata.catalogue import Records, open_records
 
 WAITS = "the copy that took its place lies in another tier: relocate --delete-source deletes this one"
 

@@ -23,16 +23,15 @@ from managed_ledgers import Audit
 from records import closed, copied, managed_ledger
 from tiers import uuid_of
 
-from offload_core.catalogue import Records
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
-from offload_core.gc import Collection, CollectionSummary, Scope
-from offload_core.gc.naming import Naming, is_under_way, naming_of, namings
-from offload_core.metadata import (
+from offload_core.format.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
+from offload_core.maintenance.gc import Collection, CollectionSummary, Scope
+from offload_core.maintenance.gc.naming import Naming, is_under_way, naming_of, namings
+from offload_core.metadata.catalogue import Records
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     abandon_attempt,
     abandon_segment,
     assign_segment,
@@ -43,15 +42,20 @@ from offload_core.metadata import (
     resume_segment,
     unfinished_segment,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.copy_replacement import begin_replacement, forget_replaced, switch_replacement
-from offload_core.metadata.managed_ledger_records import is_claim
-from offload_core.metadata.replacement_record import CopyForm
-from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.offload.running_attempt import check_not_alive, check_over
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.copy_replacement import (
+    begin_replacement,
+    forget_replaced,
+    switch_replacement,
+)
+from offload_core.metadata.records.replacement_record import CopyForm
+from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.managed_ledger_records import is_claim
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.offload.attempt_objects import delete_attempt
+from offload_core.writing.offload.running_attempt import check_not_alive, check_over
 from offload_hooks import hookimpl
 from offload_hooks.errors import AttemptError, BadMagicError, UnknownTopicError, UploadError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier

@@ -16,13 +16,13 @@ from scenes.moves import MovedTopic, moved_by_mapping
 from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue import Records, open_records
-from offload_core.codec.object_format import parse_key
-from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
-from offload_core.codec.stand_ins import MAPPED_KEY
-from offload_core.gc import Collection, Scope
-from offload_core.metadata import pack_managed_ledger_info
-from offload_core.offload.attempt_objects import delete_objects
+from offload_core.format.codec.object_format import parse_key
+from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
+from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.metadata.catalogue import Records, open_records
+from offload_core.metadata.records import pack_managed_ledger_info
+from offload_core.writing.offload.attempt_objects import delete_objects
 from offload_hooks.errors import OptionError
 
 

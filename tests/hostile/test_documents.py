@@ -15,40 +15,44 @@ from uuid import UUID
 
 import pytest
 
-from offload_core.audit import read_audit_log
-from offload_core.catalogue.admin_records import join_record
-from offload_core.catalogue.listing import Pair
-from offload_core.catalogue.topics import parse_topic
-from offload_core.codec.block_checksums import BlockChecksums, pack_block_checksums, parse_block_checksums
-from offload_core.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
-from offload_core.codec.ledger_metadata import (
+from offload_core.format.codec.block_checksums import (
+    BlockChecksums,
+    pack_block_checksums,
+    parse_block_checksums,
+)
+from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
+from offload_core.format.codec.ledger_metadata import (
     Ensemble,
     LedgerMetadata,
     LedgerState,
     pack_ledger_metadata,
     parse_ledger_metadata,
 )
-from offload_core.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
-from offload_core.codec.salvaged_objects import lost_of, parse_lost
-from offload_core.cost.prices import parse_prices
-from offload_core.export.iceberg_target import STATE, parse_state
-from offload_core.export.manifest import decode_manifest
-from offload_core.metadata.attempts import LEASE_PROPERTY, lease_of
-from offload_core.metadata.filter_record import parse_filter_record
-from offload_core.metadata.managed_ledger_info import LedgerRecord, parse_managed_ledger_info
-from offload_core.metadata.offload_context import (
+from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
+from offload_core.format.codec.salvaged_objects import lost_of, parse_lost
+from offload_core.interfaces.spark.options import parse_options
+from offload_core.maintenance.inventory.prices import parse_prices
+from offload_core.maintenance.verify.state import VerifiedObjects
+from offload_core.metadata.catalogue.admin_records import join_record
+from offload_core.metadata.catalogue.listing import Pair
+from offload_core.metadata.catalogue.topics import parse_topic
+from offload_core.metadata.records.attempts import LEASE_PROPERTY, lease_of
+from offload_core.metadata.records.filter_record import parse_filter_record
+from offload_core.metadata.records.managed_ledger_info import LedgerRecord, parse_managed_ledger_info
+from offload_core.metadata.records.offload_context import (
     REPLACED_PROPERTY,
     REPLACEMENT_PROPERTY,
     DriverMetadata,
     OffloadContext,
 )
-from offload_core.metadata.relocations import read_mapping
-from offload_core.metadata.replacement_record import others_of
-from offload_core.scan.positions import parse_offsets, parse_position, position_of_message_id
-from offload_core.scan.times import parse_time
-from offload_core.scan.transactions.summary import MAGIC, parse_summary
-from offload_core.spark.options import parse_options
-from offload_core.verify.state import VerifiedObjects
+from offload_core.metadata.records.relocations import read_mapping
+from offload_core.metadata.records.replacement_record import others_of
+from offload_core.reading.export.iceberg_target import STATE, parse_state
+from offload_core.reading.export.manifest import decode_manifest
+from offload_core.reading.scan.positions import parse_offsets, parse_position, position_of_message_id
+from offload_core.reading.scan.times import parse_time
+from offload_core.reading.scan.transactions.summary import MAGIC, parse_summary
+from offload_core.writing.audit import read_audit_log
 from offload_drivers.hdfs import sidecar as hdfs_sidecar
 from offload_drivers.sidecar import decode_sidecar
 from offload_drivers.upload_records import decode_record

@@ -10,7 +10,7 @@ import pytest
 import stamina
 from layered import layer, stack
 
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (
     AccessDeniedError,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from layered import layer, stack
 
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_hooks import BlockReceipt, Upload, hookimpl
 from offload_hooks.errors import (
     AccessDeniedError,

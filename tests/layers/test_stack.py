@@ -10,7 +10,7 @@ import pytest
 from layered import Calls, EagerCache, layer
 from tiers import lay_out_broker_objects
 
-from offload_core.tier import Tier, open_store
+from offload_core.storage.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange
 from offload_hooks.errors import OffloadError, OptionError, StoreUnavailableError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.ledgers import FileLedgerStore, file_calls
-from offload_core.ledgers.file_calls import boot_identity
+from offload_core.storage.hot import FileLedgerStore, file_calls
+from offload_core.storage.hot.file_calls import boot_identity
 from offload_hooks.errors import RangeError
 
 
@@ -35,7 +35,7 @@ def in_another_process(code: str) -> str:
 
 
 def test_the_identity_is_the_machines() -> None:
-    code = "from offload_core.ledgers.file_calls import boot_identity; print(boot_identity())"
+    code = "from offload_core.storage.hot.file_calls import boot_identity; print(boot_identity())"
     assert in_another_process(code) == str(boot_identity())
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from offload_core.ledgers import FileLedgerStore
+from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.testing import LedgerStoreConformance, MemoryLedgers, MemoryLedgerStore
 
 

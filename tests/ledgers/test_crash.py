@@ -13,7 +13,7 @@ import pytest
 from dying import DIED
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore
+from offload_core.storage.hot import FileLedgerStore
 
 
 @pytest.mark.parametrize("sync", ["always", "interval"])

@@ -8,8 +8,9 @@ from effort import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec.byte_arrays import read_only
-from offload_core.ledgers.kernels.ledger_frames import (
+from offload_core.format.codec.byte_arrays import read_only
+from offload_core.format.messages.checksum import crc32c_address
+from offload_core.storage.hot.frame_kernels import (
     BAD_FRAME,
     CUT_OFF,
     FULL,
@@ -17,7 +18,7 @@ from offload_core.ledgers.kernels.ledger_frames import (
     copy_frames,
     pass_frames,
 )
-from offload_core.ledgers.ledger_frames import (
+from offload_core.storage.hot.ledger_frames import (
     FRAME_HEAD_BYTES,
     MAX_ENTRY_BYTES,
     frame_head,
@@ -25,8 +26,7 @@ from offload_core.ledgers.ledger_frames import (
     pack_frames,
     walk_frames,
 )
-from offload_core.ledgers.ledger_writer import PayloadFrames, checked
-from offload_core.messages.checksum import crc32c_address
+from offload_core.storage.hot.ledger_writer import PayloadFrames, checked
 from offload_hooks.errors import (
     BadLengthError,
     ChecksumError,

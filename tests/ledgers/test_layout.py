@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.ledgers.ledger_frames import ledger_seed, pack_frames
-from offload_core.ledgers.ledger_layout import (
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.hot.ledger_frames import ledger_seed, pack_frames
+from offload_core.storage.hot.ledger_layout import (
     FRAMES_OFFSET,
     MAX_POINTS,
     PAGE_BYTES,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore, ledger_reader, ledger_recovery
+from offload_core.storage.hot import FileLedgerStore, ledger_reader, ledger_recovery
 from offload_hooks.errors import LedgerFailedError
 from offload_hooks.testing.content import content
 

@@ -13,8 +13,8 @@ import ledger_appender
 import pytest
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.ledgers.file_calls import lock
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.hot.file_calls import lock
 from offload_hooks.errors import (
     ChecksumError,
     StoreError,

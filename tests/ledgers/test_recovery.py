@@ -20,8 +20,8 @@ from ledger_files import (
     state_of,
 )
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.ledgers.ledger_layout import FRAMES_OFFSET, PAGE_BYTES, SLOT_OFFSETS, STATE_BYTES, Mark
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.hot.ledger_layout import FRAMES_OFFSET, PAGE_BYTES, SLOT_OFFSETS, STATE_BYTES, Mark
 from offload_hooks.errors import FormatError, TruncatedError
 
 ENTRIES = [b"first", b"", b"third and longer", b"x" * 40, b"last"]

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore, ledger_layout, ledger_writer, sparse_index
-from offload_core.ledgers.sparse_index import Indexes, SparseIndex
-from offload_core.tier.registry import LEDGER_STORES, make_ledger_store
+from offload_core.storage.hot import FileLedgerStore, ledger_layout, ledger_writer, sparse_index
+from offload_core.storage.hot.sparse_index import Indexes, SparseIndex
+from offload_core.storage.tier.registry import LEDGER_STORES, make_ledger_store
 from offload_hooks.errors import (
     AccessDeniedError,
     LedgerFailedError,

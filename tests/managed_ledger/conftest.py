@@ -10,17 +10,18 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock, environment_of
 from scenes.transactions import NEVER
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles import ColdReaders, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     SnapshotPolicy,
     TransactionalTopic,
     open_managed_ledger,
 )
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader, open_tier
 

@@ -12,9 +12,10 @@ import pytest
 from ledger_files import all_entries
 from managed_ledgers import NAME
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 from offload_hooks.errors import (
     LedgerClosedError,
     LedgerFailedError,

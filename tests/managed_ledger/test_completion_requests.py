@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from managed_ledgers import NAME, environment_in
 
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, with_property
-from offload_core.managed_ledger.streaming.completion_requests import (
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.managed_ledger.owned_record import OWNER_PROPERTY, with_property
+from offload_core.writing.managed_ledger.streaming.completion_requests import (
     request_completion,
     requests_of,
     with_request,
     without_requests,
 )
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 
 

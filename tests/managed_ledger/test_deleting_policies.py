@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from managed_ledgers import NAME
 
-from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.managed_ledger import Environment, delete_managed_ledger, open_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.policy_store import PolicyStore
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger import Environment, delete_managed_ledger, open_managed_ledger
+from offload_core.writing.settings import PolicyStore
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 

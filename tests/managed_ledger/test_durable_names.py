@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import open_metadata_store
-from offload_core.metadata.relocations import MappingFile
+from offload_core.metadata.records.relocations import MappingFile
+from offload_core.metadata.stores import open_metadata_store
+from offload_core.storage.hot import FileLedgerStore
 from offload_drivers.local import LocalDriver
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from managed_ledgers import NAME, FailingAudit
 
-from offload_core.managed_ledger import delete_managed_ledger
-from offload_core.metadata import EntryPosition
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import (
     LedgerClosedError,
     OffloadError,

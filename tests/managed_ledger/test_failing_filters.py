@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from scenes.filters import FilteredTopic, PlainFilter, every_ledger
 
-from offload_core.managed_ledger import keep_up
-from offload_core.metadata import EntryPosition
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import keep_up
 from offload_hooks.errors import (
     BrokenPluginError,
     FormatError,

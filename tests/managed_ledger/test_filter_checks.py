@@ -8,17 +8,17 @@ from uuid import UUID
 import pytest
 from records import closed, managed_ledger
 
-from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.recorded_filters import settled_by_filters
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.metadata.filter_record import RECORD_KEY, aborted_cause
-from offload_core.offload.hot_copy_check import check_settled
-from offload_core.transactions import BufferSnapshot, TransactionId
+from offload_core.metadata.records.filter_record import RECORD_KEY, aborted_cause
+from offload_core.reading.transactions import BufferSnapshot, TransactionId
+from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
+from offload_core.writing.filters.recorded_filters import settled_by_filters
+from offload_core.writing.offload.hot_copy_check import check_settled
 from offload_hooks.errors import OffloadError
 
 ONE = TransactionId(0, 1)

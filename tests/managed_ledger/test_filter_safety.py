@@ -13,22 +13,22 @@ import pytest
 from managed_ledgers import NAME, Audit
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
-from offload_core.audit import FileAuditLog
-from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
-from offload_core.managed_ledger import keep_up, settle_transactions
-from offload_core.managed_ledger.topic_filters import open_filter
-from offload_core.metadata import (
+from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import (
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
 )
-from offload_core.metadata.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
-from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
-from offload_core.offload.segment_offloader import SegmentFilter
-from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
-from offload_core.tier import MemoryBudget
-from offload_core.transactions import BufferSnapshot, SnapshotStore
+from offload_core.metadata.records.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
+from offload_core.reading.transactions import BufferSnapshot, SnapshotStore
+from offload_core.storage.tier import MemoryBudget
+from offload_core.writing.audit import FileAuditLog
+from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.writing.managed_ledger import keep_up, settle_transactions
+from offload_core.writing.managed_ledger.topic_filters import open_filter
+from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
+from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import DataLossError, StoreError
 
 PREFIX = EntryPosition(1 << 40, 0)

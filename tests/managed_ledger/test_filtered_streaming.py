@@ -10,9 +10,9 @@ from scenes.filters import Filtered
 from scenes.repairs import findings
 from scenes.segments import pool_of
 
-from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
-from offload_core.managed_ledger.streaming.status import SegmentCompletion
-from offload_core.metadata import EntryPosition
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import Environment, StreamingPool, request_completion, waits_of
+from offload_core.writing.managed_ledger.streaming.status import SegmentCompletion
 from offload_hooks.errors import UnresolvedTransactionError
 from pulsar_offload import TierReader, scan
 

@@ -10,10 +10,10 @@ import pytest
 from managed_ledgers import NAME
 from scenes.filters import FilteredTopic, every_ledger, positions
 
-from offload_core.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
-from offload_core.managed_ledger.environment import KnownWait
-from offload_core.managed_ledger.topic_filters import open_filter
-from offload_core.metadata import EntryPosition
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
+from offload_core.writing.managed_ledger.environment import KnownWait
+from offload_core.writing.managed_ledger.topic_filters import open_filter
 
 EXAMPLE = ("1", "2", "2", "c1", "2", "3", "c2", "c3")
 """Of the proposal, with commits where it says that a transaction ends."""

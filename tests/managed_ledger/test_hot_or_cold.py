@@ -10,13 +10,13 @@ from crash_points import Metadata, Points, Turn, watched
 from managed_ledgers import NAME, Audit
 from scenes.moves import MovedTopic
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.rollback import Allowed, delete_judged, judge_tier
-from offload_core.tier import Tier
+from offload_core.maintenance.rollback import Allowed, delete_judged, judge_tier
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 

@@ -8,7 +8,7 @@ import pytest
 from scenes.switched import SwitchedTopic, switched_topic
 from stores import Store
 
-from offload_core.managed_ledger import delete_managed_ledger
+from offload_core.writing.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import DataLossError
 
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from managed_ledgers import NAME
 
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.metadata import EntryPosition, OffloadContext, abandon_attempt
-from offload_core.policies import RetentionPolicies
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, OffloadContext, abandon_attempt
+from offload_core.writing.managed_ledger import open_managed_ledger
 from offload_hooks.errors import (
     DataLossError,
     LedgerClosedError,

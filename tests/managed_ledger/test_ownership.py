@@ -13,10 +13,10 @@ import pytest
 from ledger_files import all_entries
 from managed_ledgers import NAME, environment_in
 
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, claim_record, get_property
-from offload_core.metadata import ManagedLedgerInfo
-from offload_core.metadata.managed_ledger_records import is_claim, placeholder, release_claim
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores.managed_ledger_records import is_claim, placeholder, release_claim
+from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.managed_ledger.owned_record import OWNER_PROPERTY, claim_record, get_property
 from offload_hooks.errors import (
     DataLossError,
     InvalidKeyError,
@@ -141,7 +141,7 @@ def test_a_ledger_of_a_later_owner_is_never_taken_for_a_leftover(opened, environ
             later[0].add_entry(b"a")
         return owned
 
-    monkeypatch.setattr("offload_core.managed_ledger.topic_opening.claim_record", then_another_opens)
+    monkeypatch.setattr("offload_core.writing.managed_ledger.topic_opening.claim_record", then_another_opens)
     former = opened()
     with pytest.raises(OwnershipLostError):
         former.add_entry(b"b")

@@ -11,10 +11,10 @@ import pytest
 from managed_ledgers import NAME
 from scenes.segments import SegmentedOffloads
 
-from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
-from offload_core.metadata import EntryPosition
-from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
+from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
+from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
@@ -155,7 +155,7 @@ def test_blocks_and_threads_are_those_of_the_policies(topics, said, tmp_path, mo
         def __getattr__(self, name):
             return getattr(self._offloader, name)
 
-    from offload_core.managed_ledger import policy_offloads
+    from offload_core.writing.managed_ledger import policy_offloads
 
     original = policy_offloads.LedgerOffloader
     monkeypatch.setattr(policy_offloads, "LedgerOffloader", Watched)

@@ -9,9 +9,11 @@ import pytest
 from commands import configuration_file
 from managed_ledgers import NAME
 
-from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.read_handles import Copy, FallbackReason
+from offload_core.writing.managed_ledger import (
     PolicyOffloads,
     PolicyReads,
     RolloverPolicy,
@@ -19,10 +21,7 @@ from offload_core.managed_ledger import (
     open_environment,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition
-from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies, open_policies
-from offload_core.read_handles import Copy, FallbackReason
+from offload_core.writing.settings import ResolvedPolicies, load_configuration, open_policies
 from offload_hooks.errors import (
     LiveAttemptError,
     NoReadableCopyError,

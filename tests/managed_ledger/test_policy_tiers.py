@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.managed_ledger import policy_tiers
-from offload_core.managed_ledger.policy_tiers import PolicyTiers
-from offload_core.policies import parse_policies, resolve_policies
-from offload_core.tier import open_store
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.policies import parse_policies, resolve_policies
+from offload_core.storage.tier import open_store
+from offload_core.writing.managed_ledger import policy_tiers
+from offload_core.writing.managed_ledger.policy_tiers import PolicyTiers
 from offload_hooks.errors import OptionError
 from offload_hooks.testing.threads import together
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.managed_ledger.topic_reader import ENTRY_OVERHEAD_BYTES, TailCache
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.policies import RetentionPolicies
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.writing.managed_ledger.topic_reader import ENTRY_OVERHEAD_BYTES, TailCache
 from offload_hooks.errors import (
     NoReadableCopyError,
     ObjectNotFoundError,

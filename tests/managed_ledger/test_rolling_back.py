@@ -9,13 +9,7 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
 from scenes.segments import SegmentedOffloads
 
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, ManagedLedger, open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.rollback import (
+from offload_core.maintenance.rollback import (
     Allowed,
     Need,
     RollbackPlan,
@@ -25,6 +19,13 @@ from offload_core.rollback import (
     plan_rollback,
     release_recorded,
 )
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, ManagedLedger, open_managed_ledger
 from pulsar_offload import TierReader
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)

@@ -10,24 +10,24 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock
 from scenes.segments import SegmentedOffloads, segment_keys
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
+from offload_core.metadata.records import (
+    EntryPosition,
+    ManagedLedgerInfo,
+    abandon_segment,
+    segments_of,
+    unfinished_segment,
+)
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     delete_managed_ledger,
     open_managed_ledger,
 )
-from offload_core.metadata import (
-    EntryPosition,
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    abandon_segment,
-    segments_of,
-    unfinished_segment,
-)
-from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError, StoreUnavailableError
 from pulsar_offload import TierReader
 

@@ -22,8 +22,12 @@ from scenes.transactions import (
     of,
 )
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
+from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     RolloverPolicy,
@@ -33,9 +37,6 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     settle_transactions,
 )
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
-from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore
 from offload_hooks.errors import FormatError, OffloadError, UnknownTopicError
 from offload_hooks.ledger_stores import LedgerReader
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from managed_ledgers import NAME
 
-from offload_core.managed_ledger import UpkeepLoop, open_managed_ledger, topic_offloads
-from offload_core.metadata import EntryPosition
-from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
+from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import UpkeepLoop, open_managed_ledger, topic_offloads
+from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import LedgerClosedError, OffloadStoppedError
 
 END = EntryPosition(1 << 40, 0)

@@ -11,28 +11,23 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.managed_ledger_records import Change, VersionedInfo
+from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     OffloadStatus,
     StreamingPool,
     StreamingStatus,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.owned_record import begin_ledger, claim_record
-from offload_core.managed_ledger.streaming.status import EntriesByOrigin
-from offload_core.metadata import (
-    DriverMetadata,
-    EntryPosition,
-    ManagedLedgerRecords,
-    complete_attempt,
-    prepare_attempt,
-)
-from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
-from offload_core.offload.running_attempt import lease_from, working_on
-from offload_core.policies import ReadPriority
-from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.writing.managed_ledger.owned_record import begin_ledger, claim_record
+from offload_core.writing.managed_ledger.streaming.status import EntriesByOrigin
+from offload_core.writing.offload.running_attempt import lease_from, working_on
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader

@@ -10,10 +10,15 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
-from offload_core.managed_ledger import Environment, HotLedgers, delete_managed_ledger, open_managed_ledger
-from offload_core.metadata import AttemptStatus, ManagedLedgerInfo
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.metadata.records import AttemptStatus, ManagedLedgerInfo
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.managed_ledger import (
+    Environment,
+    HotLedgers,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import (

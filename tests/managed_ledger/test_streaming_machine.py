@@ -21,17 +21,17 @@ from scenes.filters import PlainFilter, chosen
 from scenes.machines import TopicRules
 from scenes.segments import in_segments, left_in, pool_of
 
-from offload_core.filters import NO_FILTER, FilterMode
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
+from offload_core.metadata.records import EntryPosition, unfinished_segment
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.filters import NO_FILTER, FilterMode
+from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     StreamingSettings,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, unfinished_segment
-from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import (

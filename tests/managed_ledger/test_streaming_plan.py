@@ -8,10 +8,8 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.managed_ledger.streaming.feed import OffloadBuffer
-from offload_core.managed_ledger.streaming.segment_plan import planned_end
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
@@ -21,7 +19,9 @@ from offload_core.metadata import (
     segments_of,
     unfinished_segment,
 )
-from offload_core.tier import MemoryBudget
+from offload_core.storage.tier import MemoryBudget
+from offload_core.writing.managed_ledger.streaming.feed import OffloadBuffer
+from offload_core.writing.managed_ledger.streaming.segment_plan import planned_end
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
 
 

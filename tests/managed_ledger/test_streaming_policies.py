@@ -11,7 +11,9 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.segments import pool_of
 
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, segments_of
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     StreamingSettings,
@@ -21,10 +23,8 @@ from offload_core.managed_ledger import (
     request_completion,
     topic_offloads,
 )
-from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_request
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo, segments_of
-from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
+from offload_core.writing.managed_ledger.streaming.completion_requests import requests_of, with_request
+from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader
 

@@ -13,15 +13,20 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
-from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
-from offload_core.managed_ledger.upkeep import keep_up
-from offload_core.metadata import AttemptStatus, ManagedLedgerInfo, segments_of
-from offload_core.metadata.attempts import lease_of
-from offload_core.metadata.segments import abandon_segment
-from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
+from offload_core.metadata.records import AttemptStatus, ManagedLedgerInfo, segments_of
+from offload_core.metadata.records.attempts import lease_of
+from offload_core.metadata.records.segments import abandon_segment
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.managed_ledger import (
+    Environment,
+    StreamingPool,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
+from offload_core.writing.managed_ledger.upkeep import keep_up
+from offload_core.writing.settings import ResolvedPolicies
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import AttemptError, OffloadStoppedError, OwnershipLostError

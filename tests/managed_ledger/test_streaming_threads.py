@@ -13,9 +13,13 @@ import pytest
 from managed_ledgers import NAME
 from scenes.segments import in_segments, left_in
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import EntryPosition, segments_of
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.managed_ledger import (
     Environment,
     HotLedgers,
     RolloverPolicy,
@@ -23,9 +27,6 @@ from offload_core.managed_ledger import (
     StreamingSettings,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords, segments_of
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import OffloadStoppedError
@@ -61,8 +62,8 @@ def pool_over(tier: Tier, **given: int) -> StreamingPool:
 def test_many_producers_and_a_store_that_is_slow_or_fails(
     environment: Environment, tmp_path: Path, faults: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offload_core.managed_ledger.streaming.topic_streaming.FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr("offload_core.managed_ledger.streaming.topic_streaming.LONGEST_RETRY_S", 0.05)
+    monkeypatch.setattr("offload_core.writing.managed_ledger.streaming.topic_streaming.FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr("offload_core.writing.managed_ledger.streaming.topic_streaming.LONGEST_RETRY_S", 0.05)
     added: list[tuple[EntryPosition, bytes]] = []
     with pool_over(tier_with(tmp_path / "cold", faults), buffer_bytes=30_000, budget_bytes=100_000) as pool:
         rollover = RolloverPolicy(max_entries=500, min_age_s=0)

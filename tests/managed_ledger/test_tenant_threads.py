@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from offload_core.managed_ledger import TenantThreads
-from offload_core.tier.memory_budget import MemoryBudget, PartOfBudget
+from offload_core.storage.tier.memory_budget import MemoryBudget, PartOfBudget
+from offload_core.writing.managed_ledger import TenantThreads
 
 
 def test_a_tenant_whose_work_never_ends_leaves_a_thread_to_others() -> None:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.managed_ledger.upkeep import due_ledgers
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.policies import parse_policies, resolve_policies
+from offload_core.metadata.records import (
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.policies import parse_policies, resolve_policies
+from offload_core.writing.managed_ledger.upkeep import due_ledgers
 
 NOW_MS = 1_700_000_000_000
 OFFLOADED = OffloadContext(complete=True)

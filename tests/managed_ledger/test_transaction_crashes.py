@@ -14,9 +14,9 @@ from effort import Sample
 from managed_ledgers import NAME
 from scenes.transactions import START, Model, TransactionalStores
 
-from offload_core.managed_ledger import delete_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.transactions import SnapshotStore
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import SnapshotStore
+from offload_core.writing.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import OffloadError
 
 

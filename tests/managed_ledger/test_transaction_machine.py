@@ -12,7 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from managed_ledgers import NAME, Clock, environment_of
 from scenes.transactions import START, Model, message
 
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.transactions import SnapshotStore, TransactionId
+from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
     SnapshotPolicy,
@@ -20,9 +23,6 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     settle_transactions,
 )
-from offload_core.metadata import EntryPosition
-from offload_core.policies import RetentionPolicies
-from offload_core.transactions import SnapshotStore, TransactionId
 from offload_hooks.errors import OffloadError, UnknownTransactionError
 from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 

@@ -14,8 +14,19 @@ from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, START, Model, message, next_to
 
-from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+)
+from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
+from offload_core.writing.managed_ledger import (
     EntriesRead,
     Environment,
     HotLedgers,
@@ -25,17 +36,6 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     settle_transactions,
 )
-from offload_core.metadata import (
-    DriverMetadata,
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    OffloadContext,
-)
-from offload_core.metadata.filter_record import RECORD_KEY
-from offload_core.policies import ReadPriority
-from offload_core.transactions import BufferState, SnapshotStore, TransactionId
 from offload_hooks.errors import StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore

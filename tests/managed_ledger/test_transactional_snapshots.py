@@ -10,8 +10,12 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
+from offload_core.metadata.records import LedgerRecord
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
     SnapshotPolicy,
@@ -19,9 +23,6 @@ from offload_core.managed_ledger import (
     delete_managed_ledger,
     open_managed_ledger,
 )
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
-from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
 from offload_hooks.errors import (
     StoreUnavailableError,
 )

@@ -9,13 +9,14 @@ import pytest
 from managed_ledgers import NAME
 from scenes.transactions import ONE, PLAIN, START, abort, commit, found_in, message, next_to, of
 
-from offload_core.managed_ledger import (
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.transactions import BufferState, SnapshotStore, TransactionId
 from offload_hooks.errors import (
     FormatError,
     LedgerFailedError,

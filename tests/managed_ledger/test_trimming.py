@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME, FailingAudit
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.ledger_deletion import ledgers_to_trim
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
@@ -22,7 +21,8 @@ from offload_core.metadata import (
     assign_segment,
     complete_segment,
 )
-from offload_core.policies import RetentionPolicies
+from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.managed_ledger.ledger_deletion import ledgers_to_trim
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, StoreUnavailableError
 
 MIB = 1 << 20

@@ -10,7 +10,11 @@ import pytest
 from managed_ledgers import NAME
 from scenes.transactions import message
 
-from offload_core.managed_ledger import (
+from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.transactions import SnapshotStore
+from offload_core.writing.managed_ledger import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     RolloverPolicy,
@@ -21,10 +25,7 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
     topic_offloads,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
-from offload_core.transactions import SnapshotStore
+from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows
 
-from offload_core.messages import checksum
+from offload_core.format.messages import checksum
 from offload_hooks.errors import ChecksumError
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)

@@ -10,8 +10,8 @@ import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
 from scenes.messages import TOPIC, comparable, decoded_rows, decoder, entry_spans
 
-from offload_core.messages.decode import BATCH_BYTES, EntryCounts
-from offload_core.messages.schema import (
+from offload_core.format.messages.decode import BATCH_BYTES, EntryCounts
+from offload_core.format.messages.schema import (
     ENTRY_COLUMNS,
     EXTRA_MESSAGE_COLUMNS,
     MESSAGE_COLUMNS,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from offload_core.messages.pem_keys import PemKeyProvider
+from offload_core.format.messages.pem_keys import PemKeyProvider
 from offload_hooks.errors import DecryptionError
 
 # `openssl ecparam -name prime256v1 -genkey -param_enc explicit`, the form of Pulsar's documentation.

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from offload_core.messages.compression import decompress_into
+from offload_core.format.messages.compression import decompress_into
 from offload_hooks.errors import DecompressionError
 from offload_proto.messages_pb2 import ZLIB
 

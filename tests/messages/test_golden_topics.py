@@ -10,11 +10,11 @@ from entries import read_object
 from golden import TOPICS, as_expected, sent_in_transactions, topic_objects, topic_rows
 from scenes.messages import decoded_rows
 
-from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.decoder import parse_index
-from offload_core.messages.decode import EntryCounts, MessageDecoder
-from offload_core.messages.entry import split_entry
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.codec.blocks import BlockCursor
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.messages.decode import EntryCounts, MessageDecoder
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 OFFLOADED = sorted(set(TOPICS) - {"chunk"})

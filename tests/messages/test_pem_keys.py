@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from scenes.messages import private_key, private_pem, public_pem, wrapped, write_keys
 
-from offload_core.messages.pem_keys import PemKeyProvider
-from offload_core.tier import make_key_provider
+from offload_core.format.messages.pem_keys import PemKeyProvider
+from offload_core.storage.tier import make_key_provider
 from offload_hooks.errors import DecryptionError, OptionError, UnknownPluginError
 
 DATA_KEY = bytes(range(32))

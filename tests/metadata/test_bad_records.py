@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, segment
 from tiers import uuid_of
 
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.records import (
     OffloadContext,
     StandaloneHeader,
     StoredRecord,
@@ -21,7 +21,7 @@ from offload_core.metadata import (
     parse_managed_ledger_info,
     parse_stored_record,
 )
-from offload_core.metadata import stored_record as module
+from offload_core.metadata.records import stored_record as module
 from offload_hooks.errors import (
     BadLengthError,
     DecompressionError,

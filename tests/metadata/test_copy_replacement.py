@@ -12,8 +12,8 @@ import pytest
 from records import CLOSED_AT_MS, DRIVER, closed, copied, managed_ledger, position, segment, still_open
 from tiers import uuid_of
 
-from offload_core.catalogue.known_tiers import is_same_place
-from offload_core.metadata import (
+from offload_core.metadata.catalogue.known_tiers import is_same_place
+from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
     LedgerRecord,
@@ -42,8 +42,8 @@ from offload_core.metadata import (
     replacement_of,
     switch_replacement,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.segment_deletion import condemn_ledgers, needed_objects
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.records.segment_deletion import condemn_ledgers, needed_objects
 from offload_hooks.errors import AttemptError, MetadataError
 
 OLD, OTHER_OLD, NEW, NEWER = uuid_of(1), uuid_of(2), uuid_of(3), uuid_of(4)

@@ -10,8 +10,8 @@ import pytest
 from golden import BROKER
 from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, golden_record
 
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.records import (
     StandaloneHeader,
     StoredRecord,
     pack_managed_ledger_info,

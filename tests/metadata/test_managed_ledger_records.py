@@ -11,16 +11,15 @@ import pytest
 from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
 from tiers import uuid_of
 
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import (
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     SegmentLayout,
-    open_metadata_store,
     pack_managed_ledger_info,
     parse_stored_record,
 )
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_hooks.errors import (
     InvalidKeyError,
     MetadataError,

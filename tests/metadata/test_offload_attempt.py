@@ -11,7 +11,7 @@ import pytest
 from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, segment, still_open
 from tiers import uuid_of
 
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
@@ -24,7 +24,7 @@ from offload_core.metadata import (
     prepare_attempt,
     renew_attempt,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_hooks.errors import AttemptError
 
 LEDGER = 3

@@ -19,12 +19,12 @@ from records import (
     still_open,
 )
 
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.metadata.segments import (
+from offload_core.metadata.records.segments import (
     abandon_segment,
     extend_segment,
     resume_segment,

@@ -9,8 +9,8 @@ import pytest
 from records import DRIVER, closed, copied, managed_ledger
 from tiers import uuid_of
 
-from offload_core.metadata import CopyForm
-from offload_core.metadata.relocations import MappingFile, Relocation, read_mapping, relocated
+from offload_core.metadata.records import CopyForm
+from offload_core.metadata.records.relocations import MappingFile, Relocation, read_mapping, relocated
 from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
 
 OLD, NEW, NEWER = uuid_of(1), uuid_of(2), uuid_of(3)

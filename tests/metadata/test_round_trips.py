@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     LedgerRecord,

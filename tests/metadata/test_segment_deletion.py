@@ -16,8 +16,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from records import CLOSED_AT_MS, DRIVER, closed, managed_ledger, position, segment, still_open
 from tiers import uuid_of
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.records import (
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
@@ -34,8 +34,8 @@ from offload_core.metadata import (
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.segment_deletion import condemn_ledgers, needed_objects
-from offload_core.metadata.segment_shares import covered_stop
+from offload_core.metadata.records.segment_deletion import condemn_ledgers, needed_objects
+from offload_core.metadata.records.segment_shares import covered_stop
 from offload_hooks.errors import AttemptError
 
 

@@ -8,7 +8,7 @@ import pytest
 from records import DRIVER, closed, copied, failed, managed_ledger, segment, still_open
 from tiers import uuid_of
 
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,

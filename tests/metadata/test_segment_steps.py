@@ -30,8 +30,7 @@ from records import (
 )
 from tiers import uuid_of
 
-from offload_core.managed_ledger.owned_record import lose_ledger
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     AttemptStatus,
     OffloadContext,
     OffloadSegment,
@@ -39,16 +38,16 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.attempts import lease_of
-from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.metadata.segment_shares import (
+from offload_core.metadata.records.attempts import lease_of
+from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.segment_shares import (
     Segment,
     as_written,
     find_segment,
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.segments import (
+from offload_core.metadata.records.segments import (
     abandon_segment,
     extend_segment,
     forget_segment,
@@ -56,6 +55,7 @@ from offload_core.metadata.segments import (
     renew_segment,
     resume_segment,
 )
+from offload_core.writing.managed_ledger.owned_record import lose_ledger
 from offload_hooks.errors import AttemptError, MetadataError
 
 # --- what each step records --------------------------------------------------------------------

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from records import CLOSED_AT_MS, DRIVER, position, segment
 
-from offload_core.metadata import (
+from offload_core.metadata.records import (
     AttemptStatus,
     DriverMetadata,
     OffloadContext,

@@ -19,8 +19,8 @@ from golden import GOLDEN
 from records import STANDALONE_RECORDS
 from required import need
 
-from offload_core.metadata import parse_stored_record
-from offload_core.metadata.sqlite import (
+from offload_core.metadata.records import parse_stored_record
+from offload_core.metadata.stores.sqlite import (
     APPLICATION_ID,
     MAX_VALUE_BYTES,
     SCHEMA_VERSION,
@@ -267,7 +267,7 @@ def test_an_error_as_a_transaction_ends_leaves_its_outcome_open(file: Path) -> N
 
 _FILL = """
 import sys
-from offload_core.metadata.sqlite import SqliteStore
+from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_hooks.errors import StoreFullError
 store = SqliteStore(f"sqlite:{sys.argv[1]}/records.db", create=True)
 version = store.put("/kept", b"kept", None)

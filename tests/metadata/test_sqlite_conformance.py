@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.metadata.sqlite import SqliteStore
+from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_hooks.testing import MetadataStoreConformance
 
 

@@ -23,17 +23,17 @@ from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import put_broker_objects, uuid_of
 
-from offload_core.catalogue import TopicName
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.records import (
     ManagedLedgerInfo,
     StoredRecord,
     pack_managed_ledger_info,
     pack_stored_record,
     parse_stored_record,
 )
-from offload_core.metadata.zookeeper import ZooKeeperStore, parse_hosts
-from offload_core.tier import open_store
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore, parse_hosts
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
     DataLossError,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from servers.zookeeper import ZooKeeper
 
-from offload_core.metadata.zookeeper import ZooKeeperStore
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_hooks.testing import MetadataStoreConformance
 
 _numbers = itertools.count()

@@ -18,8 +18,8 @@ from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.zookeeper import MARKERS, ZooKeeperStore
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.zookeeper import MARKERS, ZooKeeperStore
 from offload_hooks.errors import (
     OutcomeUnknownError,
     StoreError,

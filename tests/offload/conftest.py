@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.ledgers import FileLedgerStore
+from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import TierReader, open_tier
 

@@ -21,14 +21,14 @@ import pytest
 from managed_ledgers import NAME, environment_in
 from offloading_process import offloads_in, tiers_in
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.offload_attempt import renew_attempt
-from offload_core.offload.clock import system_now_ms
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import (
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, prepare_attempt
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.records.offload_attempt import renew_attempt
+from offload_core.storage.clock import system_now_ms
+from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload.running_attempt import (
     LONGEST_LEASE_S,
     WATCHED_S,
     AttemptProcess,

@@ -17,12 +17,13 @@ from crash_points import FAULTS, Fault, Killed, Points, left_open
 from effort import Sample
 from managed_ledgers import offloads_of
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import DEFAULT_LEASE_S
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload.running_attempt import DEFAULT_LEASE_S
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,

@@ -15,19 +15,19 @@ from golden import PIP17_MAX_BLOCK_BYTES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.catalogue.index_reading import read_index
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.codec.block_header import BlockHeader
-from offload_core.codec.blocks import write_block
-from offload_core.codec.byte_arrays import Bytes
-from offload_core.codec.entry_directory import parse_directory
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.pip17 import plan_blocks
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import DriverMetadata, OffloadContext
-from offload_core.offload import LedgerOffloader, OffloadProgress
-from offload_core.offload.ledger_offloader import LedgerBlocks
-from offload_core.tier import MemoryBudget
+from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.blocks import write_block
+from offload_core.format.codec.byte_arrays import Bytes
+from offload_core.format.codec.entry_directory import parse_directory
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.pip17 import plan_blocks
+from offload_core.metadata.catalogue.index_reading import read_index
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import MemoryBudget
+from offload_core.writing.offload import LedgerOffloader, OffloadProgress
+from offload_core.writing.offload.ledger_offloader import LedgerBlocks
 from offload_hooks.errors import (
     DataLossError,
     ObjectNotFoundError,

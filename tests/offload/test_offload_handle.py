@@ -26,10 +26,10 @@ from scenes.offered import (
     stored,
 )
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import EntryPosition
-from offload_core.offload import OfferResult, OffloadedSegment, OffloadHandle, SegmentOffloader
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.records import EntryPosition
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.writing.offload import OfferResult, OffloadedSegment, OffloadHandle, SegmentOffloader
 from offload_hooks.errors import OptionError, UploadError
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader, scan

@@ -12,9 +12,9 @@ from records import closed
 from scenes.drawn import SegmentedTopic, segmented, segmented_topics
 from tiers import MANAGED_LEDGER
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.metadata import LedgerRecord
-from offload_core.offload.hot_copy_check import check_cold_copies
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import LedgerRecord
+from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import DataLossError, OffloadError
 
 

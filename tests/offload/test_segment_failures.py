@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 from scenes.offered import NAMES, UUID_1, Part, begin_of, offer, offer_on, offloader_of, read_back
 
-from offload_core.metadata import EntryPosition
-from offload_core.offload import OfferResult, OffloadHandle
-from offload_core.tier import MemoryBudget, Tier
-from offload_core.tier.chain import Layer
+from offload_core.metadata.records import EntryPosition
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.offload import OfferResult, OffloadHandle
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, UploadError

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
 
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import EntryPosition
-from offload_core.offload import OfferResult
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.records import EntryPosition
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.writing.offload import OfferResult
 from offload_hooks import BlockReceipt, ReadableBuffer, Upload, hookimpl
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader

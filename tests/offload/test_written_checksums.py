@@ -10,12 +10,12 @@ import pytest
 from damage.sealed import blocks_of, checksums
 from scenes.offered import NAMES, UUID_1, Part, offer, offloader_of
 
-from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import EntryPosition
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.tier import Tier
-from offload_core.verify import Verification
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.records import EntryPosition
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload import LedgerOffloader
+from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_hooks.errors import StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import TierReader, open_tier

@@ -23,7 +23,7 @@ from scenes.judged import (
 )
 from stores import Store
 
-from offload_core.codec.object_format import ObjectKey
+from offload_core.format.codec.object_format import ObjectKey
 
 
 def block_setting(block_bytes: int) -> dict[str, int]:

@@ -11,13 +11,14 @@ from oracle import MANAGED_LEDGER, Oracle
 from servers.zookeeper import ZooKeeper
 from stores import Store
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.managed_ledger_info import join_uuid
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.offload.clock import system_now_ms
-from offload_core.policies import RetentionPolicies
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.managed_ledger_info import join_uuid
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 
 FIRST_LEDGER = 100
 """Pulsar's reader mixes up ledgers of one id (test_faults); no other test of this JVM has these."""

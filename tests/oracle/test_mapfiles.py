@@ -22,10 +22,10 @@ from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists,
 from scenes.moves import MovedTopic
 from stores import Store
 
-from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.mapfile.writer import BLOCK_BYTES
-from offload_core.codec.object_format import ObjectFormat
+from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.writer import BLOCK_BYTES
+from offload_core.format.codec.object_format import ObjectFormat
 
 COMPRESSIONS = st.sampled_from(FileCompression)
 BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])

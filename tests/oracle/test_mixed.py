@@ -22,7 +22,12 @@ from scenes.judged import LEAST_PART_BYTES, entries_of, new_attempt, new_ledger_
 from stores import Store
 from tiers import put
 
-from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, pack_managed_ledger_info
+from offload_core.metadata.records import (
+    DriverMetadata,
+    LedgerRecord,
+    OffloadContext,
+    pack_managed_ledger_info,
+)
 from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(2)

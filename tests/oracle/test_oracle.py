@@ -13,8 +13,8 @@ from golden import GOLDEN
 from oracle import TOPIC, Oracle, OracleError
 from stores import Store
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,

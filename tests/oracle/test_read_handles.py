@@ -26,12 +26,12 @@ from scenes.judged import (
 )
 from stores import Store
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import DriverMetadata, OffloadContext
-from offload_core.offload import LedgerOffloader
-from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload import LedgerOffloader
 
 RANGES = 8
 

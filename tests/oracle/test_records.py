@@ -14,13 +14,12 @@ from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, 
 from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     OffloadContext,
     SegmentLayout,
     complete_attempt,
@@ -30,9 +29,10 @@ from offload_core.metadata import (
     prepare_attempt,
     renew_attempt,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.managed_ledger_info import split_uuid
-from offload_core.metadata.zookeeper import ZooKeeperStore
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.managed_ledger_info import split_uuid
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_proto import managed_ledger_pb2
 
 NAME = "acme/cold/persistent/orders%2F1"

@@ -10,10 +10,10 @@ from scenes.judged import contents, entries_of, entries_of_parts, new_ledger_id,
 from scenes.repairs import Lines
 from stores import Store
 
-from offload_core.codec.object_format import parse_key
-from offload_core.offload.clock import system_now_ms
-from offload_core.repair import Action, Repair, Repaired
-from offload_core.tier import Tier
+from offload_core.format.codec.object_format import parse_key
+from offload_core.maintenance.repair import Action, Repair, Repaired
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.tier import Tier
 
 AN_HOUR_MS = 3_600_000
 

@@ -13,14 +13,15 @@ from scenes.segments import SegmentedOffloads
 from servers.zookeeper import ZooKeeper
 from stores import Store
 
-from offload_core.audit import LoggedChanges
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.managed_ledger_info import join_uuid
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.offload.clock import system_now_ms
-from offload_core.rollback import Allowed, delete_judged, judge_tier, release_recorded
+from offload_core.maintenance.rollback import Allowed, delete_judged, judge_tier, release_recorded
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.managed_ledger_info import join_uuid
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.audit import LoggedChanges
+from offload_core.writing.managed_ledger import open_managed_ledger
 
 FIRST_LEDGER = 300
 """Pulsar's reader mixes up ledgers of one id (test_faults); no other test of this JVM has these."""

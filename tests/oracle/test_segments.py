@@ -24,9 +24,9 @@ from scenes.offered import NAMES, LimitedDriver, Part, begin_of, offer, offloade
 from scenes.transactions import message
 from stores import Store
 
-from offload_core.filters import FilterMode, FilterRun
-from offload_core.offload.segment_offloader import SegmentFilter
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
+from offload_core.writing.filters import FilterMode, FilterRun
+from offload_core.writing.offload.segment_offloader import SegmentFilter
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.policies import (
+from offload_core.metadata.policies import (
     DEFAULTS,
     OffloadPolicies,
     ReadPriority,
@@ -17,7 +17,7 @@ from offload_core.policies import (
     parse_policies,
     resolve_policies,
 )
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import OptionError
 
 MIB = 1 << 20

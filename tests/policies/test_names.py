@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from offload_core.policies import (
+from offload_core.metadata.policies import (
     OffloadPolicies,
     ReadPriority,
     parse_policies,
     parse_read_priority,
     pulsar_names,
 )
-from offload_core.policies.offload_policies import shown_value
+from offload_core.metadata.policies.offload_policies import shown_value
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.gcs.options import GcsOptions
 from offload_drivers.s3.options import S3Options

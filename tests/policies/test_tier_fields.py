@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from offload_core.policies import OffloadPolicies, parse_policies, resolve_policies
-from offload_core.policies.tier_fields import TIER_FIELDS, asks_by_surroundings
+from offload_core.metadata.policies import OffloadPolicies, parse_policies, resolve_policies
+from offload_core.metadata.policies.tier_fields import TIER_FIELDS, asks_by_surroundings
 from offload_hooks.errors import OptionError
 
 SECRET = "hunter2"

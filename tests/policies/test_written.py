@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.policies import (
+from offload_core.metadata.policies import (
     OffloadPolicies,
     RetentionPolicies,
     parse_policies,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies
-from offload_core.policy_store.level import (
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies, parse_policies
+from offload_core.writing.settings.level import (
     NAMESPACE_NAMES,
     TOPIC_NAMES,
     LevelPolicies,

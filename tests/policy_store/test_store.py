@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from offload_core.catalogue.topics import parse_topic
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
-from offload_core.policies import RetentionPolicies, parse_policies
-from offload_core.policy_store import LevelPolicies, PolicyStore
+from offload_core.metadata.catalogue.topics import parse_topic
+from offload_core.metadata.policies import RetentionPolicies, parse_policies
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.writing.settings import LevelPolicies, PolicyStore
 from offload_hooks.errors import (
     InvalidKeyError,
     MetadataError,

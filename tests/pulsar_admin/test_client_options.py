@@ -9,8 +9,7 @@ import pytest
 from network.admin import TOKEN, AdminRest, asked, raises_without, reason
 from network.fronts import make_certificate
 
-from offload_core.pulsar_admin import Credentials, parse_servers
-from offload_core.pulsar_admin.admin_client import read_token
+from offload_core.storage.pulsar_admin import Credentials, parse_servers, read_token
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 
-from offload_core.codec.frames import pack_frames
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.read_handles import ColdReader
+from offload_core.format.codec.frames import pack_frames
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.reading.read_handles import ColdReader
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
 
 PAYLOADS = [bytes([i]) * (i % 40) for i in range(60)]

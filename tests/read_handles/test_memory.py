@@ -12,8 +12,8 @@ import psutil
 import pytest
 from scenes.copies import pip17_copy
 
-from offload_core.codec.entry_directory import Anchors
-from offload_core.read_handles import ColdReader, ReadMemory, process_memory
+from offload_core.format.codec.entry_directory import Anchors
+from offload_core.reading.read_handles import ColdReader, ReadMemory, process_memory
 from offload_hooks.errors import OptionError, StoreError
 
 MIB = 1 << 20

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scenes.drawn import SegmentedTopic, segmented, segmented_topics
 from tiers import TOPIC
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.policies import ReadPriority
-from offload_core.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
-from offload_core.scan import Position, ScanOptions, Selection, select_catalogue
-from offload_core.scan.advance import Budget, advance
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
+from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
+from offload_core.reading.scan.advance import Budget, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import scan

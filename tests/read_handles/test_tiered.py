@@ -12,12 +12,12 @@ import pytest
 from records import closed, still_open
 from scenes.copies import PAYLOADS, TwoCopies
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import DriverMetadata
-from offload_core.policies import ReadPriority
-from offload_core.read_handles import ColdReaders, Copy, Fallback, FallbackReason, TieredReaders
-from offload_core.tier import open_store
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import DriverMetadata
+from offload_core.reading.read_handles import ColdReaders, Copy, Fallback, FallbackReason, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
     FormatError,

@@ -11,9 +11,9 @@ from network.proxies import WHOLE, Proxy, Spoil
 from scenes.copies import PAYLOADS, TwoCopies
 from stores import Store, new_store
 
-from offload_core.ledgers import FileLedgerStore
-from offload_core.policies import ReadPriority
-from offload_core.read_handles import Copy
+from offload_core.metadata.policies import ReadPriority
+from offload_core.reading.read_handles import Copy
+from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.errors import (
     AccessDeniedError,
     NoReadableCopyError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.tier import Tier
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
 
 

@@ -7,10 +7,11 @@ from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, mes
 from records import recover
 from scenes.repairs import Lines
 
-from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.repair import Repair
-from offload_core.tier import Tier
+from offload_core.maintenance.repair import Repair
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader
 

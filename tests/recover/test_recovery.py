@@ -16,25 +16,25 @@ from records import STANDALONE_RECORDS, knowable, ledger, recover, recovered
 from scenes.rollbacks import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
-from offload_core.audit import Change
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.metadata import (
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import (
     EntryPosition,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     pack_managed_ledger_info,
     parse_stored_record,
     segments_of,
 )
-from offload_core.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
-from offload_core.tier import Tier
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Change
+from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import open_tier, scan

@@ -6,7 +6,7 @@ import pytest
 from damage.scenes import FOLLOWING, PAYLOADS, streaming
 from scenes.repairs import repaired
 
-from offload_core.recover import Unknown, recover_records
+from offload_core.maintenance.recover import Unknown, recover_records
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from crash_points import Killed, Metadata, Points
 from managed_ledgers import Audit
 from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
-from offload_core.audit import Change, Deletion
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.relocations import MappingFile
-from offload_core.relocate import MappingRegistry, Mover, RecordRegistry
+from offload_core.maintenance.relocate import MappingRegistry, Mover, RecordRegistry
+from offload_core.metadata.records.relocations import MappingFile
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.audit import Change, Deletion
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
 

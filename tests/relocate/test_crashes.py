@@ -10,10 +10,11 @@ from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
 from effort import Sample
 from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
-from offload_core.metadata.relocations import MappingFile, read_mapping
-from offload_core.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
+from offload_core.metadata.records import other_copies, read_copies
+from offload_core.metadata.records.relocations import MappingFile, read_mapping
+from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_hooks.errors import OffloadError
 
 

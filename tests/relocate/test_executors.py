@@ -17,15 +17,23 @@ import pytest
 from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor, trying
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, other_copies
-from offload_core.metadata.attempts import lease_of
-from offload_core.metadata.copy_replacement import abandon_replacement
-from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordRegistry, make_moves, plan_topic
-from offload_core.relocate.moving import CopyMaker
-from offload_core.tier import Tier, open_store
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import (
+    Outcome,
+    PlainCopy,
+    PlainStatus,
+    RecordRegistry,
+    make_moves,
+    plan_topic,
+)
+from offload_core.maintenance.relocate.moving import CopyMaker
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import ManagedLedgerInfo, other_copies
+from offload_core.metadata.records.attempts import lease_of
+from offload_core.metadata.records.copy_replacement import abandon_replacement
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor, trying
+from offload_core.storage.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload, hookimpl
 from offload_hooks.errors import (
@@ -56,7 +64,7 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
 def executor(request: pytest.FixtureRequest) -> Executor:
     """Each that there is."""
     if request.param == "spark":
-        from offload_core.spark.executor import SparkExecutor
+        from offload_core.interfaces.spark.executor import SparkExecutor
 
         return SparkExecutor(request.getfixturevalue("spark"))
     return ThreadExecutor(2) if request.param == "threads" else ProcessExecutor(2)
@@ -256,7 +264,7 @@ def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None
     script = tmp_path / "tried.py"
     script.write_text(
         "import os, sys\n"
-        "from offload_core.executors import is_second_try\n"
+        "from offload_core.storage.executors import is_second_try\n"
         "def work(item):\n"
         "    if item == 1 and not is_second_try():\n"
         "        os._exit(1)\n"
@@ -264,7 +272,7 @@ def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None
     )
     program = (
         "import tried\n"
-        "from offload_core.spark.executor import SparkExecutor, start_session\n"
+        "from offload_core.interfaces.spark.executor import SparkExecutor, start_session\n"
         "session = start_session('local[2,2]')\n"
         "print('tried again:', list(SparkExecutor(session).run(tried.work, range(3))))\n"
         "session.stop()\n"

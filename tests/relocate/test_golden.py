@@ -13,13 +13,18 @@ from records import closed, copied, managed_ledger, streaming_entries, streaming
 from scenes.moves import BLOCK_BYTES
 from tiers import lay_out_case
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.listing import list_pairs
-from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic, topic_of_managed_ledger
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.metadata import DriverMetadata, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
-from offload_core.tier import open_store
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.listing import list_pairs
+from offload_core.metadata.catalogue.topics import (
+    managed_ledger_of_topic,
+    parse_topic,
+    topic_of_managed_ledger,
+)
+from offload_core.metadata.records import DriverMetadata, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import open_store
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import open_tier, scan
 

@@ -11,9 +11,9 @@ from crash_points import Points
 from pyspark.sql import SparkSession
 from scenes.moves import TOPIC_NAME, MovedTopic, half_moved, watched
 
-from offload_core.scan import Position
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.tier import MeasuredTier, Tier, open_store
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.reading.scan import Position
+from offload_core.storage.tier import MeasuredTier, Tier, open_store
 from offload_hooks import ByteRange
 from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError
 from pulsar_offload import TierReader, open_tier, scan

@@ -14,21 +14,21 @@ from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
 from scenes.moves import BLOCK_BYTES, TOPIC_NAME, MovedTopic, watched
 
-from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.codec.salvaged_objects import LOST_KEY
-from offload_core.metadata import (
+from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     other_copies,
     read_copies,
 )
-from offload_core.metadata.relocations import MappingFile, relocated
-from offload_core.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
-from offload_core.verify import Verification
+from offload_core.metadata.records.relocations import MappingFile, relocated
+from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_hooks.errors import OffloadError, OptionError
 
 PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE

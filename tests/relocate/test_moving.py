@@ -13,23 +13,23 @@ import pytest
 from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
-from offload_core.catalogue import open_records, parse_topic
-from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
-from offload_core.catalogue.topics import topics_wanted
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.metadata import (
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import Wanted
+from offload_core.maintenance.relocate.kept_entries import KeptLedger
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue import open_records, parse_topic
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
+from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.records import (
     CopyForm,
     OtherRole,
     begin_replacement,
     other_copies,
     segments_of,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import Wanted
-from offload_core.relocate.kept_entries import KeptLedger
-from offload_core.verify import Verification
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
 
@@ -261,7 +261,7 @@ def test_entries_that_are_others_are_not_taken(world: MovedTopic, monkeypatch: p
         return EntryBatch(batch.first_entry_id, memoryview(bytes(data)), batch.offsets)
 
     monkeypatch.setattr(KeptLedger, "read", read_another)
-    monkeypatch.setattr("offload_core.relocate.moving.check_objects", lambda *_: None)
+    monkeypatch.setattr("offload_core.maintenance.relocate.moving.check_objects", lambda *_: None)
     before = world.info
     for format_, ledger_id in ((STREAMING, 0), (PIP17, 2)):
         [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([ledger_id]))).moves
@@ -272,7 +272,7 @@ def test_entries_that_are_others_are_not_taken(world: MovedTopic, monkeypatch: p
 
 
 def test_large_objects_go_by_parts(world: MovedTopic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offload_core.relocate.byte_copies.PART_BYTES", 100)
+    monkeypatch.setattr("offload_core.maintenance.relocate.byte_copies.PART_BYTES", 100)
     read: list[int] = []
     for move in world.plan().moves:
         world.mover(listener=read.append).move(move)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from scenes.moves import TOPIC_NAME, MovedTopic
 
-from offload_core.codec.object_format import ObjectFormat, parse_key
-from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
-from offload_core.codec.stand_ins import MAPPED_KEY
-from offload_core.metadata import other_copies
-from offload_core.metadata.relocations import MappingFile, read_mapping
-from offload_core.relocate import MappingRegistry, plan_topic
-from offload_core.tier import Tier
-from offload_core.verify import Verification
-from offload_core.verify.sealing import Sealing
+from offload_core.format.codec.object_format import ObjectFormat, parse_key
+from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
+from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.maintenance.relocate import MappingRegistry, plan_topic
+from offload_core.maintenance.verify import Verification
+from offload_core.maintenance.verify.sealing import Sealing
+from offload_core.metadata.records import other_copies
+from offload_core.metadata.records.relocations import MappingFile, read_mapping
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError, OptionError, OutcomeUnknownError
 
 

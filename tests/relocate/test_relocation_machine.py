@@ -18,15 +18,16 @@ from hypothesis.stateful import initialize, invariant, rule
 from managed_ledgers import NAME, Audit
 from scenes.machines import TopicMachine
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import parse_topic
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.managed_ledger import delete_managed_ledger
-from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
-from offload_core.policies import RetentionPolicies
-from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import parse_topic
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import other_copies, read_copies
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.managed_ledger import delete_managed_ledger
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 

@@ -7,9 +7,9 @@ from damage import DAMAGES, SCENES, Damage
 from damage.scenes import LEDGER
 from scenes.repairs import contents_of, findings_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
-from offload_core.codec.salvaged_objects import lost_of
-from offload_core.repair import QUARANTINE, Action
-from offload_core.verify import Code
+from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.maintenance.repair import QUARANTINE, Action
+from offload_core.maintenance.verify import Code
 
 LOST: dict[str, set[int]] = {
     "data-is-cut-off-behind-a-block": {12, 13, 14, 15},

@@ -17,22 +17,17 @@ from effort import Sample
 from scenes.repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
-from offload_core.audit import Change, Deletion
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.cli.upkeep.repair_views import by_hand
-from offload_core.metadata import (
-    LedgerRecord,
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    OffloadContext,
-    OffloadSegment,
-)
-from offload_core.metadata.record_corrections import LedgerCounts, correct_counts
-from offload_core.repair import Action, PlannedRepair
-from offload_core.repair.count_correction import Counted, CountLedgers, CountTask
-from offload_core.tier import Tier
-from offload_core.verify import Code, Finding, Verification
+from offload_core.interfaces.cli.upkeep.repair_views import by_hand
+from offload_core.maintenance.repair import Action, PlannedRepair
+from offload_core.maintenance.repair.count_correction import Counted, CountLedgers, CountTask
+from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, OffloadSegment
+from offload_core.metadata.records.record_corrections import LedgerCounts, correct_counts
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Change, Deletion
 from offload_hooks.errors import AttemptError, OffloadError
 from offload_hooks.testing import MemoryMetadataStore
 

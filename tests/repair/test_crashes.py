@@ -14,10 +14,10 @@ from effort import Sample
 from scenes.repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.repair import QUARANTINE
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.maintenance.repair import QUARANTINE
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
 from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
 from offload_hooks.values import Capabilities

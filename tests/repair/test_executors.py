@@ -6,8 +6,8 @@ from pathlib import Path
 
 from scenes.repairs import lay_out_damage, planned
 
-from offload_core.executors import ProcessExecutor, ThreadExecutor
-from offload_core.repair import Action
+from offload_core.maintenance.repair import Action
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 
 
 def test_processes_plan_what_threads_plan(tmp_path: Path) -> None:

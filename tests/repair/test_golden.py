@@ -12,12 +12,12 @@ from mapfiles import lay_out_golden
 from scenes.repairs import Lines, pairs_of, read_pair
 from tiers import lay_out_broker_objects, lay_out_case
 
-from offload_core.catalogue.index_reading import read_index
-from offload_core.catalogue.listing import stream_pairs
-from offload_core.codec.index import ObjectIndex
-from offload_core.repair import Action, Repair, Repaired
-from offload_core.tier import Tier, open_store
-from offload_core.verify import Code, Verification
+from offload_core.format.codec.index import ObjectIndex
+from offload_core.maintenance.repair import Action, Repair, Repaired
+from offload_core.maintenance.verify import Code, Verification
+from offload_core.metadata.catalogue.index_reading import read_index
+from offload_core.metadata.catalogue.listing import stream_pairs
+from offload_core.storage.tier import Tier, open_store
 
 LATER = 1 << 42
 """Long after all of them were written, in ms."""

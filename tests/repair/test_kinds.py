@@ -17,10 +17,10 @@ from live.kinds import (
 )
 from scenes.repairs import Lines
 
-from offload_core.catalogue.listing import stream_pairs
-from offload_core.repair import Action, Repair, Repaired
-from offload_core.tier import Tier
-from offload_core.verify import Code, Verification
+from offload_core.maintenance.repair import Action, Repair, Repaired
+from offload_core.maintenance.verify import Code, Verification
+from offload_core.metadata.catalogue.listing import stream_pairs
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError, FormatError, IncompleteMessageError
 from offload_hooks.testing import MemoryDriver
 from pulsar_offload import TierReader, scan

@@ -18,26 +18,20 @@ from scenes.filters import PlainFilter
 from scenes.moves import BLOCK_BYTES, MovedTopic, watched
 from scenes.repairs import Lines
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.codec.object_format import ObjectKey
-from offload_core.filters import ChosenFilter, FilterMode
-from offload_core.managed_ledger import Environment, HotLedgers
-from offload_core.metadata import (
-    CopyForm,
-    LedgerRecord,
-    ManagedLedgerRecords,
-    begin_replacement,
-    other_copies,
-    read_copies,
-)
-from offload_core.offload import LedgerOffloader, OffloadedLedger
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import lease_from, working_on
-from offload_core.repair import Action, HotCopies, PlannedRepair, Repair
-from offload_core.repair.offloading_again import find_hot
-from offload_core.tier import Tier
-from offload_core.verify import Code, Finding, Verification
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair
+from offload_core.maintenance.repair.offloading_again import find_hot
+from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import CopyForm, LedgerRecord, begin_replacement, other_copies, read_copies
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
+from offload_core.writing.filters import ChosenFilter, FilterMode
+from offload_core.writing.managed_ledger import Environment, HotLedgers
+from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload.running_attempt import lease_from, working_on
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
 from offload_hooks.ledger_stores import EntryBatch
 

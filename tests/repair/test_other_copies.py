@@ -8,9 +8,9 @@ from damage.scenes import LEDGER, Scene, one_ledger, pip17
 from entries import entry, pip17_object
 from scenes.repairs import contents_of, context, findings_of, recorded, repaired
 
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.repair import Action
-from offload_core.verify import Code
+from offload_core.maintenance.repair import Action
+from offload_core.maintenance.verify import Code
+from offload_core.metadata.stores import ManagedLedgerRecords
 
 
 def two_copies(*, records: bool = False) -> Scene:

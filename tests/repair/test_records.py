@@ -11,24 +11,24 @@ from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
 from scenes.repairs import Lines, contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
-from offload_core.audit import Change, ChangeAction, Deletion
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.codec.object_format import parse_key
-from offload_core.metadata import (
+from offload_core.format.codec.object_format import parse_key
+from offload_core.maintenance.repair import Action
+from offload_core.maintenance.repair.pair_changes import pulsars_bits
+from offload_core.maintenance.verify import Code, Verification
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     OtherCopy,
     OtherRole,
     abandon_replacement,
     begin_replacement,
     other_copies,
 )
-from offload_core.metadata.attempts import lease_of
-from offload_core.repair import Action
-from offload_core.repair.pair_changes import pulsars_bits
-from offload_core.verify import Code, Verification
+from offload_core.metadata.records.attempts import lease_of
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks.errors import AttemptError, LiveAttemptError, StoreUnavailableError
 
 

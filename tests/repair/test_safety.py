@@ -10,7 +10,7 @@ from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, pip17, stream
 from entries import entry, pip17_object
 from scenes.repairs import Lines, contents_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_hooks import BlockReceipt, ObjectStat, ReadableBuffer, Upload, hookimpl
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver

@@ -8,7 +8,7 @@ from damage.scenes import Scene, mapfiles, pip17, streaming
 from damage.sealed import checksums_key, sealed
 from scenes.repairs import contents_of, findings_of, repaired
 
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
 
 
 @pytest.mark.parametrize(

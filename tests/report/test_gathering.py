@@ -12,10 +12,10 @@ from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, lay_out, lay_out_broker_objects, numbered
 
-from offload_core.report import MOST_FINDINGS, gather, live_page, report_page
-from offload_core.report.page import embedded
-from offload_core.tier import Tier
-from offload_core.verify import Code, Finding
+from offload_core.maintenance.inventory.gathering import MOST_FINDINGS, gather
+from offload_core.maintenance.inventory.page import embedded, live_page, report_page
+from offload_core.maintenance.verify import Code, Finding
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader, open_tier
 

@@ -24,15 +24,15 @@ from scenes.rollbacks import (
 )
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
-from offload_core.audit import Deletion, FileAuditLog
-from offload_core.catalogue import TopicName
-from offload_core.metadata import (
+from offload_core.maintenance.rollback import Allowed, JudgedObject, delete_judged, judge_tier
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.rollback import Allowed, JudgedObject, delete_judged, judge_tier
-from offload_core.tier import Tier, open_store
-from offload_core.tier.chain import Layer
+from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.audit import Deletion, FileAuditLog
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver

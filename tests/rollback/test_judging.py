@@ -20,9 +20,10 @@ from scenes.rollbacks import (
 )
 from tiers import Names, put, uuid_of
 
-from offload_core.catalogue import TopicName, parse_topic
-from offload_core.codec.salvaged_objects import LOST_KEY
-from offload_core.metadata import (
+from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.maintenance.rollback import Allowed, JudgedObject, Verdict, judge_tier
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
     LedgerRecord,
@@ -31,8 +32,7 @@ from offload_core.metadata import (
     abandon_replacement,
     begin_replacement,
 )
-from offload_core.rollback import Allowed, JudgedObject, Verdict, judge_tier
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver
 
 OTHERS = Names(managed_ledger="acme/cold/persistent/others", cluster=None)

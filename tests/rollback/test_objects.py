@@ -10,8 +10,8 @@ from golden import PIP17_CASES, STREAMING_CASES, load_case
 from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
-from offload_core.rollback import StreamingObject, list_streaming
-from offload_core.tier import Tier, open_store
+from offload_core.maintenance.rollback import StreamingObject, list_streaming
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks import hookimpl
 from offload_hooks.errors import ObjectNotFoundError
 from offload_hooks.testing import MemoryDriver

@@ -13,10 +13,10 @@ from records import closed, failed, segment, still_open, streaming_record
 from scenes.rollbacks import NAMELESS, ORDERS, in_one_object, in_segments, put_segment, put_whole, topic
 from tiers import lay_out_broker_objects, lay_out_case, put, uuid_of
 
-from offload_core.catalogue import TopicName
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext, release_segments
-from offload_core.rollback import Coverage, Need, PlannedLedger, RollbackPlan, plan_rollback
-from offload_core.tier import Tier, open_store
+from offload_core.maintenance.rollback import Coverage, Need, PlannedLedger, RollbackPlan, plan_rollback
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, release_segments
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 

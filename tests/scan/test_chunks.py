@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scenes.messages import SentMessage, StoredMessages, interleaved, readable, write_keys
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Position
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import BadLengthError, IncompleteMessageError, OptionError
 from offload_proto.messages_pb2 import LZ4, MessageIdData
 from pulsar_offload import TierReader, scan

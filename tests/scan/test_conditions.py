@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 
-from offload_core.scan import (
+from offload_core.reading.scan import (
     Condition,
     Operator,
     Position,

@@ -12,7 +12,7 @@ from entries import WrittenObject
 from scenes.lossy import HINT, at, closed_with, lose, payloads, read, segment, whole
 from tiers import TOPIC, in_memory, lay_out
 
-from offload_core.scan import Position
+from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader, open_tier, scan
 

@@ -12,8 +12,8 @@ from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, in_memory, lay_out, lay_out_broker_objects, numbered
 
-from offload_core.scan import ScanEstimate, parse_offsets, read_task
-from offload_core.tier import MeasuredTier, Requests, Tier
+from offload_core.reading.scan import ScanEstimate, parse_offsets, read_task
+from offload_core.storage.tier import MeasuredTier, Requests, Tier
 from pulsar_offload import TierReader, explain_scan, open_tier, scan
 
 PAYLOADS = [entry(b"%05d" % i * 100) for i in range(400)]

@@ -12,12 +12,12 @@ import pytest
 from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
 from tiers import MemoryDriver, Names, in_memory, numbered
 
-from offload_core.catalogue import TopicName
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.scan import Position
-from offload_core.tier import Tier
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, StoreError
 from pulsar_offload import TierReader, scan
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core.catalogue import TopicName, parse_topic
-from offload_core.metadata import LedgerRecord, OffloadContext
-from offload_core.scan import (
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.reading.scan import (
     Bounds,
     Position,
     ReadOptions,
@@ -26,9 +26,9 @@ from offload_core.scan import (
     plan_tasks,
     select_catalogue,
 )
-from offload_core.scan.advance import Budget, advance
-from offload_core.scan.follow import TopicFollower
-from offload_core.scan.frontier import Frontier, between
+from offload_core.reading.scan.advance import Budget, advance
+from offload_core.reading.scan.follow import TopicFollower
+from offload_core.reading.scan.frontier import Frontier, between
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader, open_tier
 

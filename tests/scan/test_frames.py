@@ -70,6 +70,6 @@ def test_head_reads_no_further_than_it_must(tmp_path: Path) -> None:
 def test_a_library_that_is_missing_is_named_with_its_extra(
     planned: Scan, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offload_core.scan.scanning.find_spec", lambda _: None)
+    monkeypatch.setattr("offload_core.reading.scan.scanning.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'pulsar-offload\[{library}\]'"):
         getattr(planned, f"to_{library}")()

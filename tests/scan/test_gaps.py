@@ -19,15 +19,15 @@ from scenes.drawn import (
 )
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
-from offload_core.catalogue import TopicName
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.codec.frames import padding
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.scan import Condition, Operator, Position, Scan, read_task
-from offload_core.tier import Tier
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.frames import padding
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Condition, Operator, Position, Scan, read_task
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
 from pulsar_offload import TierReader, scan
 

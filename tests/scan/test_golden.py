@@ -22,7 +22,7 @@ from golden import (
 )
 from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
-from offload_core.catalogue import Problem
+from offload_core.metadata.catalogue import Problem
 from offload_hooks.errors import DataLossError, FormatError
 from pulsar_offload import TierReader, open_tier, scan
 

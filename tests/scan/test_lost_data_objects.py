@@ -14,14 +14,14 @@ from records import closed, copied, managed_ledger
 from scenes.lossy import NAME, at, lose, payloads, read, segment, whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, lay_out, open_store, uuid_of
 
-from offload_core.catalogue import Problem, list_catalogue
-from offload_core.catalogue.listing import Pair, describe_pair
-from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import pack_managed_ledger_info
-from offload_core.scan import ScanOptions, Selection, select_catalogue
-from offload_core.scan.advance import Budget, advance
-from offload_core.scan.follow import TopicFollower
-from offload_core.tier import Tier
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue import Problem, list_catalogue
+from offload_core.metadata.catalogue.listing import Pair, describe_pair
+from offload_core.metadata.records import pack_managed_ledger_info
+from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
+from offload_core.reading.scan.advance import Budget, advance
+from offload_core.reading.scan.follow import TopicFollower
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
 from pulsar_offload import TierReader, open_tier, scan

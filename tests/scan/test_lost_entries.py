@@ -9,8 +9,8 @@ from entries import entry, pip17_object
 from scenes.repairs import Lines
 from tiers import TOPIC, lay_out
 
-from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, parse_lost
-from offload_core.repair import Repair
+from offload_core.format.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, parse_lost
+from offload_core.maintenance.repair import Repair
 from offload_hooks.errors import DataLossError, MetadataError
 from pulsar_offload import open_tier, scan
 

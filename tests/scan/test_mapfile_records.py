@@ -19,9 +19,9 @@ from mapfiles import (
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core.catalogue import Problem
-from offload_core.codec.object_format import ObjectFormat, parse_key
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.format.codec.object_format import ObjectFormat, parse_key
+from offload_core.metadata.catalogue import Problem
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_hooks.errors import DataLossError
 from pulsar_offload import open_tier, scan
 

@@ -11,7 +11,7 @@ from entries import pip17_object
 from layered import layer, stack
 from tiers import MemoryDriver, Names, lay_out_broker_objects, numbered
 
-from offload_core.scan import TaskMetrics, read_task
+from offload_core.reading.scan import TaskMetrics, read_task
 from offload_hooks.counts import StoreCounts, count_retry, counting
 from offload_hooks.testing import FaultLayer, FaultPlan
 from offload_layers.retry import RetryLayer
@@ -72,9 +72,9 @@ def test_a_task_that_is_broken_off_reports_what_it_did(tmp_path):
 
 
 def test_what_is_reported_is_logged_with_fields(tmp_path, caplog):
-    with opened(tmp_path) as tier, caplog.at_level(logging.INFO, "offload_core.scan.metrics"):
+    with opened(tmp_path) as tier, caplog.at_level(logging.INFO, "offload_core.reading.scan.metrics"):
         _, reported = read(tier)
-    records = [record for record in caplog.records if record.name == "offload_core.scan.metrics"]
+    records = [record for record in caplog.records if record.name == "offload_core.reading.scan.metrics"]
     assert [record.rows for record in records] == [each.rows for each in reported]
     assert [record.bytes for record in records] == [each.bytes for each in reported]
     assert records[0].context["ranges"] == reported[0].ranges

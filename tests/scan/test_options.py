@@ -11,12 +11,12 @@ import typer
 from entries import entry, pip17_object
 from tiers import Names, in_memory, lay_out
 
-from offload_core.cli.reading.scan_options import MessagesRead, reads_messages
-from offload_core.scan import Position, ScanOptions
-from offload_core.scan.options import WORDS
-from offload_core.scan.tasks import KeyProviderSpec
-from offload_core.spark.options import parse_options
-from offload_core.tier import MeasuredTier
+from offload_core.interfaces.cli.reading.scan_options import MessagesRead, reads_messages
+from offload_core.interfaces.spark.options import parse_options
+from offload_core.reading.scan import Position, ScanOptions
+from offload_core.reading.scan.options import WORDS
+from offload_core.reading.scan.tasks import KeyProviderSpec
+from offload_core.storage.tier import MeasuredTier
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader, TopicName, open_tier, scan
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
-from offload_core.catalogue import TopicName
-from offload_core.messages.schema import Level
-from offload_core.scan import LedgerShare, Position, Run, ScanTask, read_task
-from offload_core.scan.plan import Bounds, plan_tasks
+from offload_core.format.messages.schema import Level
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import LedgerShare, Position, Run, ScanTask, read_task
+from offload_core.reading.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader, scan
 

@@ -8,9 +8,9 @@ import pytest
 from entries import pip17_object
 from tiers import in_memory
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Position, parse_offsets, parse_position
-from offload_core.scan.positions import position_of
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position, parse_offsets, parse_position
+from offload_core.reading.scan.positions import position_of
 from offload_hooks.errors import OptionError
 from pulsar_offload import scan
 

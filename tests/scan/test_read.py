@@ -22,12 +22,12 @@ from entries import (
 )
 from tiers import TOPIC, in_memory, lay_out
 
-from offload_core.catalogue import TopicName
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.messages.decode import BATCH_BYTES
-from offload_core.messages.schema import ENTRY_COLUMNS, MESSAGE_COLUMNS
-from offload_core.scan import Position
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.format.messages.decode import BATCH_BYTES
+from offload_core.format.messages.schema import ENTRY_COLUMNS, MESSAGE_COLUMNS
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position
 from offload_hooks.errors import (
     BadMagicError,
     ChecksumError,

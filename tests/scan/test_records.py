@@ -21,17 +21,17 @@ from records import (
 )
 from tiers import TOPIC, Names, lay_out, lay_out_case, put_broker_objects, uuid_of
 
-from offload_core.catalogue import parse_topic
-from offload_core.messages.compression import Compression
-from offload_core.metadata import (
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.records import (
     LedgerRecord,
     OffloadContext,
     SegmentLayout,
     StoredRecord,
     pack_stored_record,
 )
-from offload_core.scan import Position
-from offload_core.tier import open_store
+from offload_core.reading.scan import Position
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import DataLossError, EntryOrderError, UnknownLedgerError, UnknownTopicError
 from pulsar_offload import TierReader, open_tier, scan
 

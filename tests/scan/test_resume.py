@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from scenes.exports import add_ledger, messages
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Position
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError, OptionError
 from pulsar_offload import open_tier, scan
 

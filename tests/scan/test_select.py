@@ -8,11 +8,11 @@ import pytest
 from entries import WrittenObject, pip17_object
 from tiers import MODIFIED_AT, uuid_of
 
-from offload_core.catalogue import Catalogue, StoredObject
-from offload_core.catalogue.model import build_catalogue
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.object_format import ObjectKey
-from offload_core.scan import Selection, select_topics
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue import Catalogue, StoredObject
+from offload_core.metadata.catalogue.model import build_catalogue
+from offload_core.reading.scan import Selection, select_topics
 from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 
 

@@ -12,8 +12,9 @@ from network.admin import AdminRest, raises_without, reason
 from network.fronts import Answer, Request
 from servers.process import free_port
 
-from offload_core.schemas import history_from_rest, open_provider
-from offload_core.schemas.admin import AdminSchemas
+from offload_core.format.schemas import history_from_rest
+from offload_core.reading.schema_providers import open_provider
+from offload_core.reading.schema_providers.admin import AdminSchemas
 from offload_hooks.errors import (
     AccessDeniedError,
     OptionError,

@@ -15,16 +15,16 @@ from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
 from scenes.schemas import record, version
 
-from offload_core.schemas.avro.program import compile_program
-from offload_core.schemas.avro.targets import make_layout
-from offload_core.schemas.avro.types import MOST_DEPTH, parse_avro
-from offload_core.schemas.choosing import choose_payloads
-from offload_core.schemas.decoders import make_decoder
-from offload_core.schemas.history import parse_saved
-from offload_core.schemas.literal import LiteralSchema
-from offload_core.schemas.protobuf.layout import make_layout as make_message_layout
-from offload_core.schemas.protobuf.types import parse_protobuf
-from offload_core.schemas.spans import spans_of
+from offload_core.format.schemas.avro.program import compile_program
+from offload_core.format.schemas.avro.targets import make_layout
+from offload_core.format.schemas.avro.types import MOST_DEPTH, parse_avro
+from offload_core.format.schemas.decoders import make_decoder
+from offload_core.format.schemas.history import parse_saved
+from offload_core.format.schemas.protobuf.layout import make_layout as make_message_layout
+from offload_core.format.schemas.protobuf.types import parse_protobuf
+from offload_core.format.schemas.spans import spans_of
+from offload_core.reading.schema_providers.choosing import choose_payloads
+from offload_core.reading.schema_providers.literal import LiteralSchema
 from offload_hooks.errors import FormatError, OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
@@ -376,7 +376,7 @@ def test_a_number_of_a_version_may_have_any_digits() -> None:
         def close(self) -> None:
             pass
 
-    from offload_core.catalogue import TopicName
+    from offload_core.metadata.catalogue import TopicName
 
     with pytest.raises(OptionError, match="no version 999"):
         choose_payloads(One(), [TopicName("persistent://a/b/c")], reader_schema=DIGITS)

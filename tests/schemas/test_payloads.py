@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scenes.schemas import TOPIC, Known, history, record, tier_of, version, write
 
-from offload_core.schemas import Payloads
+from offload_core.format.schemas import Payloads
 from offload_hooks.errors import OptionError, PayloadError, SchemaError
 from pulsar_offload import scan
 

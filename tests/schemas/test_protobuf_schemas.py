@@ -12,10 +12,10 @@ import pytest
 from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2
 from scenes.schemas import TOPIC, Compiled, Known, decode_all, history, record, tier_of, version
 
-from offload_core.schemas import open_provider
-from offload_core.schemas.decoders import make_decoder
-from offload_core.schemas.literal import LiteralSchema
-from offload_core.schemas.payloads import PayloadDecoder, Payloads
+from offload_core.format.schemas.decoders import make_decoder
+from offload_core.format.schemas.payloads import PayloadDecoder, Payloads
+from offload_core.reading.schema_providers import open_provider
+from offload_core.reading.schema_providers.literal import LiteralSchema
 from offload_hooks.errors import PayloadError, SchemaError
 from offload_hooks.schemas import SchemaVersion
 from pulsar_offload import open_tier, scan

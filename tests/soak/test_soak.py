@@ -20,17 +20,17 @@ import soak_owner
 from scenes.segments import left_in
 from scenes.transactions import Model
 
-from offload_core.managed_ledger import (
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.reading.transactions import BufferState, SnapshotStore
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     TransactionalTopic,
     open_managed_ledger,
     settle_transactions,
 )
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition, LedgerRecord
-from offload_core.policies import ReadPriority
-from offload_core.transactions import BufferState, SnapshotStore
 
 SOAK_S = 10.0
 NIGHTLY_S = 20 * 60.0

@@ -7,7 +7,7 @@ import os
 import pytest
 from pyspark.sql import SparkSession
 
-from offload_core.spark.executor import SparkExecutor
+from offload_core.interfaces.spark.executor import SparkExecutor
 from offload_hooks.errors import OffloadError
 
 pytestmark = pytest.mark.spark

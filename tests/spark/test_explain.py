@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.spark import explain, measure_reads
-from offload_core.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.spark import explain, measure_reads
+from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 from pulsar_offload import explain_scan, open_tier
 
 pytestmark = pytest.mark.spark

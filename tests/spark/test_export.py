@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from scenes.exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 
-from offload_core.spark.executor import SparkExecutor
+from offload_core.interfaces.spark.executor import SparkExecutor
 from offload_hooks.errors import FormatError
 from pulsar_offload import export, open_tier
 

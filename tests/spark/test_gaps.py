@@ -15,7 +15,7 @@ from scenes.drawn import DrawnTopic, FilteredLedger, filtered_topics
 from streams import Query
 from tiers import TOPIC
 
-from offload_core.metadata import pack_managed_ledger_info
+from offload_core.metadata.records import pack_managed_ledger_info
 from pulsar_offload import open_tier
 
 PLACE = ("__ledgerId", "__entryId")

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from scenes.lookers import COMMANDS, Command, assert_same, lay_out_world, ls, outcome, verify, world
 
-from offload_core.catalogue import concurrency
-from offload_core.spark.executor import SparkExecutor
-from offload_core.tier import Tier
+from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.metadata.catalogue import concurrency
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 

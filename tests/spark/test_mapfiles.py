@@ -11,8 +11,8 @@ from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
 from pyspark.sql import DataFrame, SparkSession
 from servers.minihdfs import MiniHdfs
 
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_core.tier import open_store
+from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.storage.tier import open_store
 
 pytestmark = pytest.mark.spark
 

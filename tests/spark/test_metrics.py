@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.spark import PulsarOffloadDataSource, measure_reads
+from offload_core.interfaces.spark import PulsarOffloadDataSource, measure_reads
 from pulsar_offload import open_tier, scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
@@ -61,7 +61,7 @@ def test_the_workers_log_has_a_record_for_each_task(spark, tier):
         kept = spark.tvf.python_worker_logs().collect()
     finally:
         spark.conf.unset(logging)
-    records = [row["context"] for row in kept if row["logger"] == "offload_core.scan.metrics"]
+    records = [row["context"] for row in kept if row["logger"] == "offload_core.reading.scan.metrics"]
     assert len(records) == 2
     assert sum(int(record["rows"]) for record in records) == rows
     assert all(int(record["bytes"]) > 0 < int(record["ranges"]) for record in records)

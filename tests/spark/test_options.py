@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.scan import Position
-from offload_core.scan.tasks import KeyProviderSpec
-from offload_core.spark.options import parse_options
+from offload_core.interfaces.spark.options import parse_options
+from offload_core.reading.scan import Position
+from offload_core.reading.scan.tasks import KeyProviderSpec
 from offload_hooks.errors import OptionError
 
 

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from records import MANAGED_LEDGERS, golden_record, streaming_entries, streaming_record
 from tiers import lay_out_case, put_broker_objects
 
-from offload_core.messages.compression import Compression
-from offload_core.metadata import SegmentLayout, StoredRecord, pack_stored_record
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.reader import OffloadReader
-from offload_core.tier import open_store
+from offload_core.format.messages.compression import Compression
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark.reader import OffloadReader
+from offload_core.metadata.records import SegmentLayout, StoredRecord, pack_stored_record
+from offload_core.storage.tier import open_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 

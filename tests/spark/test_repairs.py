@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from scenes.repairs import lay_out_damage, planned
 
-from offload_core.executors import ThreadExecutor
-from offload_core.repair import Action
-from offload_core.spark.executor import SparkExecutor
+from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.maintenance.repair import Action
+from offload_core.storage.executors import ThreadExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

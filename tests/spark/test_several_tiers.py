@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from scenes.moves import MovedTopic, half_moved
 
-from offload_core.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark import PulsarOffloadDataSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

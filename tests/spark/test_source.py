@@ -14,10 +14,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
 
-from offload_core.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.reader import OffloadReader
-from offload_core.spark.types import spark_schema
+from offload_core.format.messages.schema import (
+    ENTRY_COLUMNS,
+    EXTRA_MESSAGE_COLUMNS,
+    MESSAGE_COLUMNS,
+    arrow_schema,
+)
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark.reader import OffloadReader
+from offload_core.interfaces.spark.types import spark_schema
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from streamed import WRITER
 from tiers import Names, lay_out, lay_out_broker_objects
 
-from offload_core.messages.schema import arrow_schema
-from offload_core.spark.options import parse_options
-from offload_core.spark.stream import OffloadStreamReader
-from offload_core.spark.types import spark_schema
+from offload_core.format.messages.schema import arrow_schema
+from offload_core.interfaces.spark.options import parse_options
+from offload_core.interfaces.spark.stream import OffloadStreamReader
+from offload_core.interfaces.spark.types import spark_schema
 from offload_hooks.errors import OptionError
 
 pytestmark = pytest.mark.spark

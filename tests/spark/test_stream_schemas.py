@@ -11,7 +11,7 @@ from scenes.schemas import history, record, version, write
 from streams import Query
 from tiers import Names, lay_out
 
-from offload_core.schemas import SavedSchemas
+from offload_core.reading.schema_providers import SavedSchemas
 from offload_hooks.errors import PayloadError, SchemaError
 
 FLAT = record(id="long", name="string")

@@ -29,11 +29,11 @@ from scenes.transactions import (
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
 
-from offload_core.scan import ScanOptions, Selection, select_catalogue
-from offload_core.scan.follow import TopicFollower
-from offload_core.scan.settle import SettledAdvance
-from offload_core.scan.transactions import SummaryMemory, TransactionResolver
-from offload_core.tier import Tier
+from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
+from offload_core.reading.scan.follow import TopicFollower
+from offload_core.reading.scan.settle import SettledAdvance
+from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
 from pulsar_offload import TierReader, open_tier
 

@@ -14,10 +14,10 @@ import pytest
 from scenes.switched import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
 from stores import Store, new_store
 
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.recorded_copies import layout_of
-from offload_core.metadata import EntryPosition
-from offload_core.policies import ReadPriority
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.recorded_copies import layout_of
+from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import EntryPosition
 from offload_hooks.errors import OffloadError
 from pulsar_offload import scan
 

@@ -11,11 +11,11 @@ from entries import pip17_object
 from pyspark.sql import SparkSession
 from tiers import lay_out
 
-from offload_core.audit import FileAuditLog
-from offload_core.executors import Executor, ThreadExecutor
-from offload_core.spark.executor import SparkExecutor
-from offload_core.tier import Tier, open_store
-from offload_core.verify import Code, Finding, Sealing, Summary, Verification
+from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.maintenance.verify import Code, Finding, Sealing, Summary, Verification
+from offload_core.storage.executors import Executor, ThreadExecutor
+from offload_core.storage.tier import Tier, open_store
+from offload_core.writing.audit import FileAuditLog
 from offload_hooks.errors import StoreError
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]

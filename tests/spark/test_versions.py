@@ -9,10 +9,10 @@ from importlib.metadata import version
 
 import pytest
 
-from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.executor import _call
-from offload_core.spark.reader import _restored
-from offload_core.spark.versions import check_versions, installed_versions
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark.executor import _call
+from offload_core.interfaces.spark.reader import _restored
+from offload_core.interfaces.spark.versions import check_versions, installed_versions
 from offload_hooks.errors import VersionMismatchError
 
 NOT_A_PICKLE = b"nothing that can be unpickled"

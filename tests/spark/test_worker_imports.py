@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark import PulsarOffloadDataSource
 
 WORKER = Path(__file__).with_name("worker_process.py")
 
@@ -28,11 +28,11 @@ NOT_NEEDED = (
     "hdfs_native",
     "kazoo",
     "obstore",
-    "offload_core.cli",
-    "offload_core.doctor",
-    "offload_core.export",
-    "offload_core.schemas.avro",
-    "offload_core.schemas.decoders",
+    "offload_core.interfaces.cli",
+    "offload_core.maintenance.doctor",
+    "offload_core.reading.export",
+    "offload_core.format.schemas.avro",
+    "offload_core.format.schemas.decoders",
     "opentelemetry",
     "pandas",
     "pyarrow.dataset",
@@ -86,5 +86,5 @@ def test_what_makes_typed_columns_is_imported_where_they_are_asked_for(
     lay_out_broker_objects(tmp_path, topics=["jstring"])
     schema = "literal:type=STRING"
     typed = read_in_a_process_of_its_own(tmp_path, topic="acme/cold/jstring", schemas=schema)
-    assert "offload_core.schemas.decoders" in typed["modules"]
-    assert "offload_core.schemas.decoders" not in said["modules"]
+    assert "offload_core.format.schemas.decoders" in typed["modules"]
+    assert "offload_core.format.schemas.decoders" not in said["modules"]

@@ -11,7 +11,7 @@ from servers.versitygw import Versitygw
 from stores import new_store
 from tiers import put_broker_objects
 
-from offload_core.scan import read_task
+from offload_core.reading.scan import read_task
 from pulsar_offload import explain_scan, scan
 
 pytestmark = pytest.mark.sampled(3)

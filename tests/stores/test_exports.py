@@ -19,10 +19,10 @@ from scenes.exports import ORDERS, in_order, scanned, two_partitions
 from stores import Store
 
 import pulsar_offload
-from offload_core.executors import ThreadExecutor
-from offload_core.export.delta_target import DeltaTarget
-from offload_core.export.iceberg_target import IcebergTarget
-from offload_core.tier import Tier
+from offload_core.reading.export.delta_target import DeltaTarget
+from offload_core.reading.export.iceberg_target import IcebergTarget
+from offload_core.storage.executors import ThreadExecutor
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import StoreError
 from pulsar_offload import open_tier
 

@@ -19,7 +19,7 @@ from servers.versitygw import Versitygw
 from stores import FAR_NAMES, Store, new_store
 from tiers import put_broker_objects
 
-from offload_core.tier import MemoryBudget, Tier, upload_blocks
+from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
 from pulsar_offload import TierReader, scan
 

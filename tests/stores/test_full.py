@@ -12,7 +12,7 @@ from required import need
 from servers.minihdfs import MiniHdfs
 from stores import Store, WebHdfs, new_store
 
-from offload_core.tier import upload_blocks
+from offload_core.storage.tier import upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, StoreFullError
 
 pytestmark = pytest.mark.sampled(3)

@@ -9,11 +9,11 @@ from scenes.rollbacks import put_segment
 from stores import Store
 from tiers import TOPIC, put_broker_objects
 
-from offload_core.catalogue import open_records
-from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.inventory import By, Level, measure, recorded_ledgers, rows_of
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.recover import recover_records
+from offload_core.maintenance.inventory import By, Level, measure, recorded_ledgers, rows_of
+from offload_core.maintenance.recover import recover_records
+from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.catalogue.survey import LedgerSurvey
+from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import scan
 

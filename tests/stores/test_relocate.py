@@ -8,8 +8,8 @@ import pytest
 from scenes.moves import MovedTopic
 from stores import Store
 
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.relocate import throttled
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import throttled
 
 pytestmark = pytest.mark.sampled(3)
 

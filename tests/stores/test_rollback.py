@@ -14,11 +14,7 @@ from scenes.rollbacks import keys
 from stores import Store
 from tiers import MANAGED_LEDGER, put_broker_objects
 
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords, OffloadContext
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.rollback import (
+from offload_core.maintenance.rollback import (
     Allowed,
     Need,
     Verdict,
@@ -28,7 +24,12 @@ from offload_core.rollback import (
     plan_rollback,
     release_recorded,
 )
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import FileAuditLog
 
 pytestmark = pytest.mark.sampled(3)
 

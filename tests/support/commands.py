@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 
 
 def configuration_file(folder: Path) -> Path:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
-from offload_core.audit import AuditLog, Deletion
-from offload_core.tier.chain import Layer
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.audit import AuditLog, Deletion
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from offload_core.tier import Tier, open_store, upload_blocks
+from offload_core.storage.tier import Tier, open_store, upload_blocks
 from offload_hooks.errors import OffloadError
 
 MIB = 1 << 20

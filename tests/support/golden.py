@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.messages.entry import EntryParts, split_entry
+from offload_core.format.codec.object_format import ObjectKey, parse_key
+from offload_core.format.messages.entry import EntryParts, split_entry
 from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 from pulsar_offload import TierReader, scan
 

@@ -22,16 +22,17 @@ from crash_points import FAULTS, Fault, Points
 from dying import in_fork
 from managed_ledgers import NAME, ColdLedger, environment_of
 
-from offload_core.audit import FileAuditLog
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.audit import FileAuditLog
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     delete_managed_ledger,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
 from offload_hooks.errors import TopicDeletedError
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import open_tier

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from offload_core.tier import Layer, Tier
-from offload_core.tier.chain import Chain
+from offload_core.storage.tier import Layer, Tier
+from offload_core.storage.tier.chain import Chain
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.testing import MemoryDriver
 from offload_layers.block_cache import BlockCacheLayer

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from offload_core.ledgers import FileLedgerStore, FileLedgerWriter
+from offload_core.storage.hot import FileLedgerStore, FileLedgerWriter
 from offload_hooks.errors import OffloadError
 
 THREADS = 4

@@ -15,7 +15,7 @@ from pathlib import Path
 from dying import die_at, in_fork
 from ledger_files import all_entries
 
-from offload_core.ledgers import FileLedgerStore
+from offload_core.storage.hot import FileLedgerStore
 
 CALLS = ["open", "pwrite", "pwritev", "fsync", "fdatasync", "rename", "mkdir", "unlink", "ftruncate"]
 ENTRIES = [b"entry %d" % i * (i * 40) for i in range(12)]

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from offload_core.ledgers import FileLedgerStore, ledger_layout
-from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, ledger_seed
+from offload_core.storage.hot import FileLedgerStore, ledger_layout
+from offload_core.storage.hot.ledger_frames import FRAME_HEAD_BYTES, ledger_seed
 from offload_hooks.ledger_stores import LedgerReader
 
 

@@ -16,16 +16,17 @@ from typing import Any
 from crash_points import Metadata, PointedAudit, PointedLedgers, Points, left_open, watched
 from entries import read_object
 
-from offload_core.audit import Change, Deletion
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.codec.object_format import ObjectKey
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.tier import Tier
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import LedgerRecord
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Change, Deletion
+from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.writing.offload import LedgerOffloader
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError, StoreUnavailableError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus

@@ -13,12 +13,12 @@ import numpy as np
 from entries import UUID_OF_OBJECTS, WrittenObject, ledger_metadata
 from golden import GOLDEN
 
-from offload_core.codec.cursor import EntryCursor, open_cursor
-from offload_core.codec.index import IndexedBlock, ObjectIndex
-from offload_core.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
-from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.mapfile.fields import pack_counted, pack_vint
-from offload_core.codec.mapfile.header import (
+from offload_core.format.codec.cursor import EntryCursor, open_cursor
+from offload_core.format.codec.index import IndexedBlock, ObjectIndex
+from offload_core.format.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
+from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.fields import pack_counted, pack_vint
+from offload_core.format.codec.mapfile.header import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
@@ -26,9 +26,14 @@ from offload_core.codec.mapfile.header import (
     pack_header,
     parse_whole_header,
 )
-from offload_core.codec.mapfile.layout import STRETCH_BYTES, parse_mapfile
-from offload_core.codec.mapfile.writer import BLOCK_BYTES, INDEX_INTERVAL, MapFileWriter, SequenceFileWriter
-from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.format.codec.mapfile.layout import STRETCH_BYTES, parse_mapfile
+from offload_core.format.codec.mapfile.writer import (
+    BLOCK_BYTES,
+    INDEX_INTERVAL,
+    MapFileWriter,
+    SequenceFileWriter,
+)
+from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_hooks.errors import placed
 
 FILESYSTEM = GOLDEN / "broker" / "filesystem"

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from managed_ledgers import NAME, offloads_of
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import OffloadProgress
-from offload_core.offload.clock import system_now_ms
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import DEFAULT_LEASE_S, THIS_PROCESS, AttemptProcess
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload import OffloadProgress
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload.running_attempt import DEFAULT_LEASE_S, THIS_PROCESS, AttemptProcess
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 

@@ -17,10 +17,11 @@ from entries import entry, pip17_object
 from records import closed, copied, managed_ledger
 from tiers import Names, lay_out, uuid_of
 
-from offload_core.catalogue import open_records
-from offload_core.metadata import ManagedLedgerInfo
-from offload_core.report import gather, report_page
-from offload_core.verify import Verification
+from offload_core.maintenance.inventory.gathering import gather
+from offload_core.maintenance.inventory.page import report_page
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.records import ManagedLedgerInfo
 from pulsar_offload import open_tier
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)

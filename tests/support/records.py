@@ -12,24 +12,24 @@ from golden import BROKER, GOLDEN, STREAMING_CASES, ExpectedEntry, load_case
 from managed_ledgers import Audit
 from tiers import uuid_of
 
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import (
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.maintenance.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
+from offload_core.metadata.records import (
     AttemptStatus,
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     OffloadContext,
     OffloadSegment,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.segment_shares import covered_stop
-from offload_core.metadata.segments import assign_segment, complete_segment
-from offload_core.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
-from offload_core.tier import Tier
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.segment_shares import covered_stop
+from offload_core.metadata.records.segments import assign_segment, complete_segment
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryMetadataStore
 
 MANAGED_LEDGERS = BROKER / "managed-ledgers"

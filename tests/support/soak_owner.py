@@ -21,12 +21,20 @@ from zlib import crc32
 
 import stamina
 
-from offload_core.audit import FileAuditLog
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
-from offload_core.filters.transactions import TransactionOffloadFilter
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import (
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.reading.read_handles import ColdReaders, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.audit import FileAuditLog
+from offload_core.writing.filters import NO_FILTER, ChosenFilter, FilterMode
+from offload_core.writing.filters.transactions import TransactionOffloadFilter
+from offload_core.writing.managed_ledger import (
     EntriesRead,
     Environment,
     HotLedgers,
@@ -37,15 +45,8 @@ from offload_core.managed_ledger import (
     TransactionalTopic,
     open_managed_ledger,
 )
-from offload_core.messages.entry import split_entry
-from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.read_handles import ColdReaders, TieredReaders
+from offload_core.writing.offload import LedgerOffloader
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_hooks.errors import (
     DataLossError,
     LedgerFailedError,

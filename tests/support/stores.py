@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from offload_core.tier import Tier, open_store
+from offload_core.storage.tier import Tier, open_store
 from pulsar_offload import TierReader, open_tier
 
 

@@ -15,8 +15,8 @@ from uuid import UUID
 from entries import WrittenObject
 from golden import BROKER, GOLDEN
 
-from offload_core.codec.object_format import ObjectKey
-from offload_core.tier import Tier, open_store
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, RangeError, StoreError
 from pulsar_offload import TierReader

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offload_core.tier import MemoryBudget, Tier, upload_blocks
+from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
 from offload_drivers.local import CAPABILITIES, LocalDriver
 from offload_hooks import Capabilities, DriverDescription, hookimpl
 from offload_hooks.errors import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.tier.registry import installed
+from offload_core.storage.tier.registry import installed
 
 GROUP = "pulsar_offload.drivers"
 

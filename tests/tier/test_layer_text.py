@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.tier import parse_layers
-from offload_core.tier.urls import parse_layer
+from offload_core.storage.tier import parse_layers
+from offload_core.storage.tier.urls import parse_layer
 from offload_hooks.errors import OptionError
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from offload_core.tier import Layer, Tier
+from offload_core.storage.tier import Layer, Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import BrokenPluginError, StoreError, StoreUnavailableError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.tier import open_like, open_store
+from offload_core.storage.tier import open_like, open_store
 from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"

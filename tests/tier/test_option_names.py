@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import OptionError
 
 DRIVERS = "pulsar_offload.drivers"

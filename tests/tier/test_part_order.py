@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from offload_core.tier import Tier
+from offload_core.storage.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, UploadError

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from offload_core.tier import driver_of_scheme, load_driver, open_store
+from offload_core.storage.tier import driver_of_scheme, load_driver, open_store
 from offload_hooks.errors import BrokenPluginError, MissingExtraError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
@@ -28,7 +28,7 @@ def test_only_the_chosen_driver_is_imported(install, module_name, driver_source)
 
 
 def test_nothing_is_imported_until_a_driver_is_asked_for():
-    code = "import sys, offload_core.tier; print([m for m in sys.modules if m.startswith('offload_drivers')])"
+    code = "import sys, offload_core.storage.tier; print([m for m in sys.modules if m.startswith('offload_drivers')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.tier import survey
-from offload_core.tier.registry import FILTERS, GROUPS, make_filter
+from offload_core.storage.tier import survey
+from offload_core.storage.tier.registry import FILTERS, GROUPS, make_filter
 from offload_hooks.errors import BrokenPluginError
 
 DRIVERS = "pulsar_offload.drivers"

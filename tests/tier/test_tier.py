@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from offload_core.tier import Tier, open_store
+from offload_core.storage.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import BlockReceipt, ByteRange, hookimpl
 from offload_hooks.errors import (
@@ -154,7 +154,7 @@ def test_closing_stops_the_threads_and_the_tier_goes_on(tier):
 def test_a_forked_process_reads_with_threads_of_its_own(tmp_path):
     code = """
         import os, sys
-        from offload_core.tier import open_store
+        from offload_core.storage.tier import open_store
         from offload_hooks import ByteRange
 
         tier = open_store(sys.argv[1])

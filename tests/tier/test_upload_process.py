@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tiers import Folder
 
-from offload_core.tier import (
+from offload_core.storage.tier import (
     LayerSpec,
     Tier,
     TierSpec,
@@ -26,8 +26,8 @@ from offload_core.tier import (
     open_with_upload_process,
     upload_blocks,
 )
-from offload_core.tier.shared_memory import SharedMemory
-from offload_core.tier.upload_process import UploadingDriver
+from offload_core.storage.tier.shared_memory import SharedMemory
+from offload_core.storage.tier.upload_process import UploadingDriver
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
 from offload_hooks.errors import (
@@ -94,8 +94,8 @@ STALLING = """
 
 UPLOADS_AND_WAITS = """
 import sys
-from offload_core.tier import TierSpec
-from offload_core.tier.upload_process import UploadProcess
+from offload_core.storage.tier import TierSpec
+from offload_core.storage.tier.upload_process import UploadProcess
 from offload_hooks import Upload
 from offload_drivers.local import LocalDriver
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 
-from offload_core.messages.entry import split_entry
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition
-from offload_core.transactions import BufferSnapshot, BufferState, TransactionBuffer
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.transactions import BufferSnapshot, BufferState, TransactionBuffer
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
 

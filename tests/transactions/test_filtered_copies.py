@@ -12,12 +12,12 @@ from scenes.drawn import DrawnTopic, FilteredLedger
 from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 from tiers import TOPIC
 
-from offload_core.catalogue import TopicName
-from offload_core.metadata import EntryPosition
-from offload_core.scan import Position as ScanPosition
-from offload_core.scan import Scan, read_task
-from offload_core.tier import Tier
-from offload_core.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.scan import Position as ScanPosition
+from offload_core.reading.scan import Scan, read_task
+from offload_core.reading.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.storage.tier import Tier
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader, scan
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scenes.transactions import History, Position, histories, simulate
 from tiers import TOPIC, in_memory
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Offsets, read_task
-from offload_core.scan import Position as ScanPosition
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Offsets, read_task
+from offload_core.reading.scan import Position as ScanPosition
 from pulsar_offload import TierReader, scan
 
 NAME = TopicName(TOPIC)

@@ -10,9 +10,9 @@ from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
 from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Position, Scan, read_task
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Position, Scan, read_task
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnresolvedTransactionError
 from pulsar_offload import TierReader, open_tier, scan
 

@@ -14,8 +14,8 @@ from scenes.messages import SentMessage, interleaved
 from scenes.transactions import ONE, PLAIN, Event, commit, of
 from tiers import TOPIC, in_memory
 
-from offload_core.catalogue import TopicName
-from offload_core.scan import Condition, Operator, Position, Scan, read_task
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.scan import Condition, Operator, Position, Scan, read_task
 from pulsar_offload import TierReader, scan
 
 IN_ONE, COMMIT = of(ONE), commit(ONE)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition
-from offload_core.transactions import (
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.transactions import (
     BufferSnapshot,
     SnapshotStore,
     pack_snapshot,

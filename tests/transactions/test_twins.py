@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scenes.messages import entry_spans
 from scenes.transactions import found_in, outcomes_of
 
-from offload_core.messages.columns import TRANSACTION_STATES
-from offload_core.messages.transactions import TransactionFinder
-from offload_core.scan.entry_ranges import EntryRanges
-from offload_core.scan.transactions.outcomes import outcomes
+from offload_core.format.messages.columns import TRANSACTION_STATES
+from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.reading.scan.entry_ranges import EntryRanges
+from offload_core.reading.scan.transactions.outcomes import outcomes
 from offload_hooks.errors import ChecksumError, FormatError, MetadataError
 
 BITS = st.sampled_from([0, 1, 7, 2**63, 2**64 - 1])

@@ -12,9 +12,9 @@ from mapfiles import lay_out_golden
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects, lay_out_case
 
-from offload_core.catalogue import open_records
-from offload_core.tier import open_store
-from offload_core.verify import Code, Finding, Verification
+from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.metadata.catalogue import open_records
+from offload_core.storage.tier import open_store
 
 DEEP_ONLY = [damage for damage in DAMAGES.values() if damage.deep]
 

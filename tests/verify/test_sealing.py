@@ -18,11 +18,11 @@ from damage.sealed import sealed
 from entries import pip17_object
 from tiers import CLUSTER, MANAGED_LEDGER
 
-from offload_core.audit import Change, ChangeAction, Deletion
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.tier import Tier
-from offload_core.verify import Code, Sealing, Summary, Verification, VerifiedObjects
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryTier

@@ -14,8 +14,8 @@ from damage.in_records import change_share
 from damage.scenes import LEDGER, PAYLOADS, pip17, streaming
 from entries import pip17_object
 
-from offload_core.verify import Code, Verification, VerifiedObjects
-from offload_core.verify.state import VERSION
+from offload_core.maintenance.verify import Code, Verification, VerifiedObjects
+from offload_core.maintenance.verify.state import VERSION
 from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
 
 LOCATION = "memory:"

@@ -27,11 +27,11 @@ from damage.sealed import sealed
 from entries import LedgerPart, pip17_object, streaming_object
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue.record_source import FileRecords
-from offload_core.metadata import DriverMetadata
-from offload_core.metadata.attempts import AttemptHolder, AttemptLease, with_lease
-from offload_core.tier import Tier
-from offload_core.verify import Code, Verification
+from offload_core.maintenance.verify import Code, Verification
+from offload_core.metadata.catalogue.record_source import FileRecords
+from offload_core.metadata.records import DriverMetadata
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
+from offload_core.storage.tier import Tier
 from offload_hooks import DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryTier

@@ -18,9 +18,9 @@ from damage.scenes import (
 from entries import batch_entry, entry, pip17_object
 from tiers import MANAGED_LEDGER, lay_out
 
-from offload_core.executors import ProcessExecutor, ThreadExecutor
-from offload_core.tier import Tier, open_store
-from offload_core.verify import Code, Finding, Severity, Verification
+from offload_core.maintenance.verify import Code, Finding, Severity, Verification
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks import hookimpl
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.values import Capabilities
@@ -161,7 +161,7 @@ def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch: pytest.Mon
     for number in range(30):
         scene.add(pip17_object([b"x"], ledger_id=number), number)
     index_bytes = len(scene.objects[scene.index_key()].data)
-    monkeypatch.setattr("offload_core.verify.verification.INDEX_BYTES_AT_ONCE", 5 * index_bytes)
+    monkeypatch.setattr("offload_core.maintenance.verify.verification.INDEX_BYTES_AT_ONCE", 5 * index_bytes)
     driver = Noting(in_memory_tier(scene.objects))
     assert list(Verification(Tier(driver), deep=True, executor=ThreadExecutor(1))) == []
     waiting, most = 0, 0

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from offload_core.tier import open_store, registry
+from offload_core.storage.tier import open_store, registry
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure.access import resolve
 from offload_drivers.azure.options import checked_options

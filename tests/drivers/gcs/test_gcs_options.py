@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from offload_core.tier import Tier, open_store, registry
+from offload_core.storage.tier import Tier, open_store, registry
 from offload_drivers.gcs import GcsDriver
 from offload_hooks.errors import OptionError
 

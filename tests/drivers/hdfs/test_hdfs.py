@@ -13,7 +13,7 @@ import pytest
 from commit_races import race_of_processes
 from hdfs_native import Client, WriteOptions
 
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 from offload_drivers.hdfs import CAPABILITIES, HdfsDriver
 from offload_hooks import ByteRange
 from offload_hooks.errors import (

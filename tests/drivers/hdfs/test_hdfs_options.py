@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from offload_core.tier import Tier, open_store, registry
+from offload_core.storage.tier import Tier, open_store, registry
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs import connection as hdfs_connection
 from offload_hooks.errors import InvalidKeyError, OptionError

@@ -10,7 +10,7 @@ from network.fronts import NEVER_ANSWERED
 from s3 import HOOKS, PREFIX, every_hook, new_bucket, opened, options, refusal
 from servers.versitygw import Versitygw
 
-from offload_core.tier import open_store
+from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
     ObjectExistsError,

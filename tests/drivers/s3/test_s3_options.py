@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from offload_core.tier import registry
-from offload_core.tier.urls import open_store
+from offload_core.storage.tier import registry
+from offload_core.storage.tier.urls import open_store
 from offload_drivers.s3 import CAPABILITIES, S3Driver
 from offload_drivers.s3.options import ALIASES
 from offload_hooks.errors import InvalidKeyError, MissingExtraError, OptionError

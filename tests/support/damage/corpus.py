@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from damage.scenes import Scene
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
 
 Place = Mapping[str, object]
 """What a finding must say of the place: some of `topic`, `key`, `ledger_id`, `block`, `entry_id`, `offset`."""

@@ -9,7 +9,7 @@ from damage.in_indexes import repacked
 from damage.other_entries import plain_entries
 from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles, pip17, streaming
 from damage.sealed import blocks_of, checksums, checksums_key, sealed
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
 
 
 def plain() -> Scene:

@@ -7,7 +7,7 @@ from entries import pip17_object
 from damage.corpus import Place, damage
 from damage.in_indexes import alone, segments
 from damage.scenes import FIRST, FOLLOWING, LEDGER, PAYLOADS, Scene, first_segment, one_ledger, second_segment
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
 
 
 @damage(alone, Code.SUPERSEDED)

@@ -19,12 +19,12 @@ from damage.scenes import (
     streaming,
     with_directory,
 )
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.verify import Code
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.maintenance.verify import Code
 
 alone = partial(pip17, records=False)
 segments = partial(streaming, records=False)

@@ -23,8 +23,8 @@ from damage.scenes import (
     share,
     streaming,
 )
-from offload_core.metadata import AttemptStatus, LedgerRecord, OffloadContext, OffloadSegment
-from offload_core.verify import Code
+from offload_core.maintenance.verify import Code
+from offload_core.metadata.records import AttemptStatus, LedgerRecord, OffloadContext, OffloadSegment
 
 OF_LEDGER: Place = {"topic": TOPIC, "ledger_id": LEDGER}
 

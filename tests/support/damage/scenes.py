@@ -24,28 +24,28 @@ from records import CLOSED_AT_MS, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from damage.filtered import filtered_object, record_of
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.record_source import FileRecords
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.entry_directory import Anchors, pack_directory
-from offload_core.codec.index import BlockEntry, ObjectIndex
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.object_format import ObjectKey
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.codec.streaming import pack_streaming_index
-from offload_core.metadata import (
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.entry_directory import Anchors, pack_directory
+from offload_core.format.codec.index import BlockEntry, ObjectIndex
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.format.codec.streaming import pack_streaming_index
+from offload_core.maintenance.verify import Finding, Verification
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.record_source import FileRecords
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
     pack_managed_ledger_info,
 )
-from offload_core.metadata.filter_record import RECORD_KEY, FilterRecord
-from offload_core.tier import Tier
-from offload_core.verify import Finding, Verification
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
+from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.testing.memory import StoredObject
 from offload_hooks.values import Capabilities, ObjectStat

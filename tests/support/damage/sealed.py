@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from offload_core.codec.object_format import ObjectKey
+from offload_core.format.codec.object_format import ObjectKey
 
 if TYPE_CHECKING:
     from damage.scenes import Scene

@@ -15,8 +15,8 @@ from golden import COLUMNS, GOLDEN, assert_topic_is_as_expected
 from live.clients import rows_as_java_reads
 from tiers import put
 
-from offload_core.catalogue.listing import stream_pairs
-from offload_core.tier import Tier
+from offload_core.metadata.catalogue.listing import stream_pairs
+from offload_core.storage.tier import Tier
 from pulsar_offload import TierReader, scan
 
 MADE = GOLDEN / "broker" / "kinds"

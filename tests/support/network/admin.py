@@ -14,7 +14,7 @@ import pytest
 from golden import BROKER
 from network.fronts import Answer, Front, Request
 
-from offload_core.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
+from offload_core.storage.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
 from offload_hooks.tls_options import tls_context
 
 ADMIN = "/admin/v2"

@@ -21,7 +21,7 @@ from commands import COMMAND
 from live.clients import PulsarShell
 from servers.process import Child, free_port
 
-from offload_core.cli.main import main
+from offload_core.interfaces.cli.main import main
 from pages.world import World
 
 ROOT = Path(__file__).parents[3]

@@ -23,18 +23,18 @@ from service import Service
 from stores import new_store
 from tiers import lay_out_broker_objects
 
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.stores import open_metadata_store
+from offload_core.reading.schema_providers.saved import FOLDER, SchemaFiles
+from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
     TransactionalTopic,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.metadata import EntryPosition, open_metadata_store
-from offload_core.policy_store import open_policies
-from offload_core.schemas.saved import FOLDER, SchemaFiles
+from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 from pulsar_offload import TierReader, open_tier
 
@@ -104,7 +104,7 @@ class World:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(self._values[ORDERS])
         (folder / "ours.toml").write_text(
-            files("offload_core.cost").joinpath("examples", "aws-s3.toml").read_text()
+            files("offload_core.maintenance.inventory").joinpath("example_prices", "aws-s3.toml").read_text()
         )
 
     @property

@@ -12,11 +12,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
-from offload_core.admin.offloader_metrics import OffloaderMetrics
-from offload_core.admin.watching import RequestMetrics
-from offload_core.scan.metrics import TaskMetrics
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
+from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.interfaces.service.watching import RequestMetrics
+from offload_core.reading.scan.metrics import TaskMetrics
+from offload_core.storage.tier import Tier
+from offload_core.storage.tier.chain import Layer
 from offload_hooks.testing import MemoryDriver
 from offload_layers.metrics import MetricsLayer
 

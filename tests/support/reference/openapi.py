@@ -10,13 +10,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 import pulsar_offload
-from offload_core.admin.app import make_app
-from offload_core.admin.served_topics import RecordedTopics
-from offload_core.configuration import ServiceSettings
-from offload_core.managed_ledger import policies_by_name
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.policies import parse_policies
-from offload_core.policy_store import PolicyStore
+from offload_core.interfaces.service.app import make_app
+from offload_core.interfaces.service.served_topics import RecordedTopics
+from offload_core.metadata.policies import parse_policies
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger import policies_by_name
+from offload_core.writing.settings import PolicyStore, ServiceSettings
 from offload_hooks.testing import MemoryMetadataStore
 from reference.requests import SAID, Said
 

@@ -15,21 +15,21 @@ from mapfiles import MANAGED_LEDGER, mapfile
 from records import closed, segment
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
-from offload_core.codec.filtered_objects import FILTERED_KEY
-from offload_core.codec.frames import walk_frames
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import LedgerRecord, OffloadContext
-from offload_core.offload import LedgerOffloader
-from offload_core.read_handles import ColdReader, ColdReaders, Fallback, ReadMemory, TieredReaders
-from offload_core.tier import Tier
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
+from offload_core.format.codec.filtered_objects import FILTERED_KEY
+from offload_core.format.codec.frames import walk_frames
+from offload_core.format.codec.index import BlockEntry
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.reading.read_handles import ColdReader, ColdReaders, Fallback, ReadMemory, TieredReaders
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier
+from offload_core.writing.offload import LedgerOffloader
 from offload_hooks.ledger_stores import EntryBatch
 
 LEDGER = 7

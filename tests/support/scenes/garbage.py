@@ -13,19 +13,19 @@ from managed_ledgers import Audit
 from records import copied, failed, managed_ledger
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
-from offload_core.catalogue import Records, TopicName, parse_topic
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.gc import Collection, CollectionSummary, GarbageKind, RemovalOutcome, Scope
-from offload_core.metadata import (
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    OffloadContext,
-    pack_managed_ledger_info,
+from offload_core.maintenance.gc import Collection, CollectionSummary, GarbageKind, RemovalOutcome, Scope
+from offload_core.metadata.catalogue import Records, TopicName, parse_topic
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext, pack_managed_ledger_info
+from offload_core.metadata.records.copy_replacement import (
+    abandon_replacement,
+    begin_replacement,
+    switch_replacement,
 )
-from offload_core.metadata.copy_replacement import abandon_replacement, begin_replacement, switch_replacement
-from offload_core.metadata.replacement_record import CopyForm
-from offload_core.tier import Tier
+from offload_core.metadata.records.replacement_record import CopyForm
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
 
 LATER = MODIFIED_AT + timedelta(days=3)

@@ -16,12 +16,12 @@ from records import segment
 from stores import Store
 from tiers import Names, uuid_of
 
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
-from offload_core.metadata import OffloadContext, SegmentLayout
-from offload_core.metadata.managed_ledger_info import context_record
-from offload_core.tier import upload_blocks
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.decoder import parse_index
+from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
+from offload_core.metadata.records import OffloadContext, SegmentLayout
+from offload_core.metadata.records.managed_ledger_info import context_record
+from offload_core.storage.tier import upload_blocks
 from pulsar_offload import scan
 
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES

@@ -21,18 +21,19 @@ from records import copied
 from scenes.garbage import clock
 from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 
-from offload_core.catalogue import Records
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.cost import survey_stored
-from offload_core.executors import Executor
-from offload_core.gc import Collection, Scope
-from offload_core.inventory import measure
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.recover import recover_records
-from offload_core.tier import Tier, open_store
-from offload_core.verify import Verification
+from offload_core.maintenance.gc import Collection, Scope
+from offload_core.maintenance.inventory import measure
+from offload_core.maintenance.inventory.stored import survey_stored
+from offload_core.maintenance.recover import recover_records
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue import Records
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.catalogue.survey import LedgerSurvey
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.executors import Executor
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import OffloadError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import MemoryMetadataStore

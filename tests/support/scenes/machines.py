@@ -15,18 +15,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from managed_ledgers import NAME, Clock, environment_of
 from scenes.segments import SegmentedOffloads, segment_keys
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.managed_ledger import Environment, ManagedLedger, RolloverPolicy, open_managed_ledger
-from offload_core.metadata import (
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    segments_of,
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, segments_of
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    RolloverPolicy,
+    open_managed_ledger,
 )
-from offload_core.policies import RetentionPolicies
-from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OwnershipLostError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from entries import CODECS, PUBLISH_TIME_MS, frame_entry, key_values
 
-from offload_core.messages.decode import EntryCounts, MessageDecoder
-from offload_core.messages.entry import EntryParts, Message, read_messages, split_entry
-from offload_core.messages.opening import PayloadOpener
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.decode import EntryCounts, MessageDecoder
+from offload_core.format.messages.entry import EntryParts, Message, read_messages, split_entry
+from offload_core.format.messages.opening import PayloadOpener
+from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
 from offload_hooks.errors import MetadataError
 from offload_proto.messages_pb2 import EncryptionKeys, MessageIdData, MessageMetadata
 
@@ -284,7 +284,7 @@ def twin_rows(
     verify_checksums: bool = True,
     max_message_bytes: int = 1 << 20,
 ) -> list[Row]:
-    """The rows of consecutive entries by `offload_core.messages.entry`."""
+    """The rows of consecutive entries by `offload_core.format.messages.entry`."""
     rows = []
     for i, entry in enumerate(entries):
         parts = split_entry(entry, verify_checksum=verify_checksums)

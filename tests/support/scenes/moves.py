@@ -13,20 +13,29 @@ from managed_ledgers import NAME, Audit, Clock, offloads_of
 from scenes.filters import PlainFilter
 from scenes.segments import SegmentedOffloads
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.topics import parse_topic
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import ObjectFormat
-from offload_core.filters import FilterMode, FilterRun
-from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import HotLedgers
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.relocations import MappingFile
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import MappingRegistry, Move, Mover, RecordRegistry, TopicPlan, Wanted, plan_topic
-from offload_core.tier import Tier, open_store
-from offload_core.tier.chain import Layer
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate import (
+    MappingRegistry,
+    Move,
+    Mover,
+    RecordRegistry,
+    TopicPlan,
+    Wanted,
+    plan_topic,
+)
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.metadata.catalogue.topics import parse_topic
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.relocations import MappingFile
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier.chain import Layer
+from offload_core.writing.filters import FilterMode, FilterRun
+from offload_core.writing.managed_ledger import HotLedgers
 from offload_drivers.local import LocalDriver
 from offload_hooks.testing import MemoryMetadataStore
 

@@ -15,13 +15,13 @@ from uuid import UUID
 from hypothesis import strategies as st
 from records import CLOSED_AT_MS, segment
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.codec.frames import pack_frames, padding
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
-from offload_core.offload import OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.format.codec.frames import pack_frames, padding
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.writing.offload import OfferResult, OffloadHandle, SegmentOffloader
 from offload_drivers.local import LocalDriver
 from offload_hooks import Capabilities, DriverDescription, hookimpl
 from offload_hooks.ledger_stores import EntryBatch

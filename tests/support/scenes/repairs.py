@@ -21,21 +21,22 @@ from entries import pip17_object, read_object
 from records import copied, managed_ledger
 from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
-from offload_core.audit import Change, Deletion
-from offload_core.catalogue import parse_topic
-from offload_core.catalogue.index_reading import read_index
-from offload_core.catalogue.listing import Pair, stream_pairs
-from offload_core.catalogue.record_source import StoreRecords
-from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.codec.filtered_objects import has_gaps
-from offload_core.codec.salvaged_objects import lost_of
-from offload_core.executors import Executor
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords, OffloadContext
-from offload_core.repair import PlannedRepair, Repair, Repaired
-from offload_core.repair.found_frames import ObjectBytes
-from offload_core.repair.mapfile_scan import MapFileScan
-from offload_core.tier import Tier, open_store
-from offload_core.verify import Finding, Verification
+from offload_core.format.codec.filtered_objects import has_gaps
+from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.maintenance.repair import PlannedRepair, Repair, Repaired
+from offload_core.maintenance.repair.found_frames import ObjectBytes
+from offload_core.maintenance.repair.mapfile_scan import MapFileScan
+from offload_core.maintenance.verify import Finding, Verification
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.index_reading import read_index
+from offload_core.metadata.catalogue.listing import Pair, stream_pairs
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.executors import Executor
+from offload_core.storage.tier import Tier, open_store
+from offload_core.writing.audit import Change, Deletion
 from offload_hooks.testing import MemoryMetadataStore
 
 Entries = dict[tuple[int, int], bytes]

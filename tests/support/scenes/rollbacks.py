@@ -12,17 +12,17 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import MANAGED_LEDGER, TOPIC, Names, put, uuid_of
 
-from offload_core.catalogue import TopicName, parse_topic
-from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import (
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
-    ManagedLedgerRecords,
     OffloadContext,
     pack_managed_ledger_info,
 )
-from offload_core.metadata.sqlite import SqliteStore
-from offload_core.tier import Tier, open_store
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.stores.sqlite import SqliteStore
+from offload_core.storage.tier import Tier, open_store
 
 NAMED = Names(managed_ledger=MANAGED_LEDGER, cluster=None)
 """As this program writes them."""

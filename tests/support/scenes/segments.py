@@ -15,10 +15,22 @@ from uuid import UUID, uuid4
 from entries import read_object
 from managed_ledgers import NAME, Clock
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.codec.filtered_objects import has_gaps
-from offload_core.codec.object_format import ObjectKey
-from offload_core.managed_ledger import (
+from offload_core.format.codec.filtered_objects import has_gaps
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.metadata.records import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    Segment,
+    assign_segment,
+    complete_segment,
+    extend_segment,
+    segments_of,
+)
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     RolloverPolicy,
@@ -27,19 +39,7 @@ from offload_core.managed_ledger import (
     StreamingStatus,
     open_managed_ledger,
 )
-from offload_core.metadata import (
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    ManagedLedgerRecords,
-    Segment,
-    assign_segment,
-    complete_segment,
-    extend_segment,
-    segments_of,
-)
-from offload_core.offload import OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.writing.offload import OfferResult, OffloadHandle, SegmentOffloader
 from offload_hooks.ledger_stores import LedgerStore
 
 DEFAULT_BLOCK_BYTES = 300

@@ -17,17 +17,16 @@ from mapfiles import mapfile
 from stores import Store
 from tiers import put
 
-from offload_core.catalogue.known_tiers import tier_record
-from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import (
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     StreamingSettings,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.policy_store import open_policies
+from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/cold/switched"
 NAME = "acme/cold/persistent/switched"

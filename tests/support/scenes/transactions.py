@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from managed_ledgers import NAME, environment_of
 from mapfiles import mapfile
 
-from offload_core.codec.mapfile.header import FileCompression
-from offload_core.managed_ledger import (
-    Environment,
-    RolloverPolicy,
-    SnapshotPolicy,
-    TransactionalTopic,
-    open_managed_ledger,
-)
-from offload_core.messages.entry import split_entry
-from offload_core.messages.new_entry import NewMessage, pack_entry, pack_tombstone
-from offload_core.metadata import EntryPosition
-from offload_core.transactions import (
+from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_tombstone
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.transactions import (
     BufferSnapshot,
     BufferState,
     SnapshotStore,
     TransactionBuffer,
     TransactionId,
+)
+from offload_core.writing.managed_ledger import (
+    Environment,
+    RolloverPolicy,
+    SnapshotPolicy,
+    TransactionalTopic,
+    open_managed_ledger,
 )
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore

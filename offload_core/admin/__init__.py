@@ -1,5 +1,0 @@
-"""The REST service: Pulsar's own admin paths for what we have. It takes no decisions of its own."""
-
-from offload_core.admin.serving import serve
-
-__all__ = ["serve"]

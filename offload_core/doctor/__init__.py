@@ -1,7 +1,0 @@
-"""An examination of a tier: what works, what does not, and what to do about it."""
-
-from offload_core.doctor.checks import DEFAULT_BYTES
-from offload_core.doctor.examine import examine
-from offload_core.doctor.results import STATUSES, CheckFinding, CheckResult, Diagnosis, Status
-
-__all__ = ["DEFAULT_BYTES", "STATUSES", "CheckFinding", "CheckResult", "Diagnosis", "Status", "examine"]

@@ -1,0 +1,1 @@
+"""Turn bytes into values and values into bytes, without I/O: objects, messages, schemas."""

@@ -1,0 +1,168 @@
+"""The header of a SequenceFile, version 6: classes, compression, metadata, sync.
+
+Refused: other versions, other classes than those of Pulsar's filesystem offloader, other codecs than `DefaultCodec`
+(zlib). Source: docs/formats/mapfile.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from offload_core.format.codec.mapfile.fields import Buffer, CutOffError, FieldReader, Note, pack_counted
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    DecompressionError,
+    MetadataError,
+    TruncatedError,
+    UnsupportedVersionError,
+)
+
+MAGIC = b"SEQ"
+VERSION = 6
+SYNC_BYTES = 16
+LONG_WRITABLE = "org.apache.hadoop.io.LongWritable"
+BYTES_WRITABLE = "org.apache.hadoop.io.BytesWritable"
+DEFAULT_CODEC = "org.apache.hadoop.io.compress.DefaultCodec"
+
+MAX_HEADER_BYTES = 1 << 16
+"""A longer header is refused: Hadoop writes about 140 bytes."""
+
+_FLAGS = 2
+
+
+class FileCompression(enum.Enum):
+    """What of a SequenceFile is compressed: nothing, each value by itself, or many records at once."""
+
+    NONE = "none"
+    RECORD = "record"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceHeader:
+    """The header of a SequenceFile whose keys are `LongWritable`.
+
+    Attributes:
+        value_class: `BytesWritable` of a data file, `LongWritable` of an index file.
+        sync: the 16 bytes of its sync marks.
+        metadata: pairs of texts; Pulsar writes none.
+    """
+
+    compression: FileCompression
+    value_class: str
+    sync: bytes
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the header: where the first record begins."""
+        return len(pack_header(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceFile:
+    """A data file as its readers must know it: its header, its length in bytes."""
+
+    header: SequenceHeader
+    length: int
+
+
+def parse_header(
+    data: Buffer, value_class: str, *, end: int | None = None, note: Note | None = None
+) -> SequenceHeader:
+    """The header at the start of `data`, which is the beginning of a file of `end` bytes (None: all of it).
+
+    Raises:
+        CutOffError: it goes on behind `data`, but not behind `end`.
+        FormatError: a subclass that names the byte.
+    """
+    length = len(data) if end is None else end
+    reader = FieldReader(data, 0, min(length, MAX_HEADER_BYTES), 0, note)
+    magic = bytes(reader.take(3, "the magic of a SequenceFile"))
+    if magic != MAGIC:
+        raise BadMagicError("this is not a SequenceFile", offset=0, expected=MAGIC.hex(), found=magic.hex())
+    version = reader.take(1, "the version of a SequenceFile")[0]
+    if version != VERSION:
+        raise UnsupportedVersionError(
+            "this version of SequenceFiles is not known", offset=3, expected=VERSION, found=version
+        )
+    _expect_class(reader, "key", LONG_WRITABLE)
+    _expect_class(reader, "value", value_class)
+    compression = _parse_flags(reader)
+    if compression is not FileCompression.NONE:
+        place = reader.place
+        codec = _text(reader, "the compression codec's class")
+        if codec != DEFAULT_CODEC:
+            raise DecompressionError(
+                "a SequenceFile's compression codec is not known",
+                offset=place,
+                expected=DEFAULT_CODEC,
+                found=codec,
+            )
+    place = reader.place
+    count = reader.i32("the number of metadata pairs")
+    if not 0 <= count <= MAX_HEADER_BYTES:
+        raise BadLengthError("a header has no such number of metadata pairs", offset=place, found=count)
+    metadata = tuple(
+        (_text(reader, "a metadata name"), _text(reader, "a metadata value")) for _ in range(count)
+    )
+    sync = bytes(reader.take(SYNC_BYTES, "the sync bytes"))
+    return SequenceHeader(compression=compression, value_class=value_class, sync=sync, metadata=metadata)
+
+
+def parse_whole_header(data: Buffer, value_class: str) -> SequenceHeader:
+    """The header at the start of the whole file `data`; errors as `parse_header`, but `CutOffError`."""
+    try:
+        return parse_header(data, value_class)
+    except CutOffError as cut:  # only behind `end`, which is the end of data
+        raise TruncatedError("a header is cut off", offset=len(data), expected=cut.needed) from None
+
+
+def pack_header(header: SequenceHeader) -> bytes:
+    """The header's bytes."""
+    compressed = header.compression is not FileCompression.NONE
+    parts = [
+        MAGIC + bytes([VERSION]),
+        pack_counted(LONG_WRITABLE.encode()),
+        pack_counted(header.value_class.encode()),
+        bytes([compressed, header.compression is FileCompression.BLOCK]),
+    ]
+    if compressed:
+        parts.append(pack_counted(DEFAULT_CODEC.encode()))
+    parts.append(len(header.metadata).to_bytes(4, "big"))
+    parts.extend(pack_counted(text.encode()) for pair in header.metadata for text in pair)
+    parts.append(header.sync)
+    return b"".join(parts)
+
+
+def _parse_flags(reader: FieldReader) -> FileCompression:
+    place = reader.place
+    flags = bytes(reader.take(_FLAGS, "the compression flags"))
+    known = {b"\0\0": FileCompression.NONE, b"\1\0": FileCompression.RECORD, b"\1\1": FileCompression.BLOCK}
+    if flags not in known:
+        raise BadMagicError(
+            "a header's compression flags contradict each other",
+            offset=place,
+            expected="00 00, 01 00 or 01 01",
+            found=flags.hex(" "),
+        )
+    return known[flags]
+
+
+def _expect_class(reader: FieldReader, what: str, expected: str) -> None:
+    place = reader.place
+    found = _text(reader, f"the {what} class")
+    if found != expected:
+        raise BadMagicError(
+            f"a SequenceFile has another {what} class", offset=place, expected=expected, found=found
+        )
+
+
+def _text(reader: FieldReader, what: str) -> str:
+    place = reader.place
+    try:
+        return bytes(reader.counted(what)).decode()
+    except UnicodeDecodeError as error:
+        raise MetadataError(f"{what} is not UTF-8 text", offset=place) from error

@@ -1,0 +1,254 @@
+"""The decorator of all compiled loops, and where their machine code is kept between processes.
+
+numba's own cache looks at the file that a function stands in, and not at the functions and constants of other modules
+that are compiled into it. Here the machine code of all kernels lies in one folder, named by a digest of the sources of
+all of them: whatever changes in one, all are compiled anew. So kernels import from modules of kernels only, and a test
+holds them to that. docs/adr/0049-kernel-bounds-and-cache.md.
+
+numba is imported by the first call of a kernel: a command that reads no entries takes less time than that import.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from offload_hooks.private_files import FILE_MODE, make_directories
+
+_log = logging.getLogger(__name__)
+
+_PREFIX = "pulsar-offload-kernels-"
+_BYTECODE = Path(__file__).parent / "__pycache__"
+_KEPT = 8
+"""Digests whose machine code is kept in one place: those of other versions, and of bounds-checked runs."""
+
+
+def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
+    """Compile a function on its first call, to run without the GIL; `inline` it into its callers.
+
+    Its machine code is shared by all processes that can read and write the same cache.
+    """
+    if function is None:
+        return functools.partial(kernel, inline=inline)
+    return _Late(function, _dispatcher, {"inline": "always" if inline else "never"})
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Make a function say which instructions a call in a kernel is; it imports what it needs of numba."""
+    return _Late(function, _intrinsic, {})
+
+
+class _Late(functools.partial[Any]):
+    """A function that is given to numba by its first call, or when a kernel that calls it is compiled.
+
+    It is a `partial`, because that costs next to nothing in each later call: 30 ns of 250 and more.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        make: Callable[[Callable[..., Any], dict[str, str]], Any],
+        options: dict[str, str],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._make = make
+        self._made: Any = None
+        self.py_func, self.targetoptions = function, options  # numba asks for both, to inline it
+        self._first = self._call_first  # kept: a partial has no reference of its own to what it is calling
+        self._call(self._first)
+
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type of this in a kernel that is being compiled; numba asks for it."""
+        from numba.core.registry import cpu_target
+
+        made = self._give()
+        cpu_target.typing_context.refresh()
+        return cpu_target.typing_context.resolve_value_type(made)
+
+    def _call_first(self, *arguments: Any, **named: Any) -> Any:
+        return self._give()(*arguments, **named)
+
+    def _give(self) -> Any:
+        from numba.core.compiler_lock import global_compiler_lock
+
+        with global_compiler_lock:
+            if self._made is None:
+                self._made = self._make(self.py_func, self.targetoptions)
+                self._call(self._made)
+        return self._made
+
+    def _call(self, function: Callable[..., Any]) -> None:
+        self.__setstate__((function, (), {}, vars(self)))  # type: ignore[attr-defined]
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, str]) -> Any:
+    import numba
+
+    compiled = numba.njit(nogil=True, **options)(function)
+    folder = _folder()
+    if folder is not None and not numba.config.DISABLE_JIT:
+        compiled._cache = _Cache(folder, function)
+    return compiled
+
+
+def _intrinsic(function: Callable[..., Any], _: dict[str, str]) -> Any:
+    from numba import extending
+
+    return extending.intrinsic(function)
+
+
+class _Cache:
+    """The machine code of one kernel, a file for each of its signatures; numba calls these methods under its lock."""
+
+    def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
+        self.cache_path = str(folder)
+        self._folder = folder
+        self._name = f"{function.__module__}.{function.__qualname__}"
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The compiled function, or None: then it is compiled."""
+        from numba.core.compiler import CompileResult
+
+        target.refresh()
+        try:
+            stored = self._path(signature, target.codegen()).read_bytes()
+            return CompileResult._rebuild(target, *pickle.loads(stored))  # noqa: S301 - code, as what imports it
+        except FileNotFoundError:
+            return None
+        except Exception:  # cut off by a crash, for instance: pickle has no one error for that
+            _log.debug("compiled code of %s cannot be read", self._name, exc_info=True)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep a compiled function; what cannot be written now is compiled again by the next process."""
+        if compiled.library.has_dynamic_globals:
+            raise TypeError(
+                f"{self._name} has an address of this process in it, and must take it as an argument"
+            )
+        from numba.core.serialize import dumps
+
+        path = self._path(signature, compiled.codegen)
+        partial = path.with_name(f"{path.name}.{uuid4().hex}")
+        with suppress(OSError):
+            _make_private(self._folder)
+            try:
+                descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(dumps(compiled._reduce()))
+                partial.replace(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+
+    def flush(self) -> None:
+        """Forget nothing: another digest has another folder."""
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        key = (signature, codegen.magic_tuple(), sys.implementation.cache_tag, getattr(sys, "abiflags", ""))
+        return self._folder / f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"
+
+
+def _digest() -> str:
+    """Of what machine code is made from: the sources of all kernels, numba, and whether bounds are checked."""
+    import numba
+
+    digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
+    for name, source in sorted(_sources(files("offload_core"))):
+        digest.update(f"\0{name}\0{len(source)}\0".encode() + source)
+    return digest.hexdigest()[:32]
+
+
+def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of this module and of all modules in packages that are named `kernels`."""
+    yield "kernel", (package / "kernel.py").read_bytes()
+    for wing in package.iterdir():
+        if (
+            wing.name.startswith("__") or not wing.is_dir()
+        ):  # of `__pycache__`, others may not see what is in it
+            continue
+        kernels = wing / "kernels"
+        if kernels.is_dir():
+            for module in kernels.iterdir():
+                if module.name.endswith(".py"):
+                    yield f"{wing.name}/{module.name}", module.read_bytes()
+
+
+def _places() -> Iterator[Path]:
+    """Where machine code may be kept, the best first: as numba has it."""
+    from numba.core import config
+    from numba.misc.appdirs import AppDirs
+
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR)
+    yield _BYTECODE
+    of_user = Path(AppDirs(appname="numba", appauthor=False).user_cache_dir)
+    if of_user.is_absolute():  # not so for a user without a home
+        yield of_user
+
+
+@functools.cache
+def _folder() -> Path | None:
+    """The folder of this digest, in the first place that can be written; None if none can be."""
+    try:
+        name = _PREFIX + _digest()
+    except OSError:  # installed without sources
+        _log.warning("kernels are compiled in each process: their sources cannot be read")
+        return None
+    for place in _places():
+        folder = place / name
+        try:
+            is_new = not folder.exists()
+            _make_private(folder)
+            if not _is_private(folder):
+                continue
+            tempfile.TemporaryFile(dir=folder).close()
+            os.utime(folder)
+        except OSError:
+            continue
+        if is_new:
+            _delete_old(place)
+        return folder
+    _log.warning(
+        "kernels are compiled in each process, which takes up to a minute: no place for compiled code can be written;"
+        " set NUMBA_CACHE_DIR to a folder that this user alone can write"
+    )
+    return None
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder, and those above it, for this user alone; but `__pycache__` is for all who import the package."""
+    if folder.parent == _BYTECODE:
+        _BYTECODE.mkdir(exist_ok=True)
+    make_directories(folder)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether no other user could put code there, which would be run: it is this user's, and others cannot write."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _delete_old(place: Path) -> None:
+    """Delete the folders of all digests but the last used; a process that uses one still makes it anew."""
+    with suppress(OSError):
+        folders = sorted(place.glob(f"{_PREFIX}*"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for folder in folders[_KEPT:]:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,228 @@
+"""One Pulsar entry → its messages, in plain Python over generated protobuf classes: the kernels' oracle.
+
+It also names the fault of an entry that the kernels refuse, and serves `offload inspect`. Layout: optional broker entry
+metadata, optional CRC-32C, message metadata, payload. Source: docs/formats/entry.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from offload_core.format.messages.checksum import crc32c
+from offload_core.format.messages.compression import decompress_into
+from offload_hooks.errors import (
+    BadLengthError,
+    ChecksumError,
+    DecompressionError,
+    MetadataError,
+    TruncatedError,
+)
+from offload_proto.messages_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
+
+BROKER_METADATA_MAGIC = 0x0E02
+CHECKSUM_MAGIC = 0x0E01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryParts:
+    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, as `metadata` says."""
+
+    broker: BrokerEntryMetadata | None
+    metadata: MessageMetadata
+    payload: bytes
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it is a broker's marker, which no consumer sees."""
+        return self.metadata.HasField("marker_type")
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether its payload is passed on as it is: encrypted, or one chunk of a message."""
+        return bool(self.metadata.encryption_keys) or self.metadata.num_chunks_from_msg > 1
+
+    def opened(self, payload: bytes) -> EntryParts:
+        """The same with what the payload becomes by decryption, or by joining chunks: it can be read now."""
+        metadata = MessageMetadata()
+        metadata.CopyFrom(self.metadata)
+        metadata.ClearField("encryption_keys")
+        metadata.ClearField("num_chunks_from_msg")
+        return EntryParts(broker=self.broker, metadata=metadata, payload=payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of an entry. `batch_index` is None when the entry is not a batch (or is passed on raw).
+
+    `metadata` is the message's own: of a batch its `SingleMessageMetadata`.
+    """
+
+    batch_index: int | None
+    metadata: MessageMetadata | SingleMessageMetadata
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryLayout:
+    """Where the parts of an entry lie: half-open ranges of its bytes, each behind its magic or its length.
+
+    `broker` is the broker's metadata, behind 2 bytes of magic and 4 of length; `checksum` the CRC-32C, behind 2 of
+    magic; `metadata` the message's, behind 4 of length. The payload is the rest.
+    """
+
+    broker: tuple[int, int] | None
+    checksum: tuple[int, int] | None
+    metadata: tuple[int, int]
+
+
+def locate_parts(entry: bytes) -> EntryLayout:
+    """Where the parts of an entry lie; nothing in them is looked at.
+
+    Raises:
+        TruncatedError, BadLengthError: with the offset in the entry.
+    """
+    position = skip_broker_metadata(entry)
+    broker = (6, position) if position else None
+    checksum = None
+    if _magic(entry, position) == CHECKSUM_MAGIC:
+        checksum = (position + 2, position + 6)
+        position += 6
+    return EntryLayout(broker=broker, checksum=checksum, metadata=_sized(entry, position, "message metadata"))
+
+
+def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
+    """Take an entry apart.
+
+    Raises:
+        TruncatedError, BadLengthError, ChecksumError, MetadataError: with the offset in the entry.
+    """
+    position = skip_broker_metadata(entry)
+    broker = None
+    if position:
+        broker = BrokerEntryMetadata()
+        _parse(broker, entry[6:position], "broker entry metadata", 6)
+    if _magic(entry, position) == CHECKSUM_MAGIC:
+        (stored,) = struct.unpack_from(">I", entry, position + 2)
+        position += 6
+        found = crc32c(entry[position:])
+        if verify_checksum and found != stored:
+            raise ChecksumError(
+                "a message's checksum does not match its bytes",
+                offset=position - 4,
+                expected=f"CRC-32C {stored:08x}",
+                found=f"{found:08x}",
+            )
+    start, position = _sized(entry, position, "message metadata")
+    metadata = MessageMetadata()
+    _parse(metadata, entry[start:position], "message metadata", start)
+    return EntryParts(broker=broker, metadata=metadata, payload=entry[position:])
+
+
+def skip_broker_metadata(entry: bytes) -> int:
+    """Where the entry itself begins, behind the metadata that a broker put before it; 0 if there is none.
+
+    Raises:
+        TruncatedError, BadLengthError: with the offset in the entry.
+    """
+    if _magic(entry, 0) != BROKER_METADATA_MAGIC:
+        return 0
+    return _sized(entry, 2, "broker entry metadata")[1]
+
+
+def read_messages(parts: EntryParts, *, max_message_bytes: int) -> list[Message]:
+    """The messages that a consumer sees of an entry: none of a marker, one that is raw, all of a batch.
+
+    Raises:
+        DecompressionError: the payload is not what it declares, or declares more than `max_message_bytes`.
+        BadLengthError, MetadataError: a batch that is not right.
+    """
+    metadata = parts.metadata
+    if parts.is_marker:
+        return []
+    payload = parts.payload
+    if metadata.compression and not parts.is_raw:
+        if not metadata.HasField("uncompressed_size") or metadata.uncompressed_size > max_message_bytes:
+            raise DecompressionError(
+                "a compressed entry declares no size, or a larger one than is allowed",
+                expected=f"at most {max_message_bytes} bytes (option max_message_bytes)",
+                found=metadata.uncompressed_size if metadata.HasField("uncompressed_size") else "none",
+            )
+        out = np.empty(metadata.uncompressed_size, dtype=np.uint8)
+        decompress_into(metadata.compression, payload, out)
+        payload = out.tobytes()
+    if parts.is_raw or not metadata.HasField("num_messages_in_batch"):
+        value = None if metadata.null_value else payload
+        return [Message(batch_index=None, metadata=metadata, value=value)]
+    return _read_batch(payload, max(metadata.num_messages_in_batch, 0))
+
+
+def _read_batch(payload: bytes, size: int) -> list[Message]:
+    messages = []
+    position = 0
+    for i in range(size):
+        start, position = _sized(payload, position, f"metadata of message {i} of a batch")
+        single = SingleMessageMetadata()
+        _parse(single, payload[start:position], f"metadata of message {i} of a batch", start)
+        if not 0 <= single.payload_size <= len(payload) - position:
+            raise BadLengthError(
+                f"message {i} of a batch has a length that does not fit",
+                offset=position,
+                expected=f"0 to {len(payload) - position}",
+                found=single.payload_size,
+            )
+        value = payload[position : position + single.payload_size]
+        position += single.payload_size
+        if not single.compacted_out:
+            messages.append(
+                Message(batch_index=i, metadata=single, value=None if single.null_value else value)
+            )
+    if position != len(payload):
+        raise BadLengthError(
+            "a batch goes on after its last message",
+            offset=position,
+            expected=f"the end after {size} messages",
+            found=f"{len(payload) - position} more bytes",
+        )
+    return messages
+
+
+def _magic(entry: bytes, position: int) -> int | None:
+    if len(entry) - position < 6:
+        return None
+    return int.from_bytes(entry[position : position + 2], "big")
+
+
+def _sized(data: bytes, position: int, what: str) -> tuple[int, int]:
+    if len(data) - position < 4:
+        raise TruncatedError(
+            f"the length of {what} is cut off",
+            offset=position,
+            expected="4 bytes",
+            found=len(data) - position,
+        )
+    (size,) = struct.unpack_from(">i", data, position)
+    start = position + 4
+    if not 0 <= size <= len(data) - start:
+        raise BadLengthError(
+            f"the length of {what} does not fit",
+            offset=position,
+            expected=f"0 to {len(data) - start}",
+            found=size,
+        )
+    return start, start + size
+
+
+def _parse(
+    record: BrokerEntryMetadata | MessageMetadata | SingleMessageMetadata, data: bytes, what: str, offset: int
+) -> None:
+    try:
+        record.ParseFromString(data)
+    except DecodeError as error:
+        raise MetadataError(f"{what} cannot be parsed: {error}", offset=offset) from error
+    if not record.IsInitialized():
+        missing = ", ".join(record.FindInitializationErrors())  # type: ignore[union-attr]
+        raise MetadataError(f"{what} lacks what is required", offset=offset, expected=missing)

@@ -1,0 +1,13 @@
+"""Topics' schemas, and payloads as typed columns."""
+
+from offload_core.format.schemas.history import history_from_rest, schema_to_json
+from offload_core.format.schemas.payloads import CORRUPT_RECORD, PayloadDecoder, Payloads, decoded
+
+__all__ = [
+    "CORRUPT_RECORD",
+    "PayloadDecoder",
+    "Payloads",
+    "decoded",
+    "history_from_rest",
+    "schema_to_json",
+]

@@ -1,0 +1,1 @@
+"""Serve people and programs: the command line, the REST service, Spark."""

@@ -1,0 +1,72 @@
+"""The command `offload`: its commands, and how it ends: an interruption and a missing library are one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import typer
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+def main() -> None:
+    """Run the command line."""
+    before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
+    try:
+        _run()
+    except KeyboardInterrupt:
+        pass
+    except SystemExit as ended:
+        if ended.code != INTERRUPTED:
+            raise
+    else:
+        return
+    finally:
+        sys.unraisablehook = before
+    sys.stderr.write("offload: interrupted\n")
+    raise SystemExit(INTERRUPTED)
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Ctrl-C came where nothing can be raised, such as in a destructor, and would be lost: a moment later it can be."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.01, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _run() -> None:
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
+        raise SystemExit(1) from None
+    # Else numba, where colorama is installed, resets the terminal's colours at the exit, behind what is for machines.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+    make_app()()
+
+
+def make_app() -> typer.Typer:
+    """All commands."""
+    import typer
+
+    from offload_core.interfaces.cli.commands import COMMANDS
+    from offload_core.interfaces.cli.late_commands import add_late, group_class
+
+    app = typer.Typer(
+        cls=group_class(COMMANDS),
+        help="See and read what Apache Pulsar offloaded, without a broker.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+    )
+    add_late(app, COMMANDS)
+    return app

@@ -1,0 +1,269 @@
+"""A rollback's plan, its streaming objects and their deletion, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from offload_core.interfaces.cli.amounts import id_ranges
+from offload_core.interfaces.cli.shared import cell, size, time
+from offload_core.maintenance.rollback import (
+    Allowed,
+    JudgedObject,
+    Need,
+    PlannedLedger,
+    PlannedTopic,
+    Released,
+    RollbackPlan,
+    StreamingObject,
+)
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, TopicName
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+
+_ADVICE = {
+    Need.NOTHING: "nothing: it is being deleted",
+    Need.RELEASE: "keep its hot copy; release its segments",
+    Need.FINISH: "keep its hot copy; wait until ledger and segment are closed, then release",
+    Need.ONLY_COPY: "its only copy is in streaming objects",
+    Need.UNKNOWN: "look at its record",
+}
+
+
+# --- plan --------------------------------------------------------------------------------------
+
+
+def plan_table(planned: RollbackPlan) -> Table:
+    """A line for each ledger with segments."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    for name in ("ledger", "entries", "size", "in segments", "stored"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("segments", "hot copy", "what to do"):
+        table.add_column(name)
+    for topic in planned.topics:
+        for ledger in topic.streamed:
+            table.add_row(
+                cell(_label(topic).removeprefix("persistent://")),
+                str(ledger.ledger_id),
+                _count(ledger.entries),
+                size(ledger.size_bytes),
+                _count(ledger.streamed_entries),
+                size(ledger.streamed_bytes),
+                _coverage(ledger),
+                {True: "there", False: "gone", None: "not known"}[ledger.hot_copy],
+                cell("; ".join([_advice(ledger), *ledger.problems])),
+            )
+    return table
+
+
+def plan_statement(planned: RollbackPlan) -> Iterator[str]:
+    """What follows from it, the last line being the answer."""
+    count = sum(topic.ledger_count for topic in planned.topics)
+    streamed = [ledger for topic in planned.topics for ledger in topic.streamed]
+    yield f"{count} ledgers of {len(planned.topics)} topics; {len(streamed)} of them have streaming segments"
+    if not planned.knows_records:
+        yield "without records it is not known which ledgers have hot copies, and what their records name"
+        if planned.unread:
+            yield f"{planned.unread} streaming objects cannot be read, so their ledgers are not known"
+    for need, said in (
+        (Need.RELEASE, "have hot copies: keep these, and release their segments"),
+        (Need.FINISH, "have hot copies and a segment or ledger that is open: wait for these"),
+        (Need.ONLY_COPY, "are in streaming objects only: an old version will not find them"),
+    ):
+        ledgers = planned.of(need)
+        if ledgers:
+            yield f"{len(ledgers)} ledgers, {_amount(ledgers)}, {said}"
+    unseen = [ledger for ledger in streamed if ledger.unseen_entries]
+    if unseen:
+        entries = sum(ledger.unseen_entries or 0 for ledger in unseen)
+        yield f"an old version, put back now, would not find {entries:,} entries of {len(unseen)} ledgers"
+    if planned.loses_nothing:
+        yield "Rolling back loses nothing."
+    elif not planned.knows_records:
+        yield "Whether rolling back loses something is not known."
+    elif planned.of(Need.ONLY_COPY):
+        yield "Rolling back loses data."
+    else:
+        yield "Rolling back loses nothing once these segments are released; not yet."
+
+
+def plan_to_json(planned: RollbackPlan) -> dict[str, Any]:
+    """All of it."""
+    return {
+        "records": planned.knows_records,
+        "loses_nothing": planned.loses_nothing,
+        "unread_objects": planned.unread,
+        "needs": {need.value: len(planned.of(need)) for need in Need},
+        "topics": [
+            {
+                "topic": None if topic.name is None else topic.name.full,
+                "cluster": topic.cluster,
+                "ledgers": topic.ledger_count,
+                "streamed": [_ledger_to_json(ledger) for ledger in topic.streamed],
+            }
+            for topic in planned.topics
+        ],
+    }
+
+
+def _ledger_to_json(ledger: PlannedLedger) -> dict[str, Any]:
+    return {
+        "ledger": ledger.ledger_id,
+        "need": ledger.need.value,
+        "segments": None if ledger.coverage is None else ledger.coverage.value,
+        "closed": ledger.is_closed,
+        "hot_copy": ledger.hot_copy,
+        "one_object": ledger.one_object,
+        "entries": ledger.entries,
+        "size_bytes": ledger.size_bytes,
+        "streamed_entries": ledger.streamed_entries,
+        "streamed_bytes": ledger.streamed_bytes,
+        "unseen_entries": ledger.unseen_entries,
+        "problems": list(ledger.problems),
+    }
+
+
+def _label(topic: PlannedTopic) -> str:
+    return UNKNOWN_TOPIC if topic.name is None else topic.name.full
+
+
+def _coverage(ledger: PlannedLedger) -> str:
+    if ledger.coverage is None:
+        return "–"
+    return ledger.coverage.value if ledger.is_closed else f"{ledger.coverage.value}, ledger open"
+
+
+def _advice(ledger: PlannedLedger) -> str:
+    return f"{_ADVICE[ledger.need]}{'; a one-object copy is there as well' if ledger.one_object else ''}"
+
+
+def _amount(ledgers: Sequence[PlannedLedger]) -> str:
+    entries = sum(ledger.entries or 0 for ledger in ledgers)
+    return f"{entries:,} entries, {size(sum(ledger.size_bytes or 0 for ledger in ledgers))}"
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+# --- list --------------------------------------------------------------------------------------
+
+
+def listing_table(found: Sequence[StreamingObject]) -> Table:
+    """A line for each streaming object."""
+    table = Table("data object", "topic", "ledgers", box=None, pad_edge=False)
+    table.add_column("size", justify="right", no_wrap=True)
+    for name in ("newest", "state", "what is wrong"):
+        table.add_column(name)
+    for each in found:
+        modified = each.stored.modified_at
+        table.add_row(
+            cell(each.key.data_key),
+            cell((_topic(each) or UNKNOWN_TOPIC).removeprefix("persistent://")),
+            id_ranges(each.ledger_ids) or "–",
+            size(each.size_bytes),
+            "–" if modified is None else time(modified),
+            each.state,
+            cell(each.detail),
+        )
+    return table
+
+
+def listing_to_json(found: Sequence[StreamingObject]) -> dict[str, Any]:
+    """All of it, with counts."""
+    return {"objects": [_object_to_json(each) for each in found]}
+
+
+def _object_to_json(each: StreamingObject) -> dict[str, Any]:
+    return {
+        "key": each.key.data_key,
+        "topic": _topic(each),
+        "cluster": each.stored.cluster,
+        "ledgers": list(each.ledger_ids),
+        "data_bytes": each.stored.data_bytes,
+        "index_bytes": each.stored.index_bytes,
+        "modified_at": each.stored.modified_at.isoformat() if each.stored.modified_at else None,
+        "state": each.state,
+        "detail": each.detail,
+    }
+
+
+def _topic(each: StreamingObject) -> str | None:
+    name = each.stored.managed_ledger
+    return None if name is None else topic_of_managed_ledger(name).full
+
+
+# --- delete ------------------------------------------------------------------------------------
+
+
+def deletion_table(
+    chosen: Sequence[JudgedObject], done: Sequence[JudgedObject] | None, allowed: Allowed
+) -> Table:
+    """A line for each streaming object; `done` None if nothing was to be deleted yet."""
+    table = Table("data object", "topic", "ledgers", box=None, pad_edge=False)
+    table.add_column("size", justify="right", no_wrap=True)
+    for name in ("what", "why"):
+        table.add_column(name)
+    deleted = {each.object.key for each in done or ()}
+    for each in chosen:
+        topics = ", ".join(topic.full.removeprefix("persistent://") for topic in each.topics)
+        table.add_row(
+            cell(each.object.key.data_key),
+            cell(topics or UNKNOWN_TOPIC),
+            id_ranges([ledger.ledger_id for ledger in each.ledgers]) or "–",
+            size(each.object.size_bytes),
+            _what(each, done is None, deleted, allowed),
+            cell(each.why),
+        )
+    return table
+
+
+def _what(each: JudgedObject, is_dry_run: bool, deleted: set[Any], allowed: Allowed) -> str:
+    if not allowed.allows(each.verdict):
+        return "kept"
+    if is_dry_run:
+        return "would be deleted"
+    return "deleted" if each.object.key in deleted else "not deleted yet"
+
+
+def deletion_to_json(
+    chosen: Sequence[JudgedObject],
+    done: Sequence[JudgedObject] | None,
+    allowed: Allowed,
+    freed: Mapping[TopicName, Released],
+) -> dict[str, Any]:
+    """All of it, with counts."""
+    deleted = {each.object.key for each in done or ()}
+    due = [each for each in chosen if allowed.allows(each.verdict)]
+    counted = due if done is None else done
+    return {
+        "dry_run": done is None,
+        "count": len(counted),
+        "size_bytes": sum(each.object.size_bytes for each in counted),
+        "released": {str(topic): list(each.ledger_ids) for topic, each in freed.items()},
+        "not_released": {
+            str(topic): {str(ledger_id): why for ledger_id, why in each.kept.items()}
+            for topic, each in freed.items()
+        },
+        "objects": [
+            {
+                **_object_to_json(each.object),
+                "verdict": each.verdict.value,
+                "why": each.why,
+                "is_due": allowed.allows(each.verdict),
+                "is_deleted": each.object.key in deleted,
+                "judged": [
+                    {
+                        "ledger": ledger.ledger_id,
+                        "topic": None if ledger.topic is None else ledger.topic.full,
+                        "verdict": ledger.verdict.value,
+                        "why": ledger.why,
+                    }
+                    for ledger in each.ledgers
+                ],
+            }
+            for each in chosen
+        ],
+    }

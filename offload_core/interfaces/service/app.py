@@ -1,0 +1,360 @@
+"""The service as an ASGI application: its routes, and the layers around all of them.
+
+    /admin/v2/persistent/…   topics: which there are, and what they are made of
+    /admin/v2/schemas/…      schemas that are saved beside the tier which a topic's policies name
+    /ui                      a page for people: topics, what of them is offloaded, how their offloads stand
+    policies                 see `policy_routes`
+
+Source: the answers of a broker 4.0.8; docs/schemas.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, Generic, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from offload_core.interfaces.service.policy_routes import policy_routes
+from offload_core.interfaces.service.requests import (
+    BUFFER_STATS_PATH,
+    NAMESPACE_PATH,
+    TOPIC_PATH,
+    AdminRoute,
+    BodyError,
+    answer_error,
+    answer_http_error,
+    in_thread,
+    mapping,
+    namespace_of_path,
+    refused,
+    shown,
+    text_for,
+    topic_of_path,
+)
+from offload_core.interfaces.service.served_topics import Topics, buffer_stats_to_json, offload_to_json
+from offload_core.interfaces.service.tokens import Tokens
+from offload_core.interfaces.service.watching import Guard, Limits, RequestMetrics, Watch
+from offload_core.maintenance.inventory.page import live_page
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.records import EntryPosition
+from offload_core.reading.schema_providers import saved_in
+from offload_core.storage.tier import open_store
+from offload_core.writing.settings import PolicyStore, ServiceSettings, namespace_of
+from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError
+from offload_hooks.metadata_stores import WritableMetadataStore
+from offload_hooks.schemas import SchemaHistory, SchemaVersion
+
+
+def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
+    """The routes of topics, and of the namespaces that have topics or policies."""
+
+    async def known_namespaces() -> list[str]:
+        with_topics = {namespace_of(name) for name in await in_thread(topics.names)}
+        return sorted(with_topics.union(await in_thread(policies.namespaces)))
+
+    async def tenants(_: Request) -> Response:
+        return shown(sorted({name.partition("/")[0] for name in await known_namespaces()}))
+
+    async def namespaces(request: Request) -> Response:
+        tenant = request.path_params["tenant"]
+        return shown([name for name in await known_namespaces() if name.partition("/")[0] == tenant])
+
+    async def names(request: Request) -> Response:
+        if request.query_params.get("mode", "").upper() == "NON_PERSISTENT":
+            return shown([])
+        return shown([name.full for name in await in_thread(topics.names, namespace_of_path(request))])
+
+    async def partitioned(request: Request) -> Response:
+        found = await in_thread(topics.names, namespace_of_path(request))
+        return shown(sorted({name.base for name in found if name.partition >= 0}))
+
+    async def partitions(request: Request) -> Response:
+        return shown(
+            {"partitions": await in_thread(topics.partitions, topic_of_path(request)), "deleted": False}
+        )
+
+    async def none(_: Request) -> Response:
+        return shown([])
+
+    async def info(request: Request) -> Response:
+        return shown(await in_thread(topics.info, topic_of_path(request)))
+
+    async def stats(request: Request) -> Response:
+        return shown(await in_thread(topics.internal_stats, topic_of_path(request)))
+
+    async def begin_offload(request: Request) -> Response:
+        position = _position_of(await mapping(request))
+        await in_thread(topics.begin_offload, topic_of_path(request), position)
+        return Response(status_code=204)
+
+    async def offload_status(request: Request) -> Response:
+        status = await in_thread(topics.offload_status, topic_of_path(request))
+        return shown(offload_to_json(status, lambda error: text_for(request, error)))
+
+    async def buffer_stats(request: Request) -> Response:
+        topic = topic_of_path(request, before=5, after=0)
+        return shown(buffer_stats_to_json(await in_thread(topics.transactions, topic)))
+
+    return [
+        AdminRoute("/admin/v2/tenants", tenants),
+        AdminRoute("/admin/v2/namespaces/{tenant}", namespaces),
+        AdminRoute(f"{NAMESPACE_PATH}/topics", names),
+        AdminRoute("/admin/v2/persistent/{tenant}/{namespace}", names),
+        AdminRoute("/admin/v2/persistent/{tenant}/{namespace}/partitioned", partitioned),
+        AdminRoute("/admin/v2/non-persistent/{tenant}/{namespace}", none),
+        AdminRoute("/admin/v2/non-persistent/{tenant}/{namespace}/partitioned", none),
+        AdminRoute(f"{TOPIC_PATH}/partitions", partitions),
+        AdminRoute(f"{TOPIC_PATH}/internal-info", info),
+        AdminRoute(f"{TOPIC_PATH}/internalStats", stats),
+        AdminRoute(f"{TOPIC_PATH}/offload", begin_offload, methods=["PUT"], opens_tier=True),
+        AdminRoute(f"{TOPIC_PATH}/offload", offload_status),
+        AdminRoute(BUFFER_STATS_PATH, buffer_stats),
+    ]
+
+
+def _position_of(message_id: dict[str, Any]) -> EntryPosition:
+    """A position by the JSON of a message id."""
+    ledger_id, entry_id = (message_id.get(name) for name in ("ledgerId", "entryId"))
+    for each in (ledger_id, entry_id):
+        if isinstance(each, bool) or not isinstance(each, int) or not -1 <= each < 2**63:
+            raise BodyError("a body is no message id", expected='{"ledgerId": …, "entryId": …}')
+    assert isinstance(ledger_id, int)
+    assert isinstance(entry_id, int)
+    return EntryPosition(ledger_id, entry_id)
+
+
+_PATH = "/admin/v2/schemas/{tenant}/{namespace}/{topic:path}"
+
+
+def schema_routes(policies: PolicyStore) -> list[AdminRoute]:
+    """The routes of schemas of topics whose policies are these."""
+
+    async def newest(request: Request) -> Response:
+        history: SchemaHistory | None = await in_thread(_saved, policies, topic_of_path(request))
+        return _answer(None if history is None else history.newest)
+
+    async def numbered(request: Request) -> Response:
+        history: SchemaHistory | None = await in_thread(_saved, policies, topic_of_path(request, after=2))
+        return _answer(None if history is None else history.find(request.path_params["version"]))
+
+    async def every(request: Request) -> Response:
+        history: SchemaHistory | None = await in_thread(_saved, policies, topic_of_path(request))
+        versions = () if history is None else history.versions
+        return shown({"getSchemaResponses": [_to_json(each) for each in versions]})
+
+    return [
+        AdminRoute(f"{_PATH}/schema", newest),
+        AdminRoute(f"{_PATH}/schema/{{version:int}}", numbered),
+        AdminRoute(f"{_PATH}/schemas", every),
+    ]
+
+
+def _saved(policies: PolicyStore, topic: TopicName) -> SchemaHistory | None:
+    """The schemas that `offload schemas pull` saved of a topic; None if there are none, or no tier."""
+    offload = policies.resolve(topic).offload
+    if offload.driver is None:
+        return None
+    options: dict[str, Any] = offload.driver_options()
+    with closing(open_store(offload.driver, **options)) as tier:
+        return saved_in(tier).history(topic.base)
+
+
+def _answer(version: SchemaVersion | None) -> Response:
+    if version is None:
+        raise HTTPException(404, "Schema not found")
+    return shown(_to_json(version))
+
+
+def _to_json(version: SchemaVersion) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "type": version.type,
+        "timestamp": version.timestamp_ms or 0,
+        "data": version.definition,
+        "properties": dict(version.properties),
+    }
+
+
+MOST_TOPICS = 200
+"""So many topics are told of at once; more are asked for by their namespace."""
+
+_KEPT_S = 2.0
+"""Pages that ask at the same time are told the same."""
+
+_MOST_KEPT = 64
+
+_SAFE = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def ui_routes(topics: Topics) -> list[Route]:
+    """The page, which anybody may have, and its data, which is told to whom the other routes tell theirs."""
+    told = _Kept(lambda namespace: status_to_json(topics, namespace))
+
+    async def page(_: Request) -> Response:
+        html, policy = await in_thread(_page)
+        return HTMLResponse(html, headers={**_SAFE, "Content-Security-Policy": policy})
+
+    async def status(request: Request) -> Response:
+        namespace = request.query_params.get("namespace", "").strip() or None
+        if namespace is not None and (namespace.count("/") != 1 or not all(namespace.split("/"))):
+            raise OptionError("this is no namespace", expected="tenant/namespace", found=namespace)
+        answer = shown(await in_thread(told, namespace))
+        answer.headers.update(_SAFE)
+        return answer
+
+    return [AdminRoute("/ui", page), AdminRoute("/ui/status", status)]
+
+
+@functools.cache
+def _page() -> tuple[bytes, str]:
+    """The page, encoded once for all requests: it is large, and anybody may have it."""
+    made = live_page()
+    return made.html.encode(), made.policy
+
+
+def status_to_json(topics: Topics, namespace: str | None) -> dict[str, Any]:
+    """The first topics of a namespace, or of all, and how many there are."""
+    names = topics.names(namespace)
+    rows = [row for name in names[:MOST_TOPICS] if (row := _row(topics, name)) is not None]
+    return {"count": len(names), "topics": rows}
+
+
+def _row(topics: Topics, name: TopicName) -> dict[str, Any] | None:
+    """A topic; None if it has gone meanwhile."""
+    try:
+        ledgers = topics.internal_stats(name)["ledgers"]
+        status = topics.offload_status(name)
+    except UnknownTopicError:
+        return None
+    why = str(status.error) if status.error is not None else "; ".join(status.waiting.values())
+    offloaded = [ledger for ledger in ledgers if ledger["offloaded"]]
+    cold = sum(ledger["size"] for ledger in offloaded)
+    return {
+        "name": name.full,
+        "status": status.state,
+        "ledgers": len(ledgers),
+        "offloaded": len(offloaded),
+        "cold": cold,
+        "hot": sum(ledger["size"] for ledger in ledgers) - cold,
+        "why": why,
+    }
+
+
+class _Kept:
+    """Answers that are kept for a moment; one request at a time makes a new one."""
+
+    def __init__(self, ask: Callable[[str | None], dict[str, Any]]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._told: dict[str | None, tuple[float, dict[str, Any]]] = {}
+
+    def __call__(self, namespace: str | None) -> dict[str, Any]:
+        with self._lock:
+            at, told = self._told.get(namespace, (0.0, {}))
+            if not told or time.monotonic() - at > _KEPT_S:
+                told = self._ask(namespace)
+                if len(self._told) >= _MOST_KEPT:
+                    self._told.clear()
+                self._told[namespace] = time.monotonic(), told
+            return told
+
+
+_T = TypeVar("_T")
+
+_HEALTH_WITHIN_S = 0.8
+_METRICS_WITHIN_S = 10.0
+
+
+def make_app(
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    topics: Topics,
+    *,
+    tokens: Tokens | None,
+    registry: CollectorRegistry,
+    service: ServiceSettings,
+) -> Starlette:
+    """The application over an open metadata store.
+
+    Args:
+        tokens: whose tokens are taken; None: nobody needs any.
+        registry: what `/metrics` shows; what offloads counts into the same.
+    """
+    has_answered = _TimedAnswer(
+        lambda: store.get("/admin/policies"), _HEALTH_WITHIN_S
+    )  # it lists nothing: anybody may ask
+    collected = _TimedAnswer(lambda: generate_latest(registry), _METRICS_WITHIN_S)
+
+    async def health(_: Request) -> Response:
+        try:
+            await has_answered()
+        except TimeoutError:
+            return refused(503, "the metadata store does not answer")
+        return PlainTextResponse("ok")
+
+    async def metrics(_: Request) -> Response:
+        try:
+            return Response(await collected(), media_type=CONTENT_TYPE_LATEST)
+        except TimeoutError:
+            return refused(503, "metrics cannot be collected in time")
+
+    return Starlette(
+        routes=[
+            AdminRoute("/admin/v2/brokers/health", health),
+            AdminRoute("/metrics", metrics),
+            *policy_routes(policies, lambda namespace: bool(topics.names(namespace))),
+            *topic_routes(topics, policies),
+            *schema_routes(policies),
+            *ui_routes(topics),
+        ],
+        middleware=[
+            Middleware(Watch, metrics=RequestMetrics(registry)),
+            Middleware(Guard, tokens=tokens),
+            Middleware(Limits, most=service.max_requests, most_of_tenant=service.max_requests_per_tenant),
+        ],
+        exception_handlers={
+            OffloadError: answer_error,
+            HTTPException: answer_http_error,
+            Exception: answer_error,
+        },
+    )
+
+
+class _TimedAnswer(Generic[_T]):
+    """A question that is asked once at a time, in a thread of its own; requests that come meanwhile get that answer.
+
+    Raises:
+        TimeoutError: there is no answer in time; the next request waits for the same one.
+    """
+
+    def __init__(self, ask: Callable[[], _T], within_s: float) -> None:
+        self._ask, self._within_s = ask, within_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="asked")
+        self._answer: Future[_T] | None = None
+
+    async def __call__(self) -> _T:
+        if self._answer is None or self._answer.done():
+            self._answer = self._thread.submit(self._ask)
+        answer = self._answer
+        await asyncio.wait([asyncio.wrap_future(answer)], timeout=self._within_s)
+        if not answer.done():
+            raise TimeoutError
+        return answer.result()

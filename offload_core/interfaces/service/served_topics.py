@@ -1,0 +1,413 @@
+"""Topics as the service sees them, and the answers that managed ledgers' records alone can give.
+
+`internal-info` and `internalStats` are a record as Pulsar's admin REST gives it. Source: the answers of a broker 4.0.8
+to records that are known (tests/golden/broker). Of the open ledger a record knows no entries, the hot tier does; a
+metadata store has no dates, which are left out, as Pulsar leaves out what it does not know.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from contextlib import closing
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
+from offload_core.writing.managed_ledger import (
+    Environment,
+    OffloadStatus,
+    TenantThreads,
+    TopicOffloads,
+    TransactionStatus,
+    complete_streamed,
+    first_unoffloaded,
+    look_at_transactions,
+    no_tier,
+    request_completion,
+    system_now_ms,
+    topic_offloads,
+    waits_of,
+)
+from offload_core.writing.settings import ResolvedPolicies, namespace_of
+from offload_hooks.errors import (
+    AttemptError,
+    FormatError,
+    OffloadError,
+    OffloadStoppedError,
+    OptionError,
+    StoreError,
+    UnknownTopicError,
+)
+from offload_hooks.ledger_stores import LedgerStatus
+
+
+def info_to_json(record: VersionedInfo, now_ms: int) -> dict[str, Any]:
+    """`internal-info`: the record as it is stored; an open ledger's time is that of the question, as Pulsar's."""
+    info = record.info
+    shown: dict[str, Any] = {
+        "version": record.version,
+        "ledgers": [_info_of(ledger, now_ms) for ledger in info.ledgers],
+    }
+    if info.terminated_at is not None:
+        at = info.terminated_at
+        shown["terminatedPosition"] = {"ledgerId": at.ledger_id, "entryId": at.entry_id}
+    shown["cursors"] = {}
+    if info.properties:
+        shown["properties"] = dict(info.properties)
+    return shown
+
+
+def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) -> dict[str, Any]:
+    """`internalStats`: the topic's ledgers in order, and what they hold together.
+
+    Args:
+        written: of the ledger that is open, as the hot tier has it; None if it is not known. The ledger's own line
+            tells nothing of it, as a broker's.
+    """
+    ledgers = info.in_order
+    entries, size = (0, 0) if written is None else (written.entry_count, written.size_bytes)
+    return {
+        "entriesAddedCounter": 0,
+        "numberOfEntries": sum(ledger.info.entries or 0 for ledger in ledgers) + entries,
+        "totalSize": sum(ledger.info.size or 0 for ledger in ledgers) + size,
+        "currentLedgerEntries": entries,
+        "currentLedgerSize": size,
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": _last_entry(info, written),
+        "state": _state(info),
+        "ledgers": [
+            _stats_of(
+                ledger.ledger_id,
+                ledger.info.entries or 0,
+                ledger.info.size or 0,
+                offloaded=ledger.is_fully_offloaded,
+            )
+            for ledger in ledgers
+        ],
+        "cursors": {},
+        "schemaLedgers": [],
+        "compactedLedger": _stats_of(-1, -1, -1, offloaded=False),
+    }
+
+
+def _info_of(ledger: LedgerRecord, now_ms: int) -> dict[str, Any]:
+    uuid = None if ledger.context is None else ledger.context.uuid
+    told = {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.info.entries,
+        "size": ledger.info.size,
+        "timestamp": ledger.info.timestamp_ms or now_ms,
+        "isOffloaded": ledger.context is not None,
+        "offloadedContextUuid": None if uuid is None else str(uuid),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _stats_of(ledger_id: int, entries: int, size: int, *, offloaded: bool) -> dict[str, Any]:
+    return {
+        "ledgerId": ledger_id,
+        "entries": entries,
+        "size": size,
+        "offloaded": offloaded,
+        "underReplicated": False,
+    }
+
+
+def _last_entry(info: ManagedLedgerInfo, written: LedgerStatus | None) -> str:
+    if info.terminated_at is not None:
+        return f"{info.terminated_at.ledger_id}:{info.terminated_at.entry_id}"
+    if written is not None and written.entry_count:
+        return f"{written.ledger_id}:{written.entry_count - 1}"
+    for ledger in reversed(info.in_order):
+        if ledger.info.entries:
+            return f"{ledger.ledger_id}:{ledger.info.entries - 1}"
+    return f"{info.in_order[0].ledger_id if info.ledgers else -1}:-1"
+
+
+def _state(info: ManagedLedgerInfo) -> str:
+    if info.terminated_at is not None:
+        return "Terminated"
+    return "LedgerOpened" if info.ledgers and not info.in_order[-1].info.is_closed else "ClosedLedger"
+
+
+_STATES = {"not run": "NOT_RUN", "running": "RUNNING", "success": "SUCCESS", "error": "ERROR"}
+
+
+def offload_to_json(status: OffloadStatus, error_text: Callable[[OffloadError], str] = str) -> dict[str, Any]:
+    """`offload`: how an offload stands, or how the last one ended; ours are the ledgers that a filter holds back."""
+    shown: dict[str, Any] = {
+        "status": _STATES[status.state],
+        "lastError": "" if status.error is None else error_text(status.error),
+    }
+    if status.first_unoffloaded is not None:
+        first = status.first_unoffloaded
+        shown["firstUnoffloadedMessage"] = {
+            "ledgerId": first.ledger_id,
+            "entryId": first.entry_id,
+            "partitionIndex": -1,
+        }
+    if status.waiting:
+        shown["waitingLedgers"] = {str(ledger_id): why for ledger_id, why in status.waiting.items()}
+    return shown
+
+
+def buffer_stats_to_json(status: TransactionStatus) -> dict[str, Any]:
+    """`transactionBufferStats`: how a topic's transactions stand; what is only a broker's is left out."""
+    stable = status.stable_position
+    return {
+        "state": status.state.value,
+        "maxReadPosition": "-1:-1" if stable is None else str(stable),
+        "ongoingTxnSize": len(status.open_transactions),
+        "totalAbortedTransactions": status.aborted_count,
+    }
+
+
+log = structlog.get_logger("offload.admin")
+
+_COMPLETION_S = 45.0
+"""How long a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
+
+_LAST_WORDS_S = 1.0
+"""How long an offload that has ended may take to say so in the log."""
+
+
+class Topics(Protocol):
+    """The topics that the service tells of. Calls may come from many threads; errors are the metadata store's."""
+
+    def names(self, namespace: str | None = None) -> list[TopicName]:
+        """The topics of a namespace (`tenant/namespace`), or of all, in order; of partitioned ones the partitions."""
+
+    def partitions(self, topic: TopicName) -> int:
+        """The number of partitions of a topic, by the last one there; 0 for a topic without, and for a partition.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+
+    def info(self, topic: TopicName) -> dict[str, Any]:
+        """`internal-info` of a topic.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+
+    def internal_stats(self, topic: TopicName) -> dict[str, Any]:
+        """`internalStats` of a topic; errors as `info`."""
+
+    def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
+        """Begin to offload all sealed ledgers before a position.
+
+        Of a topic that is streamed the segment is completed, whatever the position; when it returns, all that was
+        appended before is in the tier.
+
+        Raises:
+            UnknownTopicError: as `info`.
+            StoreTimeoutError: its owner did not complete the segment in time.
+            AttemptError: an offload of the topic runs.
+            OptionError: its policies name no tier, or this service has no hot tier.
+        """
+
+    def offload_status(self, topic: TopicName) -> OffloadStatus:
+        """The state of the offload that runs, or of the last one that ended; errors as `info`."""
+
+    def transactions(self, topic: TopicName) -> TransactionStatus:
+        """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
+
+        Raises:
+            UnknownTopicError: as `info`.
+            OptionError: this service has no hot tier.
+            FormatError, StoreError: the snapshot or an entry is damaged, or cannot be read.
+        """
+
+
+class RecordedTopics:
+    """`Topics` by their records; offloads beside whoever owns them.
+
+    Args:
+        records: the managed ledgers' records.
+        environment: with their hot tier and their offloads; None: nothing is offloaded here.
+        policies_of: what holds for a managed ledger, by its name.
+        threads: how many topics of a tenant are offloaded at the same time of those that are asked for; those of
+            others have one more.
+        listed: told of all topics by their names, as often as they are listed for their upkeep.
+    """
+
+    def __init__(
+        self,
+        records: ManagedLedgerRecords,
+        environment: Environment | None,
+        policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        threads: int = 4,
+        listed: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
+        self._records = records
+        self._environment = environment
+        self._policies_of = policies_of
+        self._listed = listed
+        self._lock = threading.Lock()
+        self._offloads: dict[str, TopicOffloads] = {}
+        self._asked: dict[str, Future[None]] = {}
+        self._completions: dict[str, OffloadStatus] = {}
+        self._pool = TenantThreads(threads, "offload")
+
+    def close(self) -> None:
+        """Begin no more offloads, stop those that run, and wait for each of them, some seconds at most."""
+        self._pool.shutdown()
+        with self._lock:
+            offloads, asked = list(self._offloads.values()), list(self._asked.values())
+        for each in offloads:
+            each.stop_offload()
+        for each in offloads:
+            each.close()
+        wait(asked, timeout=_LAST_WORDS_S)
+
+    def kept(self) -> list[TopicOffloads]:
+        """All topics, for their upkeep; what was known of topics that are not there any more is forgotten."""
+        names = self._records.names()
+        self._listed(topic_of_managed_ledger(name).full for name in names)
+        with self._lock:
+            for gone in self._offloads.keys() - set(names):
+                if not self._is_running(gone):
+                    del self._offloads[gone]
+                    self._asked.pop(gone, None)
+                    self._completions.pop(gone, None)
+        return [self._offloads_of(name) for name in names]
+
+    def names(self, namespace: str | None = None) -> list[TopicName]:
+        """See `Topics`."""
+        names = self._records.names(None if namespace is None else [namespace])
+        return sorted(topic_of_managed_ledger(name) for name in names)
+
+    def partitions(self, topic: TopicName) -> int:
+        """See `Topics`."""
+        found = [
+            name
+            for name in self.names(namespace_of(topic))
+            if name.full == topic.full or name.base == topic.full
+        ]
+        if not found:
+            raise _not_found(topic)
+        return max(name.partition if name.base == topic.full else -1 for name in found) + 1
+
+    def info(self, topic: TopicName) -> dict[str, Any]:
+        """See `Topics`."""
+        return info_to_json(self._record(topic), system_now_ms())
+
+    def internal_stats(self, topic: TopicName) -> dict[str, Any]:
+        """See `Topics`."""
+        info = self._record(topic).info
+        return stats_to_json(info, self._written(info))
+
+    def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
+        """See `Topics`."""
+        self._record(topic)
+        name = managed_ledger_of_topic(topic)
+        policies = self._policies_of(name).offload
+        if policies.driver is None:
+            raise no_tier(topic)
+        if policies.is_streamed:
+            self._complete_segment(name)
+            return
+        offloads = self._offloads_of(name)
+        with self._lock:
+            if self._is_running(name):
+                raise AttemptError(f"an offload of {topic} is in progress")
+            self._completions.pop(name, None)
+            self._asked[name] = self._pool.submit(
+                name.partition("/")[0], partial(_offload, offloads, position)
+            )
+
+    def offload_status(self, topic: TopicName) -> OffloadStatus:
+        """See `Topics`."""
+        self._record(topic)
+        name = managed_ledger_of_topic(topic)
+        is_streamed = self._policies_of(name).offload.is_streamed
+        with self._lock:
+            if self._is_running(name):
+                return OffloadStatus(state="running")
+            if is_streamed and name in self._completions:
+                return self._completions[name]
+            return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
+
+    def transactions(self, topic: TopicName) -> TransactionStatus:
+        """See `Topics`."""
+        self._record(topic)
+        return look_at_transactions(self._hot_tier(), managed_ledger_of_topic(topic))
+
+    def _complete_segment(self, name: str) -> None:
+        self._completions[name] = OffloadStatus(state="running")
+        status = OffloadStatus(state="error")
+        try:
+            policies = self._policies_of(name).offload
+            if self._environment is None:
+                info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            else:
+                info = complete_streamed(self._environment, name, policies, _COMPLETION_S)
+            first, waits_for = first_unoffloaded(info), waits_of(info)
+            waiting = {} if waits_for is None else {first.ledger_id: f"waits for {waits_for}"}
+            status = OffloadStatus(state="success", first_unoffloaded=first, waiting=waiting)
+        except OffloadError as error:
+            status = OffloadStatus(state="error", error=error)
+            raise
+        finally:
+            self._completions[name] = status
+
+    def _written(self, info: ManagedLedgerInfo) -> LedgerStatus | None:
+        """The ledger that is open, as the hot tier has it; None if there is none, or it cannot be told."""
+        if self._environment is None or not info.ledgers or info.in_order[-1].info.is_closed:
+            return None
+        try:
+            with closing(self._environment.hot.store.open(info.in_order[-1].ledger_id)) as reader:
+                return reader.status()
+        except (StoreError, FormatError) as error:
+            log.warning("of an open ledger nothing can be told", error=str(error))
+            return None
+
+    def _is_running(self, name: str) -> bool:
+        """True if an offload that was asked for has not ended, or upkeep offloads; the lock is held."""
+        asked = self._asked.get(name)
+        is_asked = asked is not None and not asked.done()
+        return is_asked or (name in self._offloads and self._offloads[name].offload_status.state == "running")
+
+    def _hot_tier(self) -> Environment:
+        if self._environment is None:
+            raise OptionError("this service has no hot tier", hint="Set hot_tier.options.path.")
+        return self._environment
+
+    def _offloads_of(self, name: str) -> TopicOffloads:
+        environment = self._hot_tier()
+        with self._lock:
+            if name not in self._offloads:
+                self._offloads[name] = topic_offloads(environment, name)
+            return self._offloads[name]
+
+    def _record(self, topic: TopicName) -> VersionedInfo:
+        found = self._records.read(managed_ledger_of_topic(topic))
+        if found is None:
+            raise _not_found(topic)
+        return found
+
+
+def _not_found(topic: TopicName) -> UnknownTopicError:
+    return UnknownTopicError(f"Topic {topic} not found")
+
+
+def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
+    """An offload that nobody waits for: its status tells how it ended."""
+    try:
+        offloads.offload_prefix(position)
+    except OffloadStoppedError:
+        log.info("offload stopped", topic=offloads.name)
+    except OffloadError as error:
+        log.error("offload failed", topic=offloads.name, error=str(error), kind=type(error).__name__)
+    except Exception as error:
+        log.error("an offload ended by a fault of its own", topic=offloads.name, exc_info=error)
+        raise

@@ -1,0 +1,7 @@
+"""The PySpark data source `pulsar_offload`."""
+
+from offload_core.interfaces.spark.explain import explain
+from offload_core.interfaces.spark.metrics import ReadMetrics, measure_reads
+from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+
+__all__ = ["PulsarOffloadDataSource", "ReadMetrics", "explain", "measure_reads"]

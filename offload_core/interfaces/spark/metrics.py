@@ -1,0 +1,69 @@
+"""What the tasks of Spark queries read, added up on the driver by Spark's accumulators.
+
+Accumulators reach a data source only inside its class, which Spark hands to the workers by value if it is made in a
+function. So the source is registered anew, under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from pyspark.accumulators import Accumulator
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.reading.scan import TaskMetrics
+
+
+class ReadMetrics:
+    """Totals over all tasks of this session's queries from when it was made; picklable, to be added to by tasks.
+
+    A task that Spark runs twice (again after a failure, or speculatively) counts twice, and so does a query whose
+    result is asked for twice. A task that Spark breaks off, as for a LIMIT, may not count at all.
+    """
+
+    def __init__(self, totals: Mapping[str, Accumulator[float]]) -> None:
+        self._totals = dict(totals)
+
+    def __call__(self, metrics: TaskMetrics) -> None:
+        """Add what one task has done; where tasks run."""
+        self._totals["tasks"].add(1)
+        for each in fields(metrics):
+            self._totals[each.name].add(getattr(metrics, each.name))
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks have ended."""
+        return int(self._totals["tasks"].value)
+
+    @property
+    def total(self) -> TaskMetrics:
+        """What they did together; on the driver only."""
+        values: dict[str, Any] = {each.name: self._totals[each.name].value for each in fields(TaskMetrics)}
+        return TaskMetrics(**values)
+
+
+def measure_reads(session: SparkSession) -> ReadMetrics:
+    """Register the source `pulsar_offload` so that its queries add to what this returns.
+
+    For classic sessions: Spark Connect has no accumulators.
+    """
+    context = session.sparkContext
+    names = ("tasks", *(each.name for each in fields(TaskMetrics)))
+    metrics = ReadMetrics({name: context.accumulator(0.0 if name == "seconds" else 0) for name in names})
+
+    class MeasuredDataSource(PulsarOffloadDataSource):
+        """The same, with accumulators."""
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return self.batch_reader(schema, metrics)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+            return self.stream_reader(schema, metrics)
+
+    session.dataSource.register(MeasuredDataSource)
+    return metrics

@@ -1,0 +1,46 @@
+"""`spark.read.format("pulsar_offload")`: offloaded topics as DataFrames, read by the executors without a broker.
+
+Source: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from offload_core.interfaces.spark.opening import open_source, read_options
+from offload_core.interfaces.spark.options import parse_options
+from offload_core.interfaces.spark.reader import OffloadReader
+from offload_core.interfaces.spark.stream import OffloadStreamReader
+from offload_core.interfaces.spark.types import spark_schema
+from offload_core.reading.scan import Report
+
+
+class PulsarOffloadDataSource(DataSource):
+    """The data source `pulsar_offload`; its options are in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(…)`."""
+        return "pulsar_offload"
+
+    def schema(self) -> StructType:
+        """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
+        options = parse_options(self.options)
+        return spark_schema(read_options(options, options.scan.columns, lambda: open_source(options)).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch query."""
+        return self.batch_reader(schema)
+
+    def batch_reader(self, schema: StructType, report: Report | None = None) -> OffloadReader:
+        """The same; its tasks report what they did."""
+        return OffloadReader(parse_options(self.options), schema, report)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a streaming query."""
+        return self.stream_reader(schema)
+
+    def stream_reader(self, schema: StructType, report: Report | None = None) -> DataSourceStreamReader:
+        """The same; its tasks report what they did."""
+        return OffloadStreamReader(parse_options(self.options), schema, report)

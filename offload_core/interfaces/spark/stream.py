@@ -1,0 +1,189 @@
+"""`spark.readStream.format("pulsar_offload")`: a tier that is followed as ledgers and segments arrive.
+
+An offset is a position for each topic's partition, in the JSON of `startingOffsets`: what comes next. It is all that a
+checkpoint keeps. Planning runs in one Python process of the driver for the life of the query. Source: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from offload_core.interfaces.spark.new_topics import NewTopics
+from offload_core.interfaces.spark.opening import open_source
+from offload_core.interfaces.spark.options import SourceOptions
+from offload_core.interfaces.spark.reader import OffloadPartition, OffloadReader
+from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName
+from offload_core.reading.scan import Bounds, Report, plan_tasks, select_catalogue
+from offload_core.reading.scan.advance import Budget, advance
+from offload_core.reading.scan.follow import TopicFollower
+from offload_core.reading.scan.frontier import between
+from offload_core.reading.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
+from offload_core.reading.scan.scanning import summary_place
+from offload_core.reading.scan.settle import SettledAdvance
+from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
+from offload_hooks.errors import OptionError
+
+Offset = dict[str, Any]
+"""`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""
+
+
+class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their tasks on executors."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
+        if options.scan.stop != "latest":
+            raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
+        # The first to be unpickled: it compares versions.
+        self._reader = OffloadReader(options, schema, report)
+        self._options = options
+        self._following: tuple[TierReader, TopicFollower] | None = None
+        self._memory = SummaryMemory()
+        self._settled = SettledAdvance(self._resolver)
+        payloads = self._reader.payloads
+        self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new query begins. A topic that has no position in it is read from its beginning."""
+        starting = self._options.scan.start
+        if starting == "earliest":
+            return {}
+        topics = self._follower.topics()
+        ends = advance(topics, {}, Budget(), fail_on_data_loss=False)
+        if starting == "latest":
+            return offsets_to_json(ends)
+        check_topics(starting, {topic.name for topic in topics if topic.name}, "startingOffsets")
+        positions = {
+            name: given if isinstance(given, Position) else ends[name]
+            for name, given in starting.items()
+            if given != "earliest" and (isinstance(given, Position) or name in ends)
+        }
+        return offsets_to_json(positions)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Up to where the next micro-batch reads: `start` itself if there is nothing new.
+
+        With `isolation` = `committed` that is before the first message of each topic whose transaction is open.
+        """
+        topics = self._follower.topics()
+        frontier = _positions(start)
+        fail = self._options.scan.fail_on_data_loss
+        self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
+        max_bytes, max_entries = None, None
+        if not isinstance(limit, ReadAllAvailable):
+            max_bytes, max_entries = (
+                self._options.max_bytes_per_trigger,
+                self._options.max_offsets_per_trigger,
+            )
+        if self._reader.needs_outcomes and self._options.scan.isolation == "committed":
+            reached = self._settled(
+                topics, frontier, max_bytes=max_bytes, max_entries=max_entries, fail_on_data_loss=fail
+            )
+        else:
+            budget = Budget(max_bytes=max_bytes, max_entries=max_entries)
+            reached = advance(topics, frontier, budget, fail_on_data_loss=fail)
+        return start if reached == frontier else offsets_to_json(reached)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limits of the options; where there are both, `latestOffset` keeps the other one as well."""
+        options = self._options
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From here on nothing new is looked for."""
+        self._follower.freeze()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks between two offsets: the same rows whenever it is asked.
+
+        Raises:
+            SchemaError: a topic that is new has other columns than the stream.
+            UnresolvedTransactionError: a transaction has no marker any more, and had one when `end` was found.
+        """
+        topics = self._follower.topics()
+        first, last = _positions(start), _positions(end)
+        moved = {name: position for name, position in last.items() if first.get(name) != position}
+        check_topics(moved, {topic.name for topic in topics if topic.name}, "the stream's offset")
+        narrowed, starts, stops = between(topics, first, moved)
+        tasks = plan_tasks(
+            self._opened[0].store,
+            narrowed,
+            Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.scan.fail_on_data_loss),
+            min_partitions=self._options.min_partitions,
+            task_bytes=self._options.max_partition_bytes,
+            neighbour_bytes=self._options.scan.chunk_look_back_bytes if self._reader.joins_chunks else None,
+            around=topics,
+        )
+        if self._reader.needs_outcomes:
+            tasks = list(self._resolver(topics).resolve_all(tasks))
+        histories = (
+            None if self._new_topics is None else self._new_topics.histories(self._opened[0], narrowed)
+        )
+        return [OffloadPartition(task, histories) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The record batches of one task, read where this is called."""
+        return self._reader.read(partition)
+
+    def stop(self) -> None:
+        """Give back what planning holds."""
+        if self._following is not None:
+            self._following[0].close()
+            self._following = None
+
+    @property
+    def _follower(self) -> TopicFollower:
+        return self._opened[1]
+
+    @property
+    def _opened(self) -> tuple[TierReader, TopicFollower]:
+        """Opened where planning runs; an executor never asks for it."""
+        if self._following is None:
+            options = self._options
+            tier = open_source(options)
+            selection = options.scan.selection(options.topics, may_be_absent=True)
+
+            def look(known: Catalogue | None) -> Catalogue:
+                return select_catalogue(tier, selection, options.scan, known=known)
+
+            follower = TopicFollower(look, selection, interval_s=options.refresh_interval_ms / 1000)
+            self._following = tier, follower
+        return self._following
+
+    def _resolver(self, topics: Sequence[Topic]) -> TransactionResolver:
+        options, tier = self._options.scan, self._opened[0]
+        return TransactionResolver(
+            tier=tier.store,
+            topics=tuple(topics),
+            isolation=options.isolation,
+            verify_checksums=options.verify_checksums,
+            fail_on_data_loss=options.fail_on_data_loss,
+            ledger_alone=options.ledger is not None,
+            summaries=summary_place(tier, options),
+            memory=self._memory,
+            is_settled=True,
+        )
+
+
+def _positions(offset: Offset) -> dict[TopicName, Position]:
+    """An offset of ours, or one that was written into a checkpoint by hand."""
+    parsed = parse_offsets(json.dumps(offset), "the stream's offset")
+    if isinstance(parsed, str) or not all(isinstance(each, Position) for each in parsed.values()):
+        raise OptionError("the stream's offset has no positions", found=json.dumps(offset))
+    return dict(parsed)  # type: ignore[arg-type]

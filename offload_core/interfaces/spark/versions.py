@@ -1,0 +1,91 @@
+"""What is installed on Spark's driver and on its executors, compared before anything else crosses between them.
+
+A reader travels as the driver's versions and some bytes. The bytes are unpickled only where the versions allow it: what
+cannot work is an error that names both, what may is a warning. That Python itself is the same Spark checks before.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+
+from offload_core.storage.tier import registry
+from offload_hooks.errors import VersionMismatchError
+
+PYTHON = "Python"
+OURS = "pulsar-offload"
+MISSING = "not installed"
+
+_ALWAYS = (OURS, "numba", "numpy", "pyarrow", "pyspark")
+_SAME_MAJOR = ("numpy", "pyspark")
+_log = logging.getLogger(__name__)
+
+
+def installed_versions(driver: str | None = None) -> dict[str, str]:
+    """The versions of Python and of the distributions that reading needs, those of a tier's driver among them."""
+    names = {*_ALWAYS, *(() if driver is None else _distributions_of(driver))}
+    return {PYTHON: _python(), **{name: _version(name) for name in sorted(names)}}
+
+
+def check_versions(of_driver: Mapping[str, str]) -> None:
+    """Compare what is installed here with what is on Spark's driver.
+
+    Raises:
+        VersionMismatchError: with another version of Python, of this package, or another major version of numpy or
+            pyspark it cannot work. Other differences are a warning, once per process.
+    """
+    _check(tuple(of_driver.items()))
+
+
+@functools.cache
+def _check(of_driver: tuple[tuple[str, str], ...]) -> None:
+    different = [(name, there, here) for name, there in of_driver if (here := _version(name)) != there]
+    if not different:
+        return
+    wrong = [each for each in different if _breaks(*each)]
+    if wrong:
+        raise VersionMismatchError(
+            f"an executor of Spark has other versions than its driver, in Python {platform.python_version()}",
+            expected=", ".join(f"{name} {there}" for name, there, _ in wrong),
+            found=", ".join(f"{name} {here}" for name, _, here in wrong),
+            hint="Install the same packages on the executors, and set PYSPARK_PYTHON to the Python that has them.",
+        )
+    _log.warning(
+        "an executor of Spark has other versions than its driver: %s",
+        ", ".join(f"{name} {here} (driver: {there})" for name, there, here in different),
+    )
+
+
+def _breaks(name: str, there: str, here: str) -> bool:
+    if name in _SAME_MAJOR:
+        return there.partition(".")[0] != here.partition(".")[0]
+    return name in (PYTHON, OURS)
+
+
+def _version(name: str) -> str:
+    if name == PYTHON:
+        return _python()
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return MISSING
+
+
+def _python() -> str:
+    return ".".join(platform.python_version_tuple()[:2])
+
+
+def _distributions_of(driver: str) -> Iterator[str]:
+    """The distribution that offers a driver, and those that the entry point's extras name."""
+    entry = registry.find(registry.DRIVERS, driver)
+    if entry.dist is None:
+        return
+    yield entry.dist.name
+    for requirement in entry.dist.requires or ():
+        wanted = re.match(r"[\w.-]+", requirement)
+        if wanted and any(re.search(rf"extra == ['\"]{extra}['\"]", requirement) for extra in entry.extras):
+            yield wanted[0]

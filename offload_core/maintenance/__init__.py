@@ -1,0 +1,1 @@
+"""Look after a tier: inventory, verify, repair, recover, gc, relocate, rollback, doctor."""

@@ -1,0 +1,23 @@
+"""Contents of a tier, however large it is: rows by level, bytes by place, and the life of ledgers."""
+
+from offload_core.maintenance.inventory.inventory_rows import (
+    Level,
+    Row,
+    Spool,
+    TopicPatterns,
+    recorded_ledgers,
+    rows_of,
+)
+from offload_core.maintenance.inventory.usage import By, Usage, measure
+
+__all__ = [
+    "By",
+    "Level",
+    "Row",
+    "Spool",
+    "TopicPatterns",
+    "Usage",
+    "measure",
+    "recorded_ledgers",
+    "rows_of",
+]

@@ -1,0 +1,236 @@
+"""The life of a topic's ledgers, put together from what records, objects and audit logs say, in the order of time.
+
+A record says what holds, and since when; an object, when it was written and whether it is whole; an audit log, what was
+changed or deleted, and why. What is told without a time comes last.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from offload_core.format.codec.index import LedgerIndex
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.metadata.catalogue import Ledger, StoredObject
+from offload_core.metadata.catalogue.known_tiers import place_text
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadSegment
+from offload_core.metadata.records.filter_record import recorded_filter
+from offload_core.writing.audit import AuditLine
+from offload_hooks.errors import FormatError
+
+
+class Happened(enum.Enum):
+    """Kind of an event."""
+
+    OPENED = "opened"
+    CLOSED = "closed"
+    ASSIGNED = "assigned"
+    """An attempt was recorded, before its first byte."""
+    WRITTEN = "written"
+    """The objects of an attempt were there."""
+    OFFLOADED = "offloaded"
+    """The record called a copy complete."""
+    UNFINISHED = "unfinished"
+    """The record names an attempt that is not complete, or has failed."""
+    HOT_DELETED = "hot-deleted"
+    COLD_DELETED = "cold-deleted"
+    CHANGED = "changed"
+    """What else an audit log tells of, such as a copy that took another's place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        at: None where nothing says when.
+        ledger_id: None if it is about none, or about several.
+        uuid: of the attempt.
+        detail: in words.
+        source: `record`, `object` or `audit`.
+    """
+
+    at: datetime | None
+    ledger_id: int | None
+    what: Happened
+    uuid: UUID | None
+    detail: str
+    source: str
+
+
+def history_of(
+    name: str,
+    ledgers: Iterable[Ledger],
+    records: Sequence[LedgerRecord] = (),
+    audits: Iterable[AuditLine] = (),
+    strays: Iterable[StoredObject] = (),
+) -> list[Event]:
+    """Return what is known of the life of a managed ledger, in the order of time.
+
+    Args:
+        name: the managed ledger's.
+        ledgers: its ledgers with all attempts at them, as objects tell.
+        records: its ledgers' records.
+        audits: lines of audit logs, also of others.
+        strays: its objects of which it is not known which ledgers they hold.
+    """
+    events = [event for ledger in ledgers for event in _of_objects(ledger)]
+    events += [_written(None, stored, "") for stored in strays]
+    events += [event for record in records for event in _of_record(record)]
+    known = {event.uuid for event in events if event.uuid is not None}
+    logged = [event for line in audits for event in _of_audit(line, name, known)]
+    told = {event.ledger_id for event in logged if event.what is Happened.HOT_DELETED}
+    events = [
+        event
+        for event in events
+        if not (event.what is Happened.HOT_DELETED and event.at is None and event.ledger_id in told)
+    ]
+    return sorted(dict.fromkeys([*events, *logged]), key=_order)
+
+
+_STEPS = list(Happened)
+
+
+def _order(event: Event) -> tuple[bool, datetime, int, int]:
+    at = datetime.max.replace(tzinfo=UTC) if event.at is None else event.at
+    ledger_id = -1 if event.ledger_id is None else event.ledger_id
+    return event.at is None, at, ledger_id, _STEPS.index(event.what)
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+def _of_objects(ledger: Ledger) -> Iterator[Event]:
+    opened: set[int] = set()
+    read = {piece.stored.key for piece in ledger.pieces}
+    for stored in ledger.attempts:
+        indexed = _indexed(stored, ledger.ledger_id)
+        if indexed is not None and isinstance(indexed.metadata, LedgerMetadata) and indexed.metadata.ctime_ms:
+            opened.add(indexed.metadata.ctime_ms)
+        state = "" if stored.key in read or not stored.is_complete else "superseded: a newer copy is read"
+        yield _written(ledger.ledger_id, stored, state)
+    for ctime_ms in sorted(opened)[:1]:
+        yield Event(
+            at=_time(ctime_ms),
+            ledger_id=ledger.ledger_id,
+            what=Happened.OPENED,
+            uuid=None,
+            detail="by the index",
+            source="object",
+        )
+
+
+def _indexed(stored: StoredObject, ledger_id: int) -> LedgerIndex | None:
+    if stored.index is None:
+        return None
+    return next((each for each in stored.index.ledgers if each.ledger_id == ledger_id), None)
+
+
+def _written(ledger_id: int | None, stored: StoredObject, state: str) -> Event:
+    size = (stored.data_bytes or 0) + (stored.index_bytes or 0)
+    said = [f"{stored.key.object_format.value}, {size:,} bytes", state]
+    if stored.problem is not None:
+        said.append(f"not readable: {stored.detail or stored.problem.value}")
+    elif stored.complaint is not None:
+        said.append(stored.complaint[1])
+    return Event(
+        at=stored.modified_at,
+        ledger_id=ledger_id,
+        what=Happened.WRITTEN,
+        uuid=stored.key.uuid,
+        detail="; ".join(each for each in said if each),
+        source="object",
+    )
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+def _of_record(record: LedgerRecord) -> Iterator[Event]:
+    def event(at_ms: int | None, what: Happened, uuid: UUID | None, detail: str) -> Event:
+        return Event(
+            at=_time(at_ms),
+            ledger_id=record.ledger_id,
+            what=what,
+            uuid=uuid,
+            detail=detail,
+            source="record",
+        )
+
+    info, context = record.info, record.context
+    if info.is_closed:
+        yield event(
+            info.timestamp_ms,
+            Happened.CLOSED,
+            None,
+            f"{info.entries or 0:,} entries, {info.size or 0:,} bytes",
+        )
+    if context is None:
+        return
+    for copy in record.copies:
+        place, share, begin = _place(copy.driver, record.ledger_id), copy.segment, copy.begin_entry_id
+        if share is None:
+            what = Happened.OFFLOADED if copy.complete else Happened.UNFINISHED
+            yield event(context.timestamp_ms, what, copy.uuid, f"to {place}")
+            continue
+        if share.assigned_ms is not None:
+            yield event(share.assigned_ms, Happened.ASSIGNED, copy.uuid, f"segment, from entry {begin} on")
+        if copy.complete:
+            detail = f"segment, {_entries(begin, share)}, to {place}"
+            yield event(share.offloaded_ms, Happened.OFFLOADED, copy.uuid, detail)
+        else:
+            yield event(None, Happened.UNFINISHED, copy.uuid, f"segment, {share.status.value}")
+    if not record.has_hot_copy:
+        yield event(None, Happened.HOT_DELETED, None, "by its record")
+
+
+def _entries(begin: int | None, share: OffloadSegment) -> str:
+    if share.end_entry_id is None:
+        return f"entries from {begin} on"
+    return f"entries {begin}–{share.end_entry_id}"
+
+
+def _place(driver: DriverMetadata | None, ledger_id: int) -> str:
+    if driver is None:
+        return "a tier that is not named"
+    try:
+        filtered = recorded_filter(driver, ledger_id)
+    except FormatError:
+        filtered = None
+    dropped = (
+        "" if filtered is None else f"; {filtered.name} dropped {filtered.total_dropped.entries:,} entries"
+    )
+    return f"{place_text(driver)}{dropped}"
+
+
+# --- audit logs --------------------------------------------------------------------------------
+
+
+def _of_audit(line: AuditLine, name: str, known: set[UUID]) -> Iterator[Event]:
+    if line.managed_ledger != name and line.uuid not in known:
+        return
+    what = Happened.CHANGED
+    said = [line.why]
+    if line.action == "delete":
+        what = Happened.HOT_DELETED if line.copy == "hot" else Happened.COLD_DELETED
+    else:
+        said = [line.action, *(f"{each}" for each in (line.key, line.before, line.after) if each), line.why]
+    yield Event(
+        at=line.at,
+        ledger_id=line.ledger_id,
+        what=what,
+        uuid=line.uuid,
+        detail=": ".join(said),
+        source="audit",
+    )
+
+
+def _time(at_ms: int | None) -> datetime | None:
+    """Pulsar's times are text for people as well: one that no calendar has is none."""
+    try:
+        return None if not at_ms else datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

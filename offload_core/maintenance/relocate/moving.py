@@ -1,0 +1,489 @@
+"""Move copies, one after another or some at once: written down, copied, verified, switched; then, later, deleted.
+
+    begin     the attempt is written down, then its objects are written
+    verify    every byte of the new copy, and its entries against those of the old one
+    switch    from now on the new copy is read; readers that have the old one open go on with that
+    delete    if asked for, when the grace is over: the old copy's objects, then it is forgotten
+
+A crash between any two lines leaves the old copy as it was, or the new one in its place. What it leaves of an attempt
+is deleted by the next run, when no process holds its lease any more.
+
+Reading and writing objects runs wherever an executor runs it: what it needs of the record comes with the order, and
+the tiers are opened by their names. The caller switches the record. An order is carried out once. A second attempt at
+it (of a task that Spark gives to another executor) writes and deletes nothing: whoever had the order first may still
+write, and delete what it wrote when that fails, under the same keys. See docs/adr/0045-relocate-on-executors.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import UUID, uuid4
+
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.maintenance.relocate.byte_copies import Check, copy_attempt
+from offload_core.maintenance.relocate.copy_registry import CopyRegistry, as_switched
+from offload_core.maintenance.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
+from offload_core.maintenance.relocate.kept_entries import EntrySums, check_entries, check_objects
+from offload_core.maintenance.relocate.planning import How, Move
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
+from offload_core.metadata.catalogue.recorded_copies import (
+    MAPFILE_DRIVER,
+    RecordedCopy,
+    other_copy_key,
+    recorded_copies,
+)
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.records import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherCopy,
+    OtherRole,
+    read_copies,
+)
+from offload_core.reading.read_handles import ReadMemory
+from offload_core.storage.executors import is_second_try
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import AuditLog, Change, ChangeAction
+from offload_core.writing.managed_ledger.replacements import delete_copy
+from offload_hooks.errors import (
+    AttemptError,
+    DataLossError,
+    LiveAttemptError,
+    ObjectNotFoundError,
+    OffloadError,
+    OutcomeUnknownError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOrder:
+    """A new copy that is to be made.
+
+    Attributes:
+        uuid, driver: the new copy's, and where it goes, as they are written down.
+        ledgers: the records of its ledgers.
+        old_keys: where the old copy is, of one that is copied byte by byte: the first that is there.
+        marks: user metadata of the new copy, beside that of the old one.
+    """
+
+    move: Move
+    uuid: UUID
+    driver: DriverMetadata
+    ledgers: tuple[LedgerRecord, ...]
+    old_keys: tuple[ObjectKey, ...]
+    marks: Mapping[str, str]
+
+    @property
+    def copy(self) -> OtherCopy:
+        """The new copy, as its record names it."""
+        return OtherCopy(
+            role=OtherRole.REPLACEMENT,
+            uuid=self.uuid,
+            form=self.move.form,
+            driver=self.driver,
+            since_ms=0,
+            segment=self.move.segment,
+            ledger_ids=self.move.ledger_ids,
+        )
+
+    @property
+    def key(self) -> ObjectKey:
+        """Return where its data object goes."""
+        return other_copy_key(self.move.topic, self.copy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A new copy that is there, and is what the old one was.
+
+    Attributes:
+        size_bytes: of its objects.
+        read_bytes: how many were read of the source.
+        filters: by ledger, what a filter record says that was written anew.
+    """
+
+    size_bytes: int
+    read_bytes: int
+    filters: Mapping[int, str]
+
+
+class CopyMaker:
+    """Makes new copies; picklable where the tiers are, and calls may come from many threads at once.
+
+    Args:
+        source, target: neither is closed.
+        block_bytes: of objects that are written in another format.
+    """
+
+    def __init__(self, source: Tier, target: Tier, block_bytes: int) -> None:
+        self._given = source, target, block_bytes
+        self._source = source
+        self._target = target
+        self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
+        from_source = KnownTiers(source, elsewhere=lambda _: source)
+        self._entries = EntryCopies(from_source, target, block_bytes=block_bytes, memory=ReadMemory())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CopyMaker, self._given
+
+    def __call__(self, order: CopyOrder) -> Made | OffloadError:
+        """As `make`; what fails of one copy is a value."""
+        if is_second_try():
+            return OutcomeUnknownError(
+                "a worker was lost while it made a copy, and what it wrote is not known",
+                key=order.key.data_key,
+                ledger_id=order.move.ledger_ids[0],
+                hint="The old copy is read. The next call deletes what is left, and makes it anew.",
+            )
+        try:
+            return self.make(order, lambda _: None)
+        except OffloadError as error:
+            return error
+
+    def make(self, order: CopyOrder, check: Check) -> Made:
+        """Copy, and compare all of it with the old copy.
+
+        Raises:
+            DataLossError: the new copy is not what the old one was.
+            StoreError, FormatError: of either tier. Something of the new copy may be left.
+        """
+        read_bytes = 0
+
+        def count(size: int) -> None:
+            nonlocal read_bytes
+            check(size)
+            read_bytes += size
+
+        size_bytes, sums, filters = self._copy(order, count)
+        check_objects(self._target, order.key)
+        info = ManagedLedgerInfo(ledgers=order.ledgers)
+        switched = as_switched(info, order.move, order.uuid, order.driver, filters)
+        check_entries(self._both, order.move.name, switched, order.move.ledger_ids, sums)
+        return Made(size_bytes=size_bytes, read_bytes=read_bytes, filters=filters)
+
+    def _copy(
+        self, order: CopyOrder, check: Callable[[int], None]
+    ) -> tuple[int, Mapping[int, EntrySums], dict[int, str]]:
+        """Bytes that were written; of entries, what was read; and what filters say."""
+        move = order.move
+        if move.how is How.BYTES:
+            old = next((key for key in order.old_keys if _is_there(self._source, key)), order.old_keys[0])
+            copied_bytes = copy_attempt(self._source, old, self._target, order.key, check, order.marks)
+            return copied_bytes.size_bytes, {}, {}
+        copied = self._entries.copy(move.name, order.ledgers, order.uuid, move.format, check, order.marks)
+        filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
+        return copied.size_bytes, copied.sums, filters
+
+
+def _is_there(tier: Tier, key: ObjectKey) -> bool:
+    try:
+        tier.stat(key.index_key)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+_log = logging.getLogger(__name__)
+
+_BASE_PATH = "storageBasePath"
+"""What Pulsar records of where MapFiles are; the driver `hdfs` says it of its tiers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A move that is done.
+
+    Attributes:
+        uuid: the new copy's.
+        size_bytes: of its objects.
+    """
+
+    move: Move
+    uuid: UUID
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A move that is written down, and under way.
+
+    Attributes:
+        order: for the process that makes the new copy.
+        check: raises if it was taken over.
+    """
+
+    order: CopyOrder
+    check: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldCopies:
+    """Fate of a topic's copies that were replaced.
+
+    Attributes:
+        error: why others of them stay; `DataLossError` if what took their place is not there as a whole.
+    """
+
+    topic: TopicName
+    deleted: tuple[OtherCopy, ...]
+    error: OffloadError | None = None
+
+
+class Mover:
+    """Moves copies from one tier to another, or within one. Calls may come from many threads at once.
+
+    Args:
+        registry: where it is written down.
+        source, target: the tiers; neither is closed.
+        audit: each change is recorded there before it is made.
+        now_ms: the time, in ms since 1970, UTC.
+        block_bytes: of objects that are written in another format.
+        listener: told of bytes as they are read; what it raises ends the move.
+
+    Attributes:
+        maker: makes new copies that are begun: all of a move that reads or writes objects, wherever that is done.
+    """
+
+    def __init__(
+        self,
+        registry: CopyRegistry,
+        source: Tier,
+        target: Tier,
+        audit: AuditLog,
+        *,
+        now_ms: Callable[[], int],
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+        listener: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._registry = registry
+        self._source = source
+        self._target = target
+        self._audit = audit
+        self._now_ms = now_ms
+        self._listener = listener
+        self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
+        self.maker = CopyMaker(source, target, block_bytes)
+
+    def move(self, move: Move) -> Moved:
+        """Make a move; when it returns, the new copy is verified, and the one that is read.
+
+        Raises:
+            LiveAttemptError: another process works on a new copy of these ledgers; nothing was changed.
+            AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
+            DataLossError: the new copy is not what the old one was.
+            StoreError, FormatError: of either tier or of where it is written down.
+        """
+        with self.begin(move) as begun:
+
+            def watch(size: int) -> None:
+                begun.check()
+                self._listener(size)
+
+            with self._given_up(begun.order):
+                made = self.maker.make(begun.order, watch)
+                self._switch(begun, made)
+        return Moved(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+
+    @contextmanager
+    def begin(self, move: Move) -> Iterator[Begun]:
+        """Write a new copy down, which `maker` is to make, here or elsewhere. In the block it is this process's.
+
+        Errors as `move`, and those of ledgers that were deleted meanwhile.
+        """
+        uuid, driver = uuid4(), self._driver(move)
+        old = _by_uuid(self._registry.info(move.name), move)
+        recorded = old[move.replaces[0]]
+        old_keys = [recorded.key] if recorded.mapfile_key is None else [recorded.key, recorded.mapfile_key]
+        order = CopyOrder(
+            move=move,
+            uuid=uuid,
+            driver=driver,
+            ledgers=(),
+            old_keys=tuple(old_keys),
+            marks=dict(self._registry.marks),
+        )
+        self._audit.record(
+            Change(
+                action=ChangeAction.WRITE,
+                why=f"a copy is moved to {place_text(driver)}",
+                managed_ledger=move.name,
+                ledger_id=move.ledger_ids[0],
+                uuid=uuid,
+                key=order.key.data_key,
+                before=_places(old),
+            )
+        )
+        with self._registry.attempt(move, order.copy, self._audit) as check:
+            with self._given_up(order):
+                ledgers = _ledgers(self._registry.info(move.name), move)
+            yield Begun(order=replace(order, ledgers=ledgers), check=check)
+
+    def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
+        """End a move, of which this is what `maker` gave: from now on the new copy is read, or it is deleted.
+
+        Errors as `move`.
+        """
+        with self._given_up(begun.order):
+            if isinstance(made, OffloadError):
+                raise made
+            self._listener(made.read_bytes)
+            self._switch(begun, made)
+        return Moved(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+
+    def _switch(self, begun: Begun, made: Made) -> None:
+        """Have the new copy read, if it still may be."""
+        order, move = begun.order, begun.order.move
+        begun.check()
+        as_switched(self._registry.info(move.name), move, order.uuid, order.driver, made.filters)
+        self._registry.switch(move, order.copy, made.filters, self._audit)
+
+    @contextmanager
+    def _given_up(self, order: CopyOrder) -> Iterator[None]:
+        """In the block, an error ends the attempt, and what it wrote is deleted."""
+        try:
+            yield
+        except OutcomeUnknownError:
+            raise  # it may be the one that is read, or one being written: nothing is deleted on a guess
+        except Exception as error:
+            self._give_up(order, error)
+            raise
+
+    def clean(self, topic: TopicName) -> int:
+        """Delete what attempts have left whose leases are over; how many there were.
+
+        Errors of one that is alive, or lies elsewhere, are logged, and of it nothing is touched.
+        """
+        name, cleaned = managed_ledger_of_topic(topic), 0
+        for copy in self._registry.others(name):
+            if copy.role is not OtherRole.REPLACEMENT or not self._is_ours(copy.driver):
+                continue
+            why = "an attempt to move a copy was broken off"
+            try:
+                self._registry.abandon(name, copy, why, self._audit)
+            except LiveAttemptError as error:
+                _log.warning("%s: %s", topic, error)
+                continue
+            self._delete(topic, copy, why)
+            cleaned += 1
+        return cleaned
+
+    def replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
+        """The copies in these tiers that were replaced for so long, and that no ledger reads or lacks."""
+        return [copy for copy, is_held in self._due(topic, grace_ms) if is_held]
+
+    def delete_replaced(self, topic: TopicName, grace_ms: int) -> OldCopies:
+        """Delete the objects of copies that were replaced for so long, as far as what took their place is whole.
+
+        What a tier, the record or the audit log refuse is an error in the value; it can be called again.
+        """
+        deleted, left = list[OtherCopy](), list[OtherCopy]()
+        try:
+            for copy, is_held in self._due(topic, grace_ms):
+                if not is_held:
+                    left.append(copy)
+                    continue
+                self._delete(topic, copy, "another copy took its place")
+                deleted.append(copy)
+        except OffloadError as error:
+            return OldCopies(topic=topic, deleted=tuple(deleted), error=error)
+        if not left:
+            return OldCopies(topic=topic, deleted=tuple(deleted))
+        lost = DataLossError(
+            f"copies of {topic} stay that were replaced: what took their place is not there as a whole",
+            ledger_id=left[0].ledger_ids[0],
+            found=", ".join(str(copy.uuid) for copy in left),
+            hint="`offload verify` tells what is wrong with the copy that is read.",
+        )
+        return OldCopies(topic=topic, deleted=tuple(deleted), error=lost)
+
+    def _due(self, topic: TopicName, grace_ms: int) -> Iterator[tuple[OtherCopy, bool]]:
+        """The copies that were replaced for so long; and whether what is read now has all of it, and is here."""
+        name = managed_ledger_of_topic(topic)
+        info, before = self._registry.info(name), self._now_ms() - grace_ms
+        needed = read_copies(info)
+        for copy in self._registry.others(name):
+            if copy.role is not OtherRole.REPLACED or copy.since_ms > before or copy.uuid in needed:
+                continue
+            if self._is_ours(copy.driver):
+                ledgers = [info.ledger(ledger_id) for ledger_id in copy.ledger_ids]
+                yield copy, all(ledger is None or self._is_held(topic, ledger) for ledger in ledgers)
+
+    def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
+        """Return whether the copies that a ledger reads are here, and have what its record says."""
+        if ledger.is_condemned:
+            return True
+        if not ledger.has_hot_copy and check_coverage(ledger) is not None:
+            return False
+        return all(
+            is_deletable_for(check_stored(self._both.find(copy.driver), ledger, copy))
+            for copy in recorded_copies(topic, ledger)
+            if copy.unfinished is None
+        )
+
+    def _give_up(self, order: CopyOrder, error: Exception) -> None:
+        """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
+        name, copy = order.move.name, order.copy
+        why = f"a copy could not be moved: {type(error).__name__}"
+        try:
+            if self._registry.give_up(name, copy, why, self._audit):
+                self._delete(order.move.topic, copy, why)
+        except OffloadError as failure:
+            _log.warning("attempt %s of %s is not cleaned up yet: %s", order.uuid, name, failure)
+
+    def _delete(self, topic: TopicName, copy: OtherCopy, why: str) -> None:
+        name = managed_ledger_of_topic(topic)
+        delete_copy(self._both.find(copy.driver), name, copy, self._audit, why)
+        self._registry.forget(name, copy, why, self._audit)
+
+    def _is_ours(self, driver: DriverMetadata) -> bool:
+        """Return whether a copy lies in one of the two tiers."""
+        return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
+
+    def _driver(self, move: Move) -> DriverMetadata:
+        """Return what is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
+        driver = tier_record(self._target)
+        if move.format is not ObjectFormat.MAPFILE:
+            return driver
+        found = DriverMetadata(name=MAPFILE_DRIVER, properties=driver.properties)
+        place = urlsplit(self._target.describe().location)
+        return found.with_property(_BASE_PATH, unquote(place.path)) if place.scheme == "file" else found
+
+
+def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
+    """The records of a move's ledgers."""
+    ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
+    present = tuple(ledger for ledger in ledgers if ledger is not None)
+    if len(present) < len(ledgers):
+        raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
+    return present
+
+
+def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
+    """The copies that are to be replaced, where the record says that they are."""
+    found: dict[UUID, RecordedCopy] = {}
+    for ledger_id in move.ledger_ids:
+        ledger = info.ledger(ledger_id)
+        for copy in () if ledger is None else recorded_copies(move.topic, ledger):
+            if copy.key.uuid in move.replaces:
+                found.setdefault(copy.key.uuid, copy)
+    missing = [uuid for uuid in move.replaces if uuid not in found]
+    if missing:
+        raise AttemptError(
+            "the ledgers have other copies by now", ledger_id=move.ledger_ids[0], expected=missing[0]
+        )
+    return found
+
+
+def _places(old: Mapping[UUID, RecordedCopy]) -> str:
+    return ", ".join(
+        f"{uuid} in {'the source' if copy.driver is None else place_text(copy.driver)}"
+        for uuid, copy in old.items()
+    )

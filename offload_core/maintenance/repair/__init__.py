@@ -1,0 +1,8 @@
+"""Repairing a tier: indexes made anew, what damaged objects still hold saved, the rest put aside; records corrected."""
+
+from offload_core.maintenance.repair.offloading_again import HotCopies
+from offload_core.maintenance.repair.quarantine import FOLDER as QUARANTINE
+from offload_core.maintenance.repair.repair_plan import Action, Choice, PlannedRepair, Repaired
+from offload_core.maintenance.repair.repairing import Repair
+
+__all__ = ["QUARANTINE", "Action", "Choice", "HotCopies", "PlannedRepair", "Repair", "Repaired"]

@@ -1,0 +1,418 @@
+"""Repairing a tier: verify it, decide of each pair of objects that is damaged, and do it.
+
+Nothing is changed before it is in the audit log; no original is touched before the copy that takes its place was read
+back and verified; and all can be done again after a crash, since what is made has the same key each time. Verifying and
+judging go to executors; all else, and every decision, stays here. Source: docs/repair.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from offload_core.format.codec.object_format import ObjectKey, parse_checksum_key, parse_key
+from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.maintenance.repair.count_correction import CountCorrection
+from offload_core.maintenance.repair.damage_judging import (
+    Judged,
+    JudgePairs,
+    JudgeTask,
+    copies_of,
+    judge_pair,
+)
+from offload_core.maintenance.repair.offloading_again import HotCopies, find_hot
+from offload_core.maintenance.repair.pair_changes import PairChanges, can_name, replacement_for
+from offload_core.maintenance.repair.repair_plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
+from offload_core.maintenance.repair.repair_targets import (
+    OpenRecords,
+    RecordedAttempt,
+    RepairTargets,
+    known_of,
+)
+from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_another_place, tier_record
+from offload_core.metadata.catalogue.listing import find_pair
+from offload_core.metadata.records.record_corrections import mark_damaged
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.executors import Executor, ThreadExecutor
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import AuditLog, Change, ChangeAction
+from offload_hooks.errors import AttemptError
+
+_COUNTS = (Code.RECORD_ENTRIES, Code.RECORD_SIZE)
+_OF_DAMAGE = (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
+_LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST, Code.LOST_ENTRIES, Code.BROKEN_COPY})
+
+
+class Repair:
+    """A repair of a tier, or of some of its objects.
+
+    Args:
+        prefix: only objects whose keys begin so.
+        keys: only these objects, data or index; none: all.
+        ledger_ids: only objects of these ledgers; none: all.
+        topics: only these, and partitions of them, by what objects or records say; none: all.
+        records: opens managed ledgers' records; None for none.
+        ours: the same records where they can be written: those of copies that are saved go on to the new ones, and
+            counts are corrected.
+        hot: where the hot copies are, to be asked for counts; None where that is not known.
+        offload_again: copies whose hot ones are there are offloaded again; needs `ours` and `hot`.
+        accept_loss: records go on to copies that lack entries also where hot copies have these.
+        quarantine: move away what is replaced or cannot be saved, unless a record names it.
+        executor: who verifies and judges; None for a thread a core.
+        now_ms: the time, since 1970, UTC.
+    """
+
+    def __init__(
+        self,
+        tier: Tier,
+        *,
+        prefix: str = "",
+        keys: Sequence[ObjectKey] = (),
+        ledger_ids: Sequence[int] = (),
+        topics: Sequence[TopicName] = (),
+        records: OpenRecords | None = None,
+        ours: ManagedLedgerRecords | None = None,
+        hot: HotCopies | None = None,
+        offload_again: bool = False,
+        accept_loss: bool = False,
+        quarantine: bool = False,
+        executor: Executor | None = None,
+        now_ms: Callable[[], int] = system_now_ms,
+    ) -> None:
+        self._tier = tier
+        self._wanted = RepairTargets(
+            prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics
+        )
+        self._records = records
+        self._ours = ours
+        self._again = hot if offload_again else None
+        self._hot_store = None if hot is None else hot.store
+        self._accept_loss = accept_loss
+        self._quarantine = quarantine
+        self._executor = ThreadExecutor() if executor is None else executor
+        self._now_ms = now_ms
+        self._copies: Mapping[int, list[ObjectKey]] = {}
+        self._counts = CountCorrection(
+            tier,
+            records,
+            ours,
+            self._hot_store,
+            self._executor,
+            folder=f"{prefix.removesuffix('/')}/" if prefix else "",
+        )
+
+    def plan(self) -> Iterator[PlannedRepair]:
+        """Yield what there is to be done; nothing is changed.
+
+        Raises:
+            OptionError: there is nothing of what was asked for by name.
+            StoreError: the tier or the records cannot be read, or an object could not be verified. What fails of
+                judging a single object is said of that.
+        """
+        wanted = self._wanted
+        wanted.check(self._tier, self._records)
+        by_key, counts, others = self._found()
+        known = self._known(by_key)
+        if wanted.topics:
+            by_key = {
+                key: by_key[key]
+                for key in by_key
+                if (
+                    wanted.has_topic(known[key.uuid].topic)
+                    if key.uuid in known
+                    else wanted.has_object(self._tier, key)
+                )
+            }
+            others = [each for each in others if wanted.has_topic(each.topic)]
+        self._copies = copies_of(self._tier, {key.ledger_id for key in by_key if key.ledger_id is not None})
+        tasks = [self._task(key, findings, known) for key, findings in by_key.items()]
+        work = JudgePairs(tier=self._tier, now_ms=self._now_ms())
+        for task, judged in zip(tasks, self._executor.run(work, tasks), strict=True):
+            yield self._planned(task, judged)
+        yield from self._counts.plan(counts)
+        for finding in others:
+            choice = Choice(action=Action.LEAVE, why=finding.code.helps)
+            yield PlannedRepair(key=finding.key, findings=(finding,), choice=choice, recorded=finding.topic)
+
+    def do(self, planned: PlannedRepair, audit: AuditLog) -> Repaired:
+        """Do what was planned of one pair, or one record, if it still is to be done: it is judged once more.
+
+        Raises:
+            LiveAttemptError: another process works on a new copy of the same ledger.
+            AttemptError: the record does not allow it any more.
+            DataLossError: what was written is not what it must be; the original was not touched.
+            StoreError: a store fails, or the audit log. It can be called again, as after each of these.
+        """
+        if planned.choice.action is Action.CORRECT_COUNTS:
+            return self._counts.correct(planned, audit)
+        key = None if planned.key is None else parse_key(planned.key)
+        if key is None or planned.choice.action is Action.LEAVE:
+            return Repaired(planned=planned)
+        findings = list(planned.findings)
+        task = self._task(key, findings, self._known({key: findings}))
+        changes = PairChanges(self._tier, audit, self._now_ms)
+        if planned.choice.action is Action.OFFLOAD_AGAIN:
+            return self._offload_again(planned, task, changes, audit)
+        if task.known is not None and task.known.is_replaced and planned.is_moved:
+            moved = changes.put_pair_aside(key, task.findings, planned.choice.why)
+            return Repaired(planned=planned, moved=moved)
+        if planned.is_marked and task.known is not None and self._is_read_with_hot(task.known):
+            self._mark_damaged(task.known, key, audit)
+        if planned.choice.action is Action.KEEP_HOT:
+            return Repaired(planned=planned)
+        judged = judge_pair(self._tier, task, self._now_ms())
+        if judged is None or judged.choice.action is not planned.choice.action:
+            return Repaired(planned=planned)
+        if self._loses_hot_entries(task.known, judged.choice, judged.lost):
+            return Repaired(planned=planned)
+        written: tuple[str, ...] = ()
+        if judged.choice.action is Action.REBUILD_INDEX:
+            written = changes.write_index(judged)
+        elif judged.choice.action is Action.REWRITE_CHECKSUMS:
+            written = changes.write_checksums(judged)
+        elif judged.replacement is not None and self._can_switch(key, judged.known, judged.replacement):
+            return self._replace(planned, judged, changes, audit)
+        elif judged.choice.action is Action.SALVAGE:
+            written = changes.write_salvaged(judged)
+        moves = self._moves(judged.choice, judged.known)
+        moved = changes.put_aside(judged) if moves else ()
+        return Repaired(planned=planned, written=written, moved=moved)
+
+    # --- judging -------------------------------------------------------------------------------
+
+    def _found(self) -> tuple[dict[ObjectKey, list[Finding]], list[Finding], list[Finding]]:
+        """Findings by the pair that they are about; those of counts in records; and those about none of both."""
+        wanted = self._wanted
+        by_key: dict[ObjectKey, list[Finding]] = defaultdict(list)
+        counts, others = [], []
+        for prefix in wanted.prefixes:
+            verification = Verification(
+                self._tier,
+                prefix=prefix,
+                records=None if wanted.keys else self._records,
+                deep=True,
+                executor=self._executor,
+                now_ms=self._now_ms,
+            )
+            for finding in verification:
+                key = None if finding.key is None else _pair_key(finding.key)
+                if finding.code in _COUNTS:
+                    if wanted.has_ledger(finding.topic, finding.ledger_id):
+                        counts.append(finding)
+                elif key is None or finding.code.value.startswith("upload."):
+                    others.append(finding)
+                elif wanted.has_key(key):
+                    by_key[key].append(finding)
+            if verification.summary.failures:
+                raise verification.summary.failures[0]
+        for key in wanted.keys:
+            if find_pair(self._tier, key) is None:
+                code = Code.NO_OBJECT
+                by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
+        return dict(by_key), counts, others
+
+    def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, RecordedAttempt]:
+        if self._records is None or not by_key:
+            return {}
+        with self._records() as records:
+            return dict(known_of(records, {key.uuid for key in by_key}))
+
+    def _task(
+        self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, RecordedAttempt]
+    ) -> JudgeTask:
+        copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
+        return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
+
+    def _planned(self, task: JudgeTask, planned: PlannedRepair) -> PlannedRepair:
+        """Add what records and the hot tier say of a pair that was judged."""
+        known, bare = (
+            task.known,
+            PlannedRepair(key=planned.key, findings=task.findings, choice=planned.choice),
+        )
+        if known is not None and known.is_replaced and planned.choice.action in _OF_DAMAGE:
+            why = "another copy took its place, as its record says"
+            planned = replace(bare, choice=Choice(action=Action.OTHER_COPY, why=why))
+        if planned.failure is None and self._differs_from_hot(task, planned):
+            why = "it has another entry than the hot copy, which has the one that was written"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why))
+        if planned.failure is None and self._is_offloaded_again(task, planned.choice):
+            why = "its copy is damaged or gone, and its hot copy has all of it"
+            planned = replace(bare, choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
+        if planned.failure is None and self._loses_hot_entries(known, planned.choice, planned.lost):
+            why = "its record must not name a copy that lacks entries while its hot copy has them"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
+        new = planned.target or planned.other
+        switches = planned.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
+            task.key, known, None if new is None else parse_key(new)
+        )
+        moves = self._moves(planned.choice, known)
+        return replace(
+            planned,
+            is_done=planned.is_done and not moves and not switches,
+            recorded=known.topic if known is not None and known.is_complete else None,
+            hot=tuple(sorted(known.hot)) if known is not None else (),
+            is_moved=moves,
+            is_switched=switches,
+            is_marked=not switches and self._is_to_be_marked(known, planned),
+        )
+
+    def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
+        """Return whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
+        known, ledger_id = task.known, task.key.ledger_id
+        is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
+        if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
+            choice.action is Action.LEAVE and is_lost
+        ):
+            return False
+        if self._again is None or self._ours is None or known is None or ledger_id is None:
+            return False
+        if not known.is_complete or ledger_id not in known.hot or not self._is_here(known):
+            return False
+        read = self._ours.read(known.managed_ledger)
+        ledger = None if read is None else read.info.ledger(ledger_id)
+        return ledger is not None and self._again.why_not(known.managed_ledger, ledger) is None
+
+    def _loses_hot_entries(
+        self, known: RecordedAttempt | None, choice: Choice, lost: LostEntries | None
+    ) -> bool:
+        """Return whether a record of ours names a copy of which entries are lost that a hot copy has."""
+        if self._accept_loss or not self._is_read_with_hot(known):
+            return False
+        assert known is not None
+        if choice.action is Action.NOT_SAVABLE:
+            return True
+        if choice.action is not Action.SALVAGE or lost is None or not lost.count:
+            return False
+        return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
+
+    def _differs_from_hot(self, task: JudgeTask, planned: PlannedRepair) -> bool:
+        """Return whether messages are not right that may be as they were written, and by the hot copy are not.
+
+        Raises:
+            StoreError, FormatError: of either side.
+        """
+        store, lost, known = self._hot_store, planned.lost, task.known
+        if not all(each.code in OF_MESSAGES for each in task.findings):
+            return False
+        if planned.choice.action is not Action.LEAVE or lost is None or not lost.count:
+            return False
+        if store is None or self._ours is None or known is None or not self._is_read_with_hot(known):
+            return False
+        read = self._ours.read(known.managed_ledger)
+        readers = ColdReaders(KnownTiers(self._tier), memory=ReadMemory())
+        for ledger_id in self._hot_ledgers(known):
+            ledger = None if read is None else read.info.ledger(ledger_id)
+            for entry_id in (i for each, *ids in lost.ranges if each == ledger_id for i in range(*ids)):
+                if ledger is None:
+                    continue
+                with (
+                    closing(store.open(ledger_id)) as hot,
+                    closing(readers.open(ledger, known.managed_ledger)) as cold,
+                ):
+                    found = cold.read_sparse(entry_id, entry_id, 1).data.data
+                    if bytes(found) != b"".join(map(bytes, hot.read(entry_id, entry_id, 1))):
+                        return True
+        return False
+
+    def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
+        """Return whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
+        if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
+            return False
+        return planned.failure is None and planned.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
+
+    def _is_read_with_hot(self, known: RecordedAttempt | None) -> bool:
+        """Return whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
+        if self._ours is None or known is None:
+            return False
+        return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
+
+    def _hot_ledgers(self, known: RecordedAttempt) -> list[int]:
+        """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
+        store, name = self._hot_store, known.managed_ledger
+        return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
+
+    # --- doing ---------------------------------------------------------------------------------
+
+    def _replace(
+        self, planned: PlannedRepair, judged: Judged, changes: PairChanges, audit: AuditLog
+    ) -> Repaired:
+        """Another copy takes its place, in a record of ours."""
+        known, new = judged.known, judged.replacement
+        assert self._ours is not None
+        assert known is not None
+        assert new is not None
+        steps = replacement_for(self._ours, known, judged.key, new, self._tier, audit, self._now_ms)
+        written: tuple[str, ...] = ()
+        if judged.choice.action is Action.SALVAGE:
+            with steps.attempt() as check:
+                written = changes.write_salvaged(judged)
+                check()
+                steps.switch()
+        else:
+            steps.at_once()
+        moved = changes.put_aside(judged) if self._quarantine else ()
+        if moved:
+            steps.forget_old()
+        return Repaired(planned=planned, written=written, moved=moved)
+
+    def _mark_damaged(self, known: RecordedAttempt, key: ObjectKey, audit: AuditLog) -> None:
+        """Have the record say that a copy is damaged; until another takes its place, its hot copies stay."""
+        assert self._ours is not None
+        audit.record(
+            Change(
+                action=ChangeAction.RECORD,
+                why="a copy is damaged, and the hot copies of its ledgers must stay",
+                managed_ledger=known.managed_ledger,
+                ledger_id=min(known.hot),
+                uuid=key.uuid,
+                before="complete",
+                after="complete, and damaged",
+            )
+        )
+        self._ours.update(known.managed_ledger, partial(mark_damaged, uuid=key.uuid))
+
+    def _offload_again(
+        self, planned: PlannedRepair, task: JudgeTask, changes: PairChanges, audit: AuditLog
+    ) -> Repaired:
+        known, key = task.known, task.key
+        if self._again is None or self._ours is None or known is None or key.ledger_id is None:
+            raise AttemptError("no record names the copy any more", key=key.data_key)
+        new, steps = self._again.offload(
+            self._ours, self._tier, known.managed_ledger, key.ledger_id, key.uuid, audit, self._now_ms
+        )
+        moved: tuple[str, ...] = ()
+        if self._quarantine:
+            moved = changes.put_pair_aside(key, task.findings, planned.choice.why, new)
+            steps.forget_old()
+        return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
+
+    def _can_switch(self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None) -> bool:
+        """Return whether a record of ours reads it, and can name what takes its place."""
+        if self._ours is None or known is None or not known.is_complete or new is None:
+            return False
+        return self._is_here(known) and can_name(self._ours, known, key, new)
+
+    def _is_here(self, known: RecordedAttempt) -> bool:
+        """Return whether a record that names a copy means this tier; what lies here under its key may be another's."""
+        return known.driver is None or not is_another_place(tier_record(self._tier), known.driver)
+
+    def _moves(self, choice: Choice, known: RecordedAttempt | None) -> bool:
+        """Return whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
+        is_named = known is not None and not known.is_replaced
+        return self._quarantine and choice.action in _OF_DAMAGE and not is_named
+
+
+def _pair_key(key: str) -> ObjectKey | None:
+    """The key of the pair that an object belongs to, also of a `.crc` file."""
+    parsed = parse_checksum_key(key) or parse_key(key)
+    if parsed is None or not parsed.is_index:
+        return parsed
+    return parse_key(parsed.data_key)

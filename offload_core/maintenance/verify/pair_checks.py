@@ -1,0 +1,454 @@
+"""One pair of objects by itself, at the level of metadata: user metadata, index, checksum file.
+
+Of the data object nothing is read but, of a MapFile, the beginning, which has the ledger's metadata.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
+from offload_core.format.codec.entry_directory import parse_directory
+from offload_core.format.codec.filtered_objects import (
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    is_filtered,
+)
+from offload_core.format.codec.index import LedgerIndex, ObjectIndex
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.object_format import (
+    CLUSTER_KEY,
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    INDEX_MAGIC,
+    ROLE_KEY,
+    TOPIC_KEY,
+    ObjectFormat,
+    ObjectKey,
+)
+from offload_core.format.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, skips_ids
+from offload_core.format.codec.stand_ins import stands_in
+from offload_core.maintenance.verify.codes import Code
+from offload_core.maintenance.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
+from offload_core.metadata.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
+from offload_core.metadata.catalogue.index_reading import (
+    MAX_INDEX_BYTES,
+    decode_index,
+    read_block_checksums,
+    read_index_bytes,
+)
+from offload_core.metadata.catalogue.listing import Pair, listed_of
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import (
+    BadMagicError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    ObjectNotFoundError,
+    StoreError,
+    UnsupportedVersionError,
+)
+from offload_hooks.values import ListedObject, ObjectStat
+
+
+def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> BlockChecksums | None:
+    """The checksums of a pair, whose index has this CRC-32C; None if there are none, or none that are of its objects.
+
+    Raises:
+        StoreError: the tier cannot be read.
+    """
+    listed, data, index = pair.block_checksums, pair.data, pair.index
+    if listed is None or data is None or index is None:
+        return None
+    try:
+        checksums = read_block_checksums(tier, pair.key, listed.size_bytes)
+    except ObjectNotFoundError:
+        return None
+    except UnsupportedVersionError as error:
+        found.add(of_error(Code.CHECKSUMS_VERSION, error))
+        return None
+    except FormatError as error:
+        found.add(of_error(Code.CHECKSUMS_DAMAGED, error))
+        return None
+    stored = (data.size_bytes, index.size_bytes)
+    if stored != (checksums.data_length, checksums.index_length):
+        said = (checksums.data_length, checksums.index_length)
+        found.add(
+            _other(
+                pair.key.block_checksums_key, *("{} and {} bytes".format(*each) for each in (said, stored))
+            )
+        )
+        return None
+    if checksums.index_crc != index_crc:
+        code = Code.CHECKSUMS_INDEX
+        found.add(
+            Finding(
+                code=code,
+                what=code.meaning,
+                key=pair.key.index_key,
+                ledger_id=pair.key.ledger_id,
+                expected=f"{checksums.index_crc:08x}",
+                found=f"{index_crc:08x}",
+            )
+        )
+    return checksums
+
+
+def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
+    """Return whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
+    lengths = block_lengths_of(index)
+    if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
+        return True
+    said = f"{len(checksums.lengths)} blocks, {checksums.data_length} bytes"
+    stored = f"{len(lengths)} blocks, {lengths.sum()} bytes"
+    found.add(_other(key.block_checksums_key, said, f"{stored} by the index"))
+    return False
+
+
+def _other(key: str, expected: str, found: str) -> Finding:
+    code = Code.CHECKSUMS_OTHER
+    return Finding(code=code, what=code.meaning, key=key, expected=expected, found=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerExtent:
+    """A ledger's entries in one object, as far as is known.
+
+    Attributes:
+        last_block: the first entry of its last block.
+        stop_entry_id: one past its last entry here.
+        entries, size: of the whole ledger, as the index has it; None where it does not tell, or the ledger was open.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    last_block: int
+    stop_entry_id: int | None
+    entries: int | None
+    size: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Examined:
+    """A pair of objects and what is wrong with it; `pair` with what is there now, which may be more than was listed.
+
+    Attributes:
+        index: None where there is none that can be read; `index_crc` is its CRC-32C.
+        checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
+        extents: of the ledgers in it; none if it is not sound.
+        is_sound: both objects are there and go together.
+        lost: what it says that it lacks.
+        stands_in: it was made to stand in for a copy that records may still name.
+        stat: what its data object tells; None without one.
+        abridged: of its index what is judged against a record; None if it is not sound.
+    """
+
+    pair: Pair
+    cluster: str | None
+    managed_ledger: str | None
+    is_filtered: bool
+    has_gaps: bool
+    index: ObjectIndex | None = None
+    index_crc: int = 0
+    checksums: BlockChecksums | None = None
+    has_checksums: bool = False
+    is_sound: bool = False
+    lost: LostEntries | None = None
+    stands_in: bool = False
+    stat: CopyStat | None = None
+    abridged: ObjectIndex | None = None
+    extents: tuple[LedgerExtent, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def key(self) -> ObjectKey:
+        """The pair's key, perhaps that of its index."""
+        return self.pair.key
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of both objects."""
+        return sum(each.size_bytes for each in (self.pair.data, self.pair.index) if each is not None)
+
+
+def examine(tier: Tier, listed: Pair) -> Examined | None:
+    """A pair that was listed; None if it has gone since. Of checksums that lie beside nothing only whose they are.
+
+    Raises:
+        StoreError: the tier cannot be read.
+    """
+    found = Findings(listed.key.data_key)
+    data = _stat(tier, listed.key.data_key, listed.data, found)
+    index = _stat(tier, listed.key.index_key, listed.index, found)
+    if data is None and index is None:
+        return _alone(tier, listed, found) if listed.is_lone else None
+    pair = Pair(
+        listed.key,
+        data=listed_of(data),
+        index=listed_of(index),
+        data_checksums=listed.data_checksums,
+        index_checksums=listed.index_checksums,
+        block_checksums=listed.block_checksums,
+    )
+    metadata = (data or index or _NOTHING).user_metadata
+    examined = Examined(
+        pair=pair,
+        cluster=metadata.get(CLUSTER_KEY),
+        managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
+        is_filtered=is_filtered(metadata),
+        has_gaps=skips_ids(metadata),
+        lost=lost_of(metadata),
+        stands_in=stands_in(metadata),
+        stat=None if data is None else CopyStat.of(data),
+    )
+    if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
+        for stat, role in ((data, "data"), (index, "index")):
+            if stat is not None:
+                found.extend(_user_metadata(stat, role))
+        if data is not None and index is not None:
+            found.extend(_contradictions(data.user_metadata, index))
+        found.extend(_lost(data or index))
+    try:
+        if data is not None and index is not None:
+            _read(tier, examined, found)
+    except ObjectNotFoundError:
+        return None
+    examined.findings = found.found
+    return examined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examine:
+    """Examines many pairs of a tier; picklable.
+
+    Attributes:
+        keeps_indexes: indexes and checksums stay; they may be large.
+    """
+
+    tier: Tier
+    keeps_indexes: bool = False
+
+    def __call__(self, listed: Pair) -> Examined | StoreError | None:
+        """As `examine`; an error if the tier cannot be read."""
+        try:
+            examined = examine(self.tier, listed)
+        except StoreError as error:
+            error.at(key=listed.key.data_key)
+            return error
+        if examined is not None and not self.keeps_indexes:
+            examined.index = None
+            examined.checksums = None
+        return examined
+
+
+def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:
+    """Return what the tier has under a key, without user metadata if that cannot be read."""
+    try:
+        return tier.stat(key)
+    except ObjectNotFoundError:
+        return None
+    except FormatError as error:
+        found.add(of_error(Code.UNREADABLE_METADATA, error, key=key))
+        if listed is None:
+            return None
+        return ObjectStat(
+            key=key,
+            size_bytes=listed.size_bytes,
+            modified_at=listed.modified_at,
+            storage_class=listed.storage_class,
+        )
+
+
+def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
+    """Checksums that lie beside nothing: their key, or their user metadata, says whose they are."""
+    if not listed.checksums:
+        return None
+    metadata: Mapping[str, str] = {}
+    beside = listed.block_checksums
+    if beside is not None and not listed.key.is_mapfile:
+        stat = _stat(tier, beside.key, beside, found)
+        if stat is None:
+            return None
+        metadata = stat.user_metadata
+    return Examined(
+        pair=listed,
+        cluster=metadata.get(CLUSTER_KEY),
+        managed_ledger=listed.key.managed_ledger or metadata.get(TOPIC_KEY),
+        is_filtered=False,
+        has_gaps=False,
+    )
+
+
+class _Nothing:
+    user_metadata: Mapping[str, str] = {}
+
+
+_NOTHING = _Nothing()
+
+
+def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
+    found = []
+    version = stat.user_metadata.get(FORMAT_VERSION_KEY)
+    if version != FORMAT_VERSION:
+        code = Code.NO_VERSION if version is None else Code.UNKNOWN_VERSION
+        found.append(
+            Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
+        )
+    given = stat.user_metadata.get(ROLE_KEY)
+    if given is not None and given != role:
+        code = Code.WRONG_ROLE
+        found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
+    return found
+
+
+def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]:
+    return [
+        Finding(
+            code=Code.CONTRADICTION,
+            what=f"data and index do not agree on {name!r} in their user metadata",
+            key=index.key,
+            expected=data.get(name),
+            found=index.user_metadata.get(name),
+        )
+        for name in (TOPIC_KEY, CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY, LOST_KEY)
+        if data.get(name) != index.user_metadata.get(name)
+    ]
+
+
+def _lost(stat: ObjectStat | None) -> list[Finding]:
+    """Return what an object says that it lacks."""
+    lost = None if stat is None else lost_of(stat.user_metadata)
+    if stat is None or lost is None:
+        return []
+    code = Code.LOST_ENTRIES
+    first = lost.ranges[0] if lost.ranges else None
+    return [
+        Finding(
+            code=code,
+            what=code.meaning,
+            key=stat.key,
+            ledger_id=None if first is None else first[0],
+            entry_id=None if first is None else first[1],
+            found=lost.pack(),
+        )
+    ]
+
+
+def _read(tier: Tier, examined: Examined, found: Findings) -> None:
+    """Read the index, and compare it with what is known of the objects."""
+    pair, key = examined.pair, examined.key
+    assert pair.data is not None
+    assert pair.index is not None
+    try:
+        stored = read_index_bytes(tier, key, pair.index.size_bytes)
+        examined.index_crc = crc32c(stored)
+        checksums = checked_checksums(tier, pair, examined.index_crc, found)
+        index = decode_index(
+            tier,
+            key,
+            stored,
+            data_bytes=pair.data.size_bytes,
+            index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
+        )
+    except FormatError as error:
+        found.add(_judge_index(tier, key, pair.index, error))
+        return
+    examined.index = index
+    if checksums is not None and fits(checksums, key, index, found):
+        examined.checksums, examined.has_checksums = checksums, True
+    if index.data_length != pair.data.size_bytes:
+        code = Code.WRONG_LENGTH
+        found.add(
+            Finding(
+                code=code,
+                what=code.meaning,
+                ledger_id=key.ledger_id,
+                offset=min(index.data_length, pair.data.size_bytes),
+                expected=f"{index.data_length} bytes by the index",
+                found=f"{pair.data.size_bytes} bytes",
+            )
+        )
+        return
+    _check_directory(tier, key, index, found)
+    _check_topic(examined, index, found)
+    examined.is_sound = True
+    examined.abridged = abridged(index)
+    examined.extents = tuple(map(extent_of, index.ledgers))
+
+
+def _judge_index(tier: Tier, key: ObjectKey, index: ListedObject, error: FormatError) -> Finding:
+    """Return what an error of the index means; of a MapFile it may be one of the data file's beginning."""
+    code = code_of(error, INDEX_CODES, Code.INDEX_MISMATCH)
+    if key.is_mapfile and error.key != key.index_key:
+        error.key = key.index_key
+        if not isinstance(error, IndexMismatchError | EntryOrderError):
+            try:
+                size = index.size_bytes
+                parse_index_file(tier.read_range(key.index_key, 0, size) if size else b"", MAX_INDEX_BYTES)
+            except FormatError as of_index:
+                error = of_index
+            else:
+                code, error.key = Code.MAPFILE_DAMAGED, key.data_key
+    elif isinstance(error, BadMagicError) and index.size_bytes >= 4:
+        (magic,) = struct.unpack(">I", tier.read_range(key.index_key, 0, 4))
+        if magic in INDEX_MAGIC.values() and magic != INDEX_MAGIC[key.object_format]:
+            code = Code.INDEX_OTHER_FORMAT
+    return of_error(code, error, key=key.index_key, ledger_id=key.ledger_id)
+
+
+def _check_directory(tier: Tier, key: ObjectKey, index: ObjectIndex, found: Findings) -> None:
+    place = index.directory
+    if place is None:
+        return
+    try:
+        parse_directory(tier.read_range(key.index_key, place.offset, place.length), index.data_length)
+    except FormatError as error:
+        found.add(of_error(Code.INDEX_DIRECTORY, error, key=key.index_key, offset=place.offset))
+
+
+def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> None:
+    """The ledger's own metadata names its topic, where a broker made it."""
+    for ledger in index.ledgers:
+        if not isinstance(ledger.metadata, LedgerMetadata) or examined.managed_ledger is None:
+            continue
+        named = dict(ledger.metadata.custom).get(TOPIC_OF_METADATA)
+        if named is not None and named != examined.managed_ledger.encode():
+            code = Code.INDEX_OTHER_TOPIC
+            found.add(
+                Finding(
+                    code=code,
+                    what=code.meaning,
+                    key=examined.key.index_key,
+                    ledger_id=ledger.ledger_id,
+                    expected=examined.managed_ledger,
+                    found=named.decode(errors="backslashreplace"),
+                )
+            )
+
+
+def extent_of(ledger: LedgerIndex) -> LedgerExtent:
+    """Return what an index says of a ledger's entries in its object."""
+    metadata = ledger.metadata
+    stop = ledger.blocks[-1].end_entry_id
+    entries, size = None, ledger.payload_bytes
+    if isinstance(metadata, LedgerInfo):
+        if metadata.is_closed:
+            entries = metadata.entries
+        else:
+            stop, size = metadata.entries, None
+    elif metadata.last_entry_id is not None:
+        entries = metadata.last_entry_id + 1
+    return LedgerExtent(
+        ledger_id=ledger.ledger_id,
+        first_entry_id=ledger.first_entry_id,
+        last_block=ledger.blocks[-1].first_entry_id,
+        stop_entry_id=stop,
+        entries=entries,
+        size=size,
+    )

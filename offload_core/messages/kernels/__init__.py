@@ -1,1 +1,0 @@
-"""Compiled loops from entries to message columns; `offload_core.messages.entry` is their plain oracle."""

@@ -1,0 +1,51 @@
+"""Places of each ledger's copies."""
+
+from offload_core.metadata.catalogue.concurrency import concurrently
+from offload_core.metadata.catalogue.listing import list_catalogue, with_index
+from offload_core.metadata.catalogue.model import (
+    Catalogue,
+    Ledger,
+    Piece,
+    Problem,
+    StoredObject,
+    Topic,
+    piece_of,
+)
+from offload_core.metadata.catalogue.record_source import (
+    Records,
+    RecordSource,
+    open_records,
+    read_each,
+    require_complete,
+)
+from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue, record_catalogues
+from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
+from offload_core.metadata.catalogue.tier_reader import TierReader, open_tier
+from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
+
+__all__ = [
+    "UNKNOWN_TOPIC",
+    "Catalogue",
+    "Ledger",
+    "Piece",
+    "Problem",
+    "RecordSource",
+    "RecordedCopy",
+    "Records",
+    "StoredObject",
+    "TierReader",
+    "Topic",
+    "TopicName",
+    "concurrently",
+    "list_catalogue",
+    "open_records",
+    "open_tier",
+    "parse_topic",
+    "piece_of",
+    "read_each",
+    "record_catalogue",
+    "record_catalogues",
+    "recorded_copies",
+    "require_complete",
+    "with_index",
+]

@@ -1,0 +1,112 @@
+"""The tiers that are configured, and which of them a record means.
+
+A copy is read and deleted where its record says that it is, whatever the current policy names. Only a tier that is
+configured is ever opened: a record or an object never decides where credentials are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from offload_core.metadata.records import DriverMetadata
+from offload_core.metadata.records.segment_shares import place_of
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import OptionError
+
+_DRIVER = "managedLedgerOffloadDriver"
+_LOCATION = "location"
+"""Ours beside Pulsar's properties, which do not have the prefix in a bucket; Pulsar passes over it."""
+
+
+def tier_record(tier: Tier) -> DriverMetadata:
+    """Return what is recorded of a tier: Pulsar's name of its driver, Pulsar's properties, and its location."""
+    description = tier.describe()
+    properties = {name: value for name, value in description.driver_metadata.items() if name != _DRIVER}
+    return DriverMetadata(
+        name=description.driver_metadata.get(_DRIVER, description.name),
+        properties=(*properties.items(), (_LOCATION, description.location)),
+    )
+
+
+class KnownTiers:
+    """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed.
+
+    Args:
+        elsewhere: asked for the tier of a record that is none of these; None if it knows none either.
+    """
+
+    def __init__(
+        self,
+        current: Tier,
+        others: Sequence[Tier] = (),
+        *,
+        elsewhere: Callable[[DriverMetadata], Tier | None] = lambda _: None,
+    ) -> None:
+        self.current = current
+        self._elsewhere = elsewhere
+        self._all = [(tier, tier_record(tier)) for tier in (current, *others)]
+
+    def find(self, recorded: DriverMetadata | None) -> Tier:
+        """The tier of a record; the current one for a record that names none.
+
+        Raises:
+            OptionError: none of these.
+        """
+        if recorded is None or _names_none(recorded):
+            return self.current
+        for tier, ours in self._all:
+            if is_same_place(ours, recorded):
+                return tier
+        found = self._elsewhere(recorded)
+        if found is not None:
+            return found
+        raise OptionError(
+            "a copy lies in a tier that is not configured",
+            expected=", ".join(str(ours.get(_LOCATION)) for _, ours in self._all),
+            found=place_text(recorded),
+            hint="Configure that tier as well.",
+        )
+
+
+def _names_none(recorded: DriverMetadata) -> bool:
+    """Return whether nothing is recorded but how the attempt went: an old record's, which named no driver."""
+    return not recorded.name and not place_of(recorded).properties
+
+
+def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
+    """Return whether a record means the tier of which `tier_record` says `ours`.
+
+    By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
+    location = recorded.get(_LOCATION)
+    if location is not None:
+        same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
+        return location == ours.get(_LOCATION) and same_service
+    given = {name: value for name, value in place_of(recorded).properties if value and name != "region"}
+    return bool(given) and all(ours.get(name) == value for name, value in given.items())
+
+
+def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
+    """Return whether a record surely means another tier than that of which `tier_record` says `ours`.
+
+    A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder surely means
+    no bucket."""
+    location, ours_at = recorded.get(_LOCATION), ours.get(_LOCATION)
+    if location is not None and ours_at is not None and _scheme(location) == _scheme(ours_at):
+        return location != ours_at
+    bucket, ours_in = recorded.get("bucket"), ours.get("bucket")
+    if ours_in is None:
+        return False
+    if bucket is not None:
+        return bucket != ours_in
+    return recorded.name == "filesystem" or (location is not None and ours_at is not None)
+
+
+def place_text(recorded: DriverMetadata) -> str:
+    """The tier of a record, for people."""
+    name = recorded.name or "a driver without a name"
+    place = recorded.get(_LOCATION) or recorded.get("bucket")
+    return name if place is None else f"{name} at {place}"
+
+
+def _scheme(location: str) -> str:
+    return location.partition(":")[0]

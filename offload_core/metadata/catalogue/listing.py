@@ -1,0 +1,330 @@
+"""The catalogue from a bucket alone: list it, ask for the user metadata, read the indexes.
+
+Nothing but the objects is needed: no broker, no records. One listing, then two or three small requests per pair of
+objects, many at once. A MapFile has its topic in its key, the others have it in their user metadata. Whoever plans a
+scan leaves the indexes to its tasks, where keys and sizes tell enough. Source: docs/formats/index.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+from offload_core.format.codec.filtered_objects import has_gaps, is_filtered, is_settled
+from offload_core.format.codec.object_format import (
+    CLUSTER_KEY,
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    TOPIC_KEY,
+    ObjectKey,
+    parse_block_checksums_key,
+    parse_checksum_key,
+    parse_key,
+)
+from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.metadata.catalogue.concurrency import concurrently, in_batches, look_at
+from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
+from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
+from offload_core.storage.executors import Executor
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.json_text import shortened
+from offload_hooks.values import ListedObject, ObjectStat
+
+
+@dataclass(slots=True)
+class Pair:
+    """An attempt's two objects as a listing has them, None for what is not there; and what lies beside them.
+
+    `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` are those of both objects.
+    `user_metadata` is None until it is asked for.
+    """
+
+    key: ObjectKey
+    data: ListedObject | None = None
+    index: ListedObject | None = None
+    data_checksums: ListedObject | None = None
+    index_checksums: ListedObject | None = None
+    block_checksums: ListedObject | None = None
+    user_metadata: Mapping[str, str] | None = None
+
+    @property
+    def is_lone(self) -> bool:
+        """True if there are checksums of it and nothing else."""
+        return self.data is None and self.index is None
+
+    @property
+    def checksums(self) -> tuple[ListedObject, ...]:
+        """The checksums that lie beside it."""
+        found = (self.data_checksums, self.index_checksums, self.block_checksums)
+        return tuple(each for each in found if each is not None)
+
+
+def list_catalogue(
+    tier: Tier,
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    executor: Executor | None = None,
+) -> Catalogue:
+    """All offloaded objects of a tier whose keys begin with `prefix`.
+
+    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
+    `read_indexes=False` an index is read only where it says what the key does not (which ledgers a streaming object
+    holds), or where a ledger has several copies; the others are `Ledger.unread`. With `known`, an earlier catalogue,
+    only what is new is looked at: complete copies do not change. `executor` looks at them; None for this process.
+    """
+    seen = {} if known is None else known.complete
+    pairs = list_pairs(tier, prefix)
+    unchanged = [_unchanged(seen.get(pair.key), pair) for pair in pairs]
+    new = [pair for pair, stored in zip(pairs, unchanged, strict=True) if stored is None]
+    batches = [new] if executor is None else in_batches(new, executor)
+    looks = look_at(batches, partial(describe_pair, tier, read_indexes=read_indexes), executor)
+    described = chain.from_iterable(found for _, found in looks)
+    settled = [next(described) if stored is None else stored for stored in unchanged]
+    found = [stored for stored in settled if stored is not None]
+    return build_catalogue(found if read_indexes else _compared(tier, found))
+
+
+def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
+    """The data and index objects of all attempts whose keys begin with `prefix`, put together; nothing is read."""
+    return list(stream_pairs(tier, prefix))
+
+
+def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
+    """The same one by one, as the listing comes."""
+    return pair_up(tier.list_objects(prefix))
+
+
+def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
+    """Return what there is of one pair now."""
+    stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
+    found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
+    return next(found, None)
+
+
+def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
+    """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
+    try:
+        data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
+        return find_pair(tier, key) or Pair(key)
+    pair = Pair(key, data=listed_of(data), index=listed_of(index))
+    if key.checksum_keys is not None:
+        pair.data_checksums, pair.index_checksums = (
+            listed_of(look_up(tier, each)) for each in key.checksum_keys
+        )
+    elif data is not None:
+        pair.user_metadata = data.user_metadata
+    return pair
+
+
+def look_up(tier: Tier, key: str) -> ObjectStat | None:
+    """Return what the tier has under a key; None if it has nothing."""
+    try:
+        return tier.stat(key)
+    except ObjectNotFoundError:
+        return None
+
+
+def listed_of(stat: ObjectStat | None) -> ListedObject | None:
+    """An object that was looked up, as a listing shows it."""
+    return None if stat is None else stat.as_listed()
+
+
+def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
+    """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
+    return (pair for pair in _attempts(objects) if not pair.is_lone)
+
+
+def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
+    """The same with those of which neither object is there, but checksums are."""
+    return _attempts(tier.list_objects(prefix))
+
+
+def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
+    pair: Pair | None = None
+    for listed in objects:
+        of = parse_block_checksums_key(listed.key)
+        of_file = parse_checksum_key(listed.key) if of is None else None
+        key = of or of_file or parse_key(listed.key)
+        if key is None:
+            continue
+        if pair is None or pair.key.data_key != key.data_key:
+            if pair is not None:
+                yield pair
+            pair = Pair(key)
+        if of is not None:
+            pair.block_checksums = listed
+        elif of_file is not None:
+            if listed.key.endswith("/.data.crc"):
+                pair.data_checksums = listed
+            else:
+                pair.index_checksums = listed
+        elif key.is_index:
+            pair.index = listed
+        else:
+            pair.data = listed
+    if pair is not None:
+        yield pair
+
+
+def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:
+    """Return what is known of a pair, if it still looks as it did."""
+    if stored is None or stored.is_unread or pair.data is None or pair.index is None:
+        return None
+    looks = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)
+    return stored if looks == (stored.data_bytes, stored.index_bytes, stored.modified_at) else None
+
+
+def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> StoredObject | None:
+    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile.
+
+    With `read_indexes=False` the index of an object whose key names its ledger is not read.
+    """
+    seen = pair.index or pair.data
+    if seen is None:
+        raise AssertionError("a pair is made from an object that was listed")
+    try:
+        if pair.data is None and not _is_index_alone(tier, pair):
+            return None
+        metadata, damage = _user_metadata(tier, pair)
+        stored = StoredObject(
+            key=pair.key,
+            cluster=metadata.get(CLUSTER_KEY),
+            managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
+            data_bytes=pair.data.size_bytes if pair.data else None,
+            index_bytes=pair.index.size_bytes if pair.index else None,
+            modified_at=seen.modified_at,
+            index=None,
+            checksum_key=pair.data_checksums.key if pair.data_checksums else None,
+            index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
+            is_filtered=is_filtered(metadata),
+            has_gaps=has_gaps(metadata),
+            is_settled=is_settled(metadata),
+            storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
+            lost=lost_of(metadata),
+            version=metadata.get(FORMAT_VERSION_KEY),
+        )
+        judged = _judge(stored, damage)
+        if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
+            return with_index(tier, judged)
+        is_known = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
+        if is_known and judged.key.ledger_id is None:
+            return _with_lost_ledgers(tier, judged)
+    except ObjectNotFoundError:
+        return None
+    return judged
+
+
+def _is_index_alone(tier: Tier, pair: Pair) -> bool:
+    """Look a pair up again of which only the index was listed; whether that is still there, with or without data.
+
+    A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
+    after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
+    """
+    found = look_up_pair(tier, pair.key)
+    if found.data is not None:
+        pair.data, pair.user_metadata = found.data, found.user_metadata
+    return found.index is not None
+
+
+def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
+    """A streaming object that is not read: its index tells of which ledgers entries are lost, if it can be read."""
+    assert stored.index_bytes is not None
+    try:
+        index = read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=stored.data_bytes)
+        return replace(stored, index=index)
+    except FormatError:
+        return stored
+
+
+def _compared(tier: Tier, objects: list[StoredObject]) -> Iterable[StoredObject]:
+    """The objects, the indexes of ledgers that have several copies read: what is wrong with one makes another count."""
+    copies = Counter(each for stored in objects if stored.is_complete for each in _ledgers_of(stored))
+    several = [stored for stored in objects if any(copies[each] > 1 for each in _ledgers_of(stored))]
+    unread = [stored for stored in several if stored.is_unread]
+    read = dict(
+        zip((stored.key for stored in unread), concurrently(lambda s: _found(tier, s), unread), strict=True)
+    )
+    chosen = (read.get(stored.key, stored) for stored in objects)
+    return (stored for stored in chosen if stored is not None)
+
+
+def _ledgers_of(stored: StoredObject) -> list[tuple[str | None, int | None]]:
+    ids = [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+    return [(stored.managed_ledger, ledger_id) for ledger_id in ids]
+
+
+def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
+    try:
+        return with_index(tier, stored)
+    except ObjectNotFoundError:
+        return None
+
+
+def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
+    """The data object's, else the index's; and why the data object's cannot be read, if it cannot.
+
+    Pulsar's filesystem offloader keeps none.
+    """
+    if pair.user_metadata is not None:
+        return pair.user_metadata, None
+    damage: FormatError | None = None
+    for listed in () if pair.key.is_mapfile else (pair.data, pair.index):
+        if listed is not None:
+            try:
+                return tier.stat(listed.key).user_metadata, damage
+            except FormatError as error:
+                damage = damage or error
+    return {}, damage
+
+
+def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
+    """Say what is wrong with the pair, as far as that shows without its index."""
+    if stored.version not in (None, FORMAT_VERSION):
+        detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
+        return _with(stored, Problem.UNKNOWN_VERSION, detail)
+    if stored.index_bytes is None:
+        return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
+    if stored.index_bytes > MAX_INDEX_BYTES:
+        return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
+    if stored.data_bytes is None:
+        return _with(stored, Problem.NO_DATA, "the index has no data object")
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
+    return stored
+
+
+def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
+    """An object of which nothing wrong is known, with its index; or with what the index shows to be wrong.
+
+    Raises:
+        ObjectNotFoundError: it vanished meanwhile.
+        StoreError: the store fails.
+    """
+    if stored.index_bytes is None or stored.data_bytes is None:
+        raise AssertionError("an object without data or index has a problem")
+    try:
+        parsed = read_index(
+            tier,
+            stored.key,
+            index_bytes=stored.index_bytes,
+            data_bytes=stored.data_bytes,
+            index_checksum_bytes=stored.index_checksum_bytes,
+        )
+    except FormatError as error:
+        return _with(stored, Problem.BROKEN_INDEX, str(error))
+    if parsed.data_length != stored.data_bytes:
+        detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
+        known = parsed if stored.key.ledger_id is None else None  # it tells which ledgers lack entries
+        return _with(replace(stored, index=known), Problem.WRONG_LENGTH, detail)
+    return replace(stored, index=parsed)
+
+
+def _with(stored: StoredObject, problem: Problem, detail: str) -> StoredObject:
+    return replace(stored, problem=problem, detail=detail)

@@ -1,0 +1,454 @@
+"""Contents of a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
+
+A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
+are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces. Objects that
+name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+from offload_core.format.codec.index import LedgerIndex, ObjectIndex
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.metadata.catalogue.copy_check import CopyStat
+from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
+from offload_core.metadata.records import LedgerRecord
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+LOST_ENTRIES = "lost-entries"
+"""The code of an object that is read, and lacks entries."""
+
+
+class Problem(enum.Enum):
+    """Reason why an object is not read, by a stable code."""
+
+    NO_INDEX = "no-index"
+    NO_DATA = "no-data"
+    BROKEN_INDEX = "broken-index"
+    BROKEN_METADATA = "broken-metadata"
+    WRONG_LENGTH = "wrong-length"
+    UNKNOWN_VERSION = "unknown-version"
+    UNFINISHED = "unfinished"
+    MISSING = "missing"
+    OTHER_FORMAT = "other-format"
+    RECORD_MISMATCH = "record-mismatch"
+
+
+_AFTER_INDEX = (
+    Problem.NO_DATA,
+    Problem.WRONG_LENGTH,
+    Problem.BROKEN_INDEX,
+    Problem.BROKEN_METADATA,
+    Problem.UNKNOWN_VERSION,
+)
+"""Problems of what has an index, so that it was complete once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """A data object and its index: one attempt.
+
+    Attributes:
+        cluster: as the user metadata has it; None without.
+        managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
+        data_bytes: size of the data object, None if there is none.
+        modified_at: None if the tier has neither object, and only a record names them.
+        index: None if there is a problem that keeps it from being read, or if it has not been read yet. Of a streaming
+            object whose data is gone or of another length, or whose user metadata cannot be read, it tells which
+            ledgers lack entries.
+        detail: the problem in words.
+        checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        index_checksum_bytes: size of the index's file of checksums, where there is one.
+        is_filtered: whether a filter took entries out of it, so that it is not as large as its ledger's record says.
+        has_gaps: whether nothing took their place, so that any ids may be missing.
+        storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
+        is_settled: whether entries of transactions in it count as committed, also without a marker.
+        lost: entries that were lost before it was made of a damaged object; None if it says nothing of any.
+        version: of its format, as the user metadata has it; None without.
+    """
+
+    key: ObjectKey
+    cluster: str | None
+    managed_ledger: str | None
+    data_bytes: int | None
+    index_bytes: int | None
+    modified_at: datetime | None
+    index: ObjectIndex | None
+    problem: Problem | None = None
+    detail: str | None = None
+    checksum_key: str | None = None
+    index_checksum_bytes: int | None = None
+    is_filtered: bool = False
+    has_gaps: bool = False
+    is_settled: bool = False
+    storage_class: str | None = None
+    lost: LostEntries | None = None
+    version: str | None = None
+
+    @property
+    def stat(self) -> CopyStat | None:
+        """Return what its data object tells of itself, to be judged against a record; None without one."""
+        if self.data_bytes is None:
+            return None
+        return CopyStat(
+            size_bytes=self.data_bytes,
+            version=self.version,
+            managed_ledger=self.managed_ledger,
+            is_filtered=self.is_filtered,
+            has_gaps=self.has_gaps,
+            lost=self.lost,
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it can be read: an index is there, and the data object has the length that it states.
+
+        As far as is known: of an unread one, that both objects are there.
+        """
+        return self.problem is None
+
+    @property
+    def complaint(self) -> tuple[str, str] | None:
+        """Return what is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
+        if self.problem is not None:
+            return self.problem.value, self.detail or ""
+        if self.lost is not None:
+            return LOST_ENTRIES, f"saved from a damaged object; it lacks {self.lost.pack()}"
+        return None
+
+    @property
+    def skips_ids(self) -> bool:
+        """True if any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
+        return self.has_gaps or self.lost is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """True if it was complete, and cannot be read any more: an index is written after its data, deleted before.
+
+        Not so what has no index, or no right one, of a MapFile: its files grow while it is written.
+        """
+        if self.key.is_mapfile:
+            return self.problem is Problem.NO_DATA
+        return self.problem in _AFTER_INDEX
+
+    @property
+    def is_unread(self) -> bool:
+        """True if nothing wrong is known, and its index has not been read yet."""
+        return self.problem is None and self.index is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A run of one ledger's entries that is read from one object: from `begin_entry_id` to `stop_entry_id`.
+
+    Of an object with gaps there need be no entry between them, and no block.
+
+    Attributes:
+        begin_entry_id: None where that is not known: of a streaming object with gaps, without a record.
+        stop_entry_id: half-open; None where only the blocks themselves tell the end: the last piece of a streaming
+            ledger.
+    """
+
+    stored: StoredObject
+    ledger: LedgerIndex
+    begin_entry_id: int | None
+    stop_entry_id: int | None
+
+    @property
+    def first_entry_id(self) -> int:
+        """No entry that is read from it comes before this one."""
+        return self.ledger.first_entry_id if self.begin_entry_id is None else self.begin_entry_id
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the ledger's blocks in the object."""
+        return self.ledger.blocks.data_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """One ledger: the pieces to read it from, in order of their entries, and all attempts at it, oldest first.
+
+    `pieces` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
+    its managed ledger's record says; None for a catalogue from the bucket alone. By a record a ledger may have no
+    attempts: it is in BookKeeper only.
+
+    Attributes:
+        may_be_trimmed: nothing tells whether its first entries are lost, or it was trimmed and left here what lies in
+            one object with a later ledger. Of a topic's first ledger, without a record.
+    """
+
+    ledger_id: int
+    pieces: tuple[Piece, ...]
+    attempts: tuple[StoredObject, ...]
+    record: LedgerRecord | None = None
+    may_be_trimmed: bool = False
+
+    @property
+    def entries(self) -> int | None:
+        """Return how many entries its record or metadata says that it has; None if neither says."""
+        if self.record is not None and self.record.info.entries is not None:
+            return self.record.info.entries
+        if not self.pieces:
+            return None
+        metadata = self.pieces[-1].ledger.metadata
+        if isinstance(metadata, LedgerMetadata):
+            return None if metadata.last_entry_id is None else metadata.last_entry_id + 1
+        return metadata.entries
+
+    @property
+    def has_nothing_to_lose(self) -> bool:
+        """True if it has no entries, or its record says that it is being deleted."""
+        return self.entries == 0 or (self.record is not None and self.record.is_condemned)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if it has no copy that is read, and had one: by its record, or as an index was left of it."""
+        if self.is_readable or self.has_nothing_to_lose:
+            return False
+        if self.record is not None and self.record.has_complete_copy:
+            return True
+        return any(stored.is_lost for stored in self.attempts)
+
+    @property
+    def lost_tail(self) -> tuple[StoredObject, int] | None:
+        """A segment that is lost after those that are read, and its first entry there; None if there is none.
+
+        Without a record only: what a record says is missing shows when the ledger is read.
+        """
+        if self.record is not None or not self.pieces:
+            return None
+        if any(piece.stored.key.ledger_id is not None for piece in self.pieces):
+            return None
+        last = self.pieces[-1].ledger.blocks[-1].first_entry_id
+        lost = [
+            (stored, ledger.first_entry_id)
+            for stored in self.attempts
+            if stored.is_lost and stored.index is not None
+            for ledger in stored.index.ledgers
+            if ledger.ledger_id == self.ledger_id and ledger.first_entry_id > last
+        ]
+        return min(lost, key=lambda each: each[1], default=None)
+
+    @property
+    def was_offloaded(self) -> bool:
+        """True if some of it was, by its record; without one, if that was tried at least."""
+        return bool(self.attempts) if self.record is None else self.record.has_complete_copy
+
+    @property
+    def unread(self) -> StoredObject | None:
+        """The one copy that it is read from, if the index of that has not been read yet."""
+        return next((stored for stored in self.attempts if stored.is_unread), None)
+
+    @property
+    def is_readable(self) -> bool:
+        """True if there is something to read it from, as far as is known."""
+        return bool(self.pieces) or self.unread is not None
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes in the store that a read of all its entries fetches."""
+        if self.unread is not None:
+            return self.unread.data_bytes or 0
+        return sum(piece.data_bytes for piece in self.pieces)
+
+    @property
+    def why_not_read(self) -> str:
+        """Return what is wrong with its attempts, in words, if no piece of it can be read."""
+        if not self.attempts:
+            return "by its record it is in BookKeeper only"
+        return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)
+
+    @property
+    def formats(self) -> tuple[ObjectFormat, ...]:
+        """The formats of its pieces, each once."""
+        return tuple(dict.fromkeys(piece.stored.key.object_format for piece in self.pieces))
+
+    @property
+    def superseded(self) -> tuple[StoredObject, ...]:
+        """Complete attempts that are not read, since newer ones are."""
+        read = {piece.stored.key for piece in self.pieces}
+        return tuple(
+            stored
+            for stored in self.attempts
+            if stored.is_complete and not stored.is_unread and stored.key not in read
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic of one cluster and its ledgers, by ascending id. `name` is None for objects that name none.
+
+    `lost` are objects that were complete and are not read, if nothing tells which ledgers they hold: streaming objects
+    without a right index.
+    """
+
+    cluster: str | None
+    name: TopicName | None
+    ledgers: tuple[Ledger, ...]
+    lost: tuple[StoredObject, ...] = ()
+
+    @property
+    def full_name(self) -> str | None:
+        """The name as text, None if it is not known."""
+        return self.name.full if self.name else None
+
+    @property
+    def partition(self) -> int:
+        """The partition's number, −1 if the topic has no partitions or no name."""
+        return self.name.partition if self.name else -1
+
+    @property
+    def label(self) -> str:
+        """The name as it is shown."""
+        return self.full_name or UNKNOWN_TOPIC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """All topics of a tier, by name and cluster, and the objects that belong to no known ledger."""
+
+    topics: tuple[Topic, ...]
+    strays: tuple[StoredObject, ...]
+
+    @cached_property
+    def problems(self) -> tuple[StoredObject, ...]:
+        """All objects that something is wrong with, by key."""
+        found = [
+            stored
+            for topic in self.topics
+            for ledger in topic.ledgers
+            for stored in ledger.attempts
+            if stored.complaint is not None
+        ]
+        return tuple(
+            sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key)
+        )
+
+    @cached_property
+    def complete(self) -> dict[ObjectKey, StoredObject]:
+        """All objects that are complete, by the key of their data object."""
+        return {
+            stored.key: stored
+            for topic in self.topics
+            for ledger in topic.ledgers
+            for stored in ledger.attempts
+            if stored.is_complete
+        }
+
+
+def _by_key(stored: StoredObject) -> str:
+    return stored.key.data_key
+
+
+def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
+    """Sort objects into topics and ledgers, and choose the pieces that each ledger is read from."""
+    attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
+    strays = []
+    objects = list(objects)
+    clusters = _clusters(objects)
+    for stored in objects:
+        ledger_ids = (
+            [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+        )
+        if ledger_ids == [None]:
+            strays.append(stored)
+            continue
+        cluster = stored.cluster or clusters.get(stored.managed_ledger)
+        topic = attempts.setdefault((cluster, stored.managed_ledger), {})
+        for ledger_id in ledger_ids:
+            if ledger_id is not None:
+                topic.setdefault(ledger_id, []).append(stored)
+    unknown = {stored.managed_ledger for stored in strays}
+    lost: dict[tuple[str | None, str | None], list[StoredObject]] = {}
+    for stored in sorted(strays, key=_by_key):
+        if stored.is_lost and stored.managed_ledger is not None:
+            whose = (stored.cluster or clusters.get(stored.managed_ledger), stored.managed_ledger)
+            lost.setdefault(whose, []).append(stored)
+            attempts.setdefault(whose, {})
+    topics = [
+        Topic(
+            cluster=cluster,
+            name=None if managed_ledger is None else topic_of_managed_ledger(managed_ledger),
+            ledgers=_build_ledgers(
+                ledgers, is_all=managed_ledger is not None and managed_ledger not in unknown
+            ),
+            lost=tuple(lost.get((cluster, managed_ledger), ())),
+        )
+        for (cluster, managed_ledger), ledgers in attempts.items()
+    ]
+    topics.sort(key=lambda topic: (topic.name is None, topic.label, topic.cluster or ""))
+    return Catalogue(topics=tuple(topics), strays=tuple(sorted(strays, key=_by_key)))
+
+
+def _clusters(objects: Sequence[StoredObject]) -> dict[str | None, str]:
+    """Managed ledger → the cluster that offloaded it, where there is exactly one."""
+    found: dict[str, set[str]] = {}
+    for stored in objects:
+        if stored.managed_ledger is not None and stored.cluster is not None:
+            found.setdefault(stored.managed_ledger, set()).add(stored.cluster)
+    return {name: clusters.pop() for name, clusters in found.items() if len(clusters) == 1}
+
+
+def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bool) -> tuple[Ledger, ...]:
+    """A topic's ledgers, by the attempts at each; `is_all` if of no object of it is unknown what it holds."""
+    ledgers = [build_ledger(ledger_id, attempts[ledger_id]) for ledger_id in sorted(attempts)]
+    if is_all:
+        ledgers[0] = as_first(ledgers[0])
+    return tuple(ledgers)
+
+
+def as_first(ledger: Ledger) -> Ledger:
+    """The first ledger of a topic of which no object is unknown what it holds; it may have been trimmed."""
+    if not ledger.pieces or not ledger.pieces[0].first_entry_id:
+        return ledger
+    index = ledger.pieces[0].stored.index
+    with_later = index is not None and any(each.ledger_id > ledger.ledger_id for each in index.ledgers)
+    return replace(ledger, may_be_trimmed=with_later)
+
+
+def build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
+    """A ledger of these attempts, in any order; one whose index is unread is its only complete one."""
+    ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
+    return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
+
+
+def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Piece, ...]:
+    """The newest whole copy; without one, the newest of each segment's copies, up to where the next begins."""
+    newest: dict[int, Piece] = {}
+    for stored in attempts:
+        if stored.index is None or not stored.is_complete:
+            continue
+        ledger = next(ledger for ledger in stored.index.ledgers if ledger.ledger_id == ledger_id)
+        if stored.index.object_format is not ObjectFormat.STREAMING:
+            newest = {-1: piece_of(stored, ledger)}
+        elif -1 not in newest:
+            newest[ledger.first_entry_id] = piece_of(stored, ledger)
+    return cut_pieces([newest[first] for first in sorted(newest)])
+
+
+def piece_of(stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None) -> Piece:
+    """All that an object has of a ledger; `recorded_begin` is where that begins by its record."""
+    begin = recorded_begin
+    if stored.key.ledger_id is not None:
+        begin = 0
+    elif not stored.has_gaps:
+        begin = ledger.first_entry_id
+    return Piece(stored=stored, ledger=ledger, begin_entry_id=begin, stop_entry_id=ledger.end_entry_id)
+
+
+def cut_pieces(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Pieces in order of their first entries, each up to where the next begins, the last to its own end."""
+    following = [piece.first_entry_id for piece in pieces[1:]]
+    return tuple(
+        replace(piece, stop_entry_id=stop) for piece, stop in zip(pieces, following, strict=False)
+    ) + tuple(pieces[-1:])

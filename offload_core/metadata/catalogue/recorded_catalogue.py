@@ -1,0 +1,213 @@
+"""The catalogue from managed ledgers' records: they say which ledgers a topic has and where each copy is.
+
+Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
+What records do not name is not read. Nothing is listed: three small requests for each copy, many at once. Endpoints and
+buckets in a record are not followed. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
+from offload_core.metadata.catalogue.known_tiers import place_text
+from offload_core.metadata.catalogue.listing import describe_pair, look_up_pair
+from offload_core.metadata.catalogue.model import (
+    Catalogue,
+    Ledger,
+    Piece,
+    Problem,
+    StoredObject,
+    Topic,
+    cut_pieces,
+    piece_of,
+)
+from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
+from offload_core.metadata.catalogue.topics import TopicName
+from offload_core.metadata.records import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+)
+from offload_core.storage.executors import Executor
+from offload_core.storage.tier import Tier
+
+
+def record_catalogue(
+    tier: Tier,
+    records: Mapping[TopicName, ManagedLedgerInfo],
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    executor: Executor | None = None,
+) -> Catalogue:
+    """The topics of these records, with the copies that the tier has of their ledgers.
+
+    `prefix` is the folder in the tier that the objects lie in, empty for its root. With `read_indexes=False` only the
+    indexes of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue,
+    only copies that are new are looked up. `executor` looks copies up; None for this process.
+    """
+    (catalogue,) = record_catalogues(
+        tier, [records], prefix=prefix, known=known, read_indexes=read_indexes, executor=executor
+    )
+    return catalogue
+
+
+def record_catalogues(
+    tier: Tier,
+    parts: Iterable[Mapping[TopicName, ManagedLedgerInfo]],
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    executor: Executor | None = None,
+) -> Iterator[Catalogue]:
+    """The same of each part of many records. Parts are drawn in the caller's thread, some ahead of what is given."""
+    seen = {} if known is None else known.complete
+    folder = f"{prefix.removesuffix('/')}/" if prefix else ""
+    drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()
+    found: dict[ObjectKey, StoredObject] = {}
+
+    def batches() -> Iterator[list[tuple[RecordedCopy, StoredObject | None]]]:
+        for records in parts:
+            copies = _copies_of(records, folder)
+            drawn.append((records, copies))
+            yield from in_batches(((copy, _seen(copy, seen)) for copy in copies.values()), executor)
+
+    def completed() -> Iterator[Catalogue]:
+        while drawn and len(found) == len(drawn[0][1]):
+            records, _ = drawn.popleft()
+            topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+            yield Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
+            found.clear()
+
+    for some, looked_up in look_at(batches(), _LookUp(tier, read_indexes), executor):
+        yield from completed()  # those before it that have no copies
+        found.update(zip((copy.key for copy, _ in some), looked_up, strict=True))
+        yield from completed()
+    yield from completed()
+
+
+def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> dict[ObjectKey, RecordedCopy]:
+    """The copies that records name, each once."""
+    copies: dict[ObjectKey, RecordedCopy] = {}
+    for topic, info in records.items():
+        for ledger in info.ledgers:
+            for copy in recorded_copies(topic, ledger, folder):
+                # of a segment, a ledger that is being deleted does not decide what others read
+                if copy.key not in copies or copies[copy.key].unfinished is not None:
+                    copies[copy.key] = copy
+    return copies
+
+
+def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
+    """Return what an earlier catalogue has of a copy."""
+    found = seen.get(copy.key)
+    return seen.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
+
+
+@dataclass(frozen=True, slots=True)
+class _LookUp:
+    """Looks recorded copies up in a tier; picklable."""
+
+    tier: Tier
+    read_indexes: bool
+
+    def __call__(self, asked: tuple[RecordedCopy, StoredObject | None]) -> StoredObject:
+        """Return what the tier has of a copy, judged as in a listing; an attempt that did not finish is not read."""
+        copy, known = asked
+        if known is not None and copy.unfinished is None and not known.is_unread:
+            return known
+        described = _described(self.tier, copy.key, self.read_indexes)
+        if described is None and copy.mapfile_key is not None:
+            described = _described(self.tier, copy.mapfile_key, self.read_indexes)
+        if described is None:
+            described = _not_there(self.tier, copy)
+        return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
+
+
+def _unfinished(stored: StoredObject, detail: str) -> StoredObject:
+    return replace(stored, index=None, problem=Problem.UNFINISHED, detail=detail)
+
+
+def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject | None:
+    pair = look_up_pair(tier, key)
+    return describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
+
+
+def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
+    where = "a driver that it does not name" if copy.driver is None else place_text(copy.driver)
+    nothing = StoredObject(
+        key=copy.key,
+        cluster=None,
+        managed_ledger=None,
+        data_bytes=None,
+        index_bytes=None,
+        modified_at=None,
+        index=None,
+        problem=Problem.MISSING,
+        detail=f"its record says that {where} has it; it is not here",
+    )
+    if copy.key.is_mapfile:
+        return nothing
+    other = replace(copy.key, ledger_id=copy.ledger_id if copy.key.ledger_id is None else None)
+    pair = look_up_pair(tier, other)
+    seen = pair.index or pair.data
+    if seen is None:
+        return nothing
+    return replace(
+        nothing,
+        key=other,
+        data_bytes=pair.data.size_bytes if pair.data else None,
+        index_bytes=pair.index.size_bytes if pair.index else None,
+        modified_at=seen.modified_at,
+        problem=Problem.OTHER_FORMAT,
+        detail=f"the formats differ: {copy.key.object_format.value} by its record, "
+        f"{other.object_format.value} by its key"
+        if copy.mapfile_key is None
+        else "it is a streaming object, and its record does not tell of segments; take the one in the metadata store",
+    )
+
+
+def _build_topic(
+    name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
+) -> Topic:
+    """A topic's ledgers; its cluster is what its objects say, if they agree."""
+    ledgers = tuple(_build_ledger(name, record, folder, found) for record in info.in_order)
+    clusters = {
+        stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None
+    }
+    return Topic(cluster=clusters.pop() if len(clusters) == 1 else None, name=name, ledgers=ledgers)
+
+
+def _build_ledger(
+    topic: TopicName, record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]
+) -> Ledger:
+    attempts = []
+    readable: dict[int, Piece] = {}
+    for copy in recorded_copies(topic, record, folder):
+        stored = found[copy.key]
+        if copy.unfinished is not None:
+            stored = _unfinished(stored, copy.unfinished)
+        if stored.is_complete and stored.index is not None:
+            ledger = find_ledger(copy, stored.index, gaps=stored.has_gaps)
+            mismatch = check_copy(record, copy, stored.stat, stored.index)
+            is_unreadable = mismatch is not None and mismatch.severity is MismatchSeverity.UNREADABLE
+            if ledger is None or is_unreadable:
+                detail = None if mismatch is None else mismatch.what
+                stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=detail)
+            else:
+                ledger = with_end(ledger, copy.stop_entry_id)
+                piece = piece_of(stored, ledger, recorded_begin=copy.begin_entry_id)
+                readable[piece.first_entry_id] = piece
+        attempts.append(stored)
+    return Ledger(
+        ledger_id=record.ledger_id,
+        pieces=cut_pieces([readable[first] for first in sorted(readable)]),
+        attempts=tuple(attempts),
+        record=record,
+    )

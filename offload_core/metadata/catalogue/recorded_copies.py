@@ -1,0 +1,167 @@
+"""The copies that a topic's record names for its ledgers, where each must be, and which entries are only hot.
+
+A record says uuids, not keys. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import (
+    AttemptStatus,
+    CopyForm,
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherCopy,
+)
+from offload_core.metadata.records.offload_context import FILTER_PROPERTY
+
+MAPFILE_DRIVER = "filesystem"
+"""Pulsar's driver that stores MapFiles."""
+
+_UNFINISHED = {
+    AttemptStatus.ASSIGNED: "by its record this segment is not offloaded yet",
+    AttemptStatus.FAILED: "by its record the offload of this segment failed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCopy:
+    """An attempt that a ledger's record names.
+
+    Attributes:
+        topic: whose record names it.
+        key: where its data object must be.
+        begin_entry_id: the first entry that no segment before it has.
+        stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
+        unfinished: why it must not be read, in words; None if it is complete.
+        mapfile_key: where it is if it is a MapFile, for a record that names no driver.
+    """
+
+    topic: TopicName
+    ledger_id: int
+    key: ObjectKey
+    begin_entry_id: int
+    stop_entry_id: int | None
+    unfinished: str | None
+    driver: DriverMetadata | None
+    mapfile_key: ObjectKey | None = None
+
+
+def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
+    """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
+    begin = 0
+    for copy in record.copies:
+        driver = copy.driver
+        if copy.segment is not None:
+            yield RecordedCopy(
+                topic=topic,
+                ledger_id=record.ledger_id,
+                key=ObjectKey(folder=folder, uuid=copy.uuid, ledger_id=None, is_index=False),
+                begin_entry_id=begin,
+                stop_entry_id=copy.stop_entry_id,
+                unfinished=_UNFINISHED.get(copy.segment.status),
+                driver=driver,
+            )
+            begin = max(begin, copy.stop_entry_id or 0)
+            continue
+        object_key = ObjectKey(
+            folder=folder, uuid=copy.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
+        )
+        mapfile_key = replace(
+            object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
+        )
+        yield RecordedCopy(
+            topic=topic,
+            ledger_id=record.ledger_id,
+            key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
+            begin_entry_id=0,
+            stop_entry_id=None,
+            unfinished=None if copy.complete else "by its record this attempt did not finish",
+            driver=driver,
+            mapfile_key=mapfile_key if driver is None else None,
+        )
+
+
+def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
+    """Return where the data object is of a copy that a topic's record names beside those that are read."""
+    is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
+    return ObjectKey(
+        folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
+        uuid=copy.uuid,
+        ledger_id=copy.ledger_ids[0] if copy.form is CopyForm.LEDGER else None,
+        is_index=False,
+        is_mapfile=is_mapfile,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRange:
+    """Entries of one ledger that follow one another and lie in the same places.
+
+    Attributes:
+        end_entry_id: the last one; None where it is not known yet, since the ledger is written.
+        key: of the data object that has them; None if they are hot only.
+        is_complete: whether that may be read; else it is being written, or its attempt failed.
+        is_hot: whether the hot tier has them too.
+        filter_record: what a filter did to the whole object, as the record says it; None if none ran.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    end_entry_id: int | None
+    key: ObjectKey | None
+    is_complete: bool
+    is_hot: bool
+    filter_record: str | None = None
+
+    @property
+    def entries(self) -> int | None:
+        """Return how many there are; None where it is not known yet."""
+        return None if self.end_entry_id is None else self.end_entry_id + 1 - self.first_entry_id
+
+
+def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[RecordedRange]:
+    """All entries of a topic, in their order; without ledgers that are empty or being deleted."""
+    return [
+        part
+        for ledger in info.in_order
+        if not ledger.is_condemned
+        for part in _ranges(ledger, list(recorded_copies(topic, ledger)))
+    ]
+
+
+def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[RecordedRange]:
+    stop = ledger.info.entries if ledger.info.is_closed else None
+    is_hot = ledger.has_hot_copy
+    first = 0
+    for copy in copies:
+        is_segment = copy.key.ledger_id is None
+        copy_stop = copy.stop_entry_id if is_segment else stop
+        if copy_stop is None:
+            copy_stop = stop  # a segment under way: it may end before
+        if copy_stop is None or copy_stop > first:
+            yield _range(ledger, first, copy_stop, copy, is_hot=is_hot)
+        if copy_stop is None:
+            return
+        first = copy_stop
+    if stop is None or first < stop:
+        yield _range(ledger, first, stop, None, is_hot=is_hot)
+
+
+def _range(
+    ledger: LedgerRecord, first: int, stop: int | None, copy: RecordedCopy | None, *, is_hot: bool
+) -> RecordedRange:
+    return RecordedRange(
+        ledger_id=ledger.ledger_id,
+        first_entry_id=first,
+        end_entry_id=None if stop is None else stop - 1,
+        key=None if copy is None else copy.key,
+        is_complete=copy is not None and copy.unfinished is None,
+        is_hot=is_hot,
+        filter_record=None if copy is None or copy.driver is None else copy.driver.get(FILTER_PROPERTY),
+    )

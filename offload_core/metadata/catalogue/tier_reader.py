@@ -1,0 +1,100 @@
+"""What a Python program starts with: `open_tier`, and the tier that it opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from offload_core.metadata.catalogue.listing import list_catalogue
+from offload_core.metadata.catalogue.model import Catalogue
+from offload_core.metadata.catalogue.record_source import RecordSource, open_records
+from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue
+from offload_core.metadata.catalogue.topics import TopicName
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.storage.executors import Executor
+from offload_core.storage.tier import Tier, open_beside, open_store
+
+
+class TierReader:
+    """A tier that is open for reading: `store` is the Tier itself, `options` are those its driver was given by name."""
+
+    def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
+        self.store = store
+        self.options = dict(options or {})
+
+    def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
+        """This tier, read by records together with others that have what is not here; closing it closes all."""
+        return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
+
+    def records(
+        self, source: RecordSource, options: Mapping[str, object] | None = None
+    ) -> dict[TopicName, ManagedLedgerInfo]:
+        """All managed ledgers' records of a source, by topic.
+
+        Args:
+            source: a path or URL of a record's file, or of a tree of them, `<tenant>/<namespace>/persistent/<topic>`;
+                for a file elsewhere `persistent://TENANT/NAMESPACE/TOPIC=FILE`; the URL of a metadata store, such as
+                a broker's admin REST or a ZooKeeper (docs/metadata-stores.md); or records by topic.
+            options: those of the source. Without any, a URL of the tier's own driver is opened with the tier's.
+
+        Raises:
+            OptionError, PluginError, FormatError, StoreError.
+        """
+        with open_records(source, self.store, self.options, options) as records:
+            return records.read(records.topics())
+
+    def catalogue(
+        self,
+        *,
+        prefix: str = "",
+        records: RecordSource | None = None,
+        records_options: Mapping[str, object] | None = None,
+        executor: Executor | None = None,
+    ) -> Catalogue:
+        """The topics and ledgers that lie here, with what is wrong with them; `scan` takes it, and lists nothing then.
+
+        Args:
+            prefix: only objects whose keys begin so; with `records` the folder that they lie in.
+            records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
+                and Pulsar's own streaming objects have no topic.
+            records_options: the options of `records`.
+            executor: who inspects what is listed or recorded; None for this process.
+        """
+        if records is None:
+            return list_catalogue(self.store, prefix=prefix, executor=executor)
+        wanted = self.records(records, records_options)
+        return record_catalogue(self.store, wanted, prefix=prefix, executor=executor)
+
+    def close(self) -> None:
+        """Give back the store's connections and threads."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_tier(
+    url_or_driver: str | os.PathLike[str],
+    *,
+    driver: str | None = None,
+    layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+    **options: Any,
+) -> TierReader:
+    """Open a tier.
+
+    Args:
+        url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
+        driver: a driver's name, which overrides the scheme.
+        layers: what stands before the driver, outermost first (docs/layers.md): each a pair of name and options, or
+            a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
+        options: the driver's own options.
+
+    Raises:
+        UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
+    """
+    store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
+    return TierReader(store, options=options)

@@ -1,0 +1,370 @@
+"""Policies in force for a topic: field by field those of the topic, else its namespace, the broker, the default.
+
+Offload thresholds that retention outruns are found here, too: what it would delete first is never offloaded. Source:
+Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import SecretStr
+
+from offload_core.metadata.policies.offload_policies import (
+    DEFAULTS,
+    OffloadPolicies,
+    ReadPriority,
+    RetentionPolicies,
+    shown_value,
+)
+from offload_core.metadata.policies.tier_fields import (
+    TIER_FIELDS,
+    changed_ways,
+    has_credentials,
+    inherited,
+    same_driver,
+    tier_of,
+)
+from offload_hooks.errors import OptionError
+
+Origin = Literal["topic", "namespace", "broker", "default"]
+
+_FAMILIES = {
+    "s3": "s3",
+    "aws-s3": "s3",
+    "S3": "s3",
+    "gcs": "gcs",
+    "google-cloud-storage": "gcs",
+    "filesystem": "file_system",
+}
+"""Which fields of their own drivers have, by the names of both."""
+
+_NOT_FOR_DRIVERS = frozenset(
+    (
+        "driver",
+        "offloaders_directory",
+        "extra_configurations",
+        "max_block_size_in_bytes",
+        "read_buffer_size_in_bytes",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One field as it holds: its name, value, and who says so. `None` where nobody says anything."""
+
+    name: str
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """Credentials that a level did not inherit, as it names another way to the tier.
+
+    Attributes:
+        level: which one. names: what it names differently, by Pulsar's names.
+    """
+
+    level: Origin
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectivePolicies:
+    """The policies in force for a topic.
+
+    Attributes:
+        settings: by field name, all of them.
+        withheld: credentials of levels above that are not in them; None where that is none of the tier's.
+        check_tier: raises `OptionError` where the tier may not be used; it is asked before each use.
+    """
+
+    settings: Mapping[str, Setting]
+    withheld: Withheld | None = None
+    check_tier: Callable[[EffectivePolicies], None] | None = field(default=None, compare=False, repr=False)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.settings[name].value
+
+    @property
+    def driver(self) -> str | None:
+        """The driver; None: nothing is offloaded."""
+        value: str | None = self["driver"]
+        return value or None
+
+    @property
+    def threshold_bytes(self) -> int | None:
+        """Offload the oldest sealed ledgers of a topic that holds more than this hot; None for never."""
+        return _threshold(self["threshold_in_bytes"])
+
+    @property
+    def threshold_s(self) -> int | None:
+        """Offload sealed ledgers older than this; None for never."""
+        return _threshold(self["threshold_in_seconds"])
+
+    @property
+    def deletion_lag_s(self) -> float | None:
+        """The time between offload and deletion of the hot copy; None for never."""
+        lag: int = self["deletion_lag_in_millis"]
+        return None if lag < 0 else lag / 1000
+
+    @property
+    def read_priority(self) -> ReadPriority:
+        """Which copy is read: ours of a level counts before Pulsar's of the same or a level above."""
+        ours, pulsars = self.settings["tiered_read_priority"], self.settings["offloaded_read_priority"]
+        levels = ("topic", "namespace", "broker", "default")
+        if ours.value is not None and levels.index(ours.origin) <= levels.index(pulsars.origin):
+            priority: ReadPriority = ours.value
+        else:
+            priority = pulsars.value
+        return priority
+
+    @property
+    def max_block_bytes(self) -> int:
+        """The most bytes of a block."""
+        size: int = self._of_family("max_block_size_in_bytes")
+        return size
+
+    @property
+    def read_buffer_bytes(self) -> int:
+        """The bytes that are read at once where single entries are read."""
+        size: int = self._of_family("read_buffer_size_in_bytes")
+        return size
+
+    @property
+    def max_threads(self) -> int:
+        """The number of blocks that are built and uploaded at a time."""
+        threads: int = self["max_threads"]
+        return threads
+
+    @property
+    def rate_limit_bytes_per_s(self) -> int | None:
+        """The most bytes a second that an offload writes; None for no limit."""
+        limit: int = self["rate_limit_in_bytes_per_second"]
+        return limit or None
+
+    @property
+    def is_streamed(self) -> bool:
+        """True if entries are offloaded by segments as they arrive, not by whole ledgers."""
+        streaming: bool = self["streaming"]
+        return streaming
+
+    @property
+    def max_segment_bytes(self) -> int:
+        """With so many bytes of payloads a segment ends."""
+        size: int = self["max_segment_size_in_bytes"]
+        return size
+
+    @property
+    def max_segment_age_s(self) -> int:
+        """So long after its first entry a segment ends, however small."""
+        age: int = self["max_segment_age_in_seconds"]
+        return age
+
+    @property
+    def filter_name(self) -> str:
+        """The filter of what is offloaded."""
+        name: str = self["filter"]
+        return name
+
+    @property
+    def filter_mode(self) -> Literal["tombstone", "gap"]:
+        """The replacement of an entry that the filter drops."""
+        mode: Literal["tombstone", "gap"] = self["filter_mode"]
+        return mode
+
+    @property
+    def filter_options(self) -> dict[str, str]:
+        """The filter's options."""
+        return dict(self["filter_options"] or {})
+
+    @property
+    def writes_checksums(self) -> bool:
+        """True if checksums of all blocks and of the index are written beside them."""
+        checksums: bool = self["checksums"]
+        return checksums
+
+    def tier(self) -> dict[str, Any]:
+        """The policies of the tier, by field; credentials in clear."""
+        said = {name: self[name] for name in TIER_FIELDS}
+        return {name: value for name, value in said.items() if value not in (None, "")}
+
+    def check_tier_may_be_used(self) -> None:
+        """Refuse a tier for which a level brings no credentials, and one that a tenant may not name.
+
+        Raises:
+            OptionError: as the name says.
+        """
+        if self.withheld is not None and not has_credentials(self.tier()):
+            raise OptionError(
+                f"the {self.withheld.level} names another way to the tier than the levels above, whose credentials "
+                "do not go there",
+                expected=f"credentials at the level of the {self.withheld.level}, or anonymous=true",
+                found=", ".join(self.withheld.names),
+            )
+        if self.check_tier is not None:
+            self.check_tier(self)
+
+    def driver_options(self) -> dict[str, object]:
+        """The driver's options, by Pulsar's names, which drivers know; credentials in clear.
+
+        Raises:
+            OptionError: no driver is set, or see `check_tier_may_be_used`.
+        """
+        self.check_tier_may_be_used()
+        return self.named_options()
+
+    def named_options(self) -> dict[str, object]:
+        """As `driver_options`, without asking whether the tier may be used."""
+        if self.driver is None:
+            raise OptionError(
+                "no tier is configured",
+                expected="a driver",
+                hint="Set managedLedgerOffloadDriver and its bucket.",
+            )
+        family = _FAMILIES.get(self.driver)
+        options: dict[str, object] = {}
+        for name, setting in self.settings.items():
+            own = next((each for each in ("s3", "gcs", "file_system") if name.startswith(f"{each}_")), None)
+            general = name in ("bucket", "region", "service_endpoint")
+            if setting.value in (None, "") or name.removeprefix(f"{own}_") in _NOT_FOR_DRIVERS:
+                continue
+            if own == family if own is not None else general:
+                value = setting.value
+                alias = str(OffloadPolicies.model_fields[name].alias)
+                options[alias] = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return options | dict(self["extra_configurations"] or {})
+
+    def explain(self) -> list[tuple[str, str, Origin]]:
+        """Each field that anybody says something of: Pulsar's name, value as text with credentials masked, origin."""
+        rows: list[tuple[str, str, Origin]] = []
+        for name, setting in self.settings.items():
+            if setting.value is not None:
+                alias = str(OffloadPolicies.model_fields[name].alias)
+                rows.append((alias, _as_said(shown_value(setting.value)), setting.origin))
+        return rows
+
+    def _of_family(self, name: str) -> Any:
+        """A size: the driver's own field and the general one, whichever a lower level sets; its own first."""
+        family = _FAMILIES.get(self.driver or "")
+        general, own = self.settings[name], self.settings.get(f"{family}_{name}")
+        if own is None or own.value is None:
+            return general.value
+        levels = ("topic", "namespace", "broker", "default")
+        return own.value if levels.index(own.origin) <= levels.index(general.origin) else general.value
+
+
+def _as_said(value: Any) -> str:
+    """A value as one would say it: `true`, `/cold`, `{"root": "/cold"}`."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def resolve_policies(
+    *,
+    topic: OffloadPolicies | None = None,
+    namespace: OffloadPolicies | None = None,
+    broker: OffloadPolicies | None = None,
+) -> EffectivePolicies:
+    """Resolve the policies of the three levels; credentials only as `tier_fields` has it."""
+    levels: tuple[tuple[Origin, OffloadPolicies | None], ...] = (
+        ("broker", broker),
+        ("namespace", namespace),
+        ("topic", topic),
+    )
+    settings = {
+        name: Setting(name=name, value=getattr(DEFAULTS, name), origin="default")
+        for name in OffloadPolicies.model_fields
+    }
+    withheld = None
+    for origin, level in levels:
+        if level is None:
+            continue
+        before = {name: settings[name].value for name in TIER_FIELDS}
+        for name in settings:
+            value = getattr(level, name)
+            if value is not None:
+                settings[name] = Setting(name=name, value=value, origin=origin)
+        after = {name: settings[name].value for name in TIER_FIELDS}
+        is_other = bool(before["driver"]) and not same_driver(before["driver"], after["driver"])
+        changed = changed_ways(before, after) if is_other or has_credentials(before) else []
+        if changed:
+            left = inherited(before, after, tier_of(level))
+            for name in TIER_FIELDS:
+                if left.get(name) != after[name]:
+                    kept = left.get(name)
+                    origin_left = settings[name].origin if kept is not None else "default"
+                    settings[name] = Setting(name=name, value=kept, origin=origin_left)
+            # What was said of another driver is of no use for this one.
+            names = tuple(_pulsar_name(name) for name in changed)
+            withheld = None if is_other else Withheld(level=origin, names=names)
+    return EffectivePolicies(settings=settings, withheld=withheld)
+
+
+def _pulsar_name(name: str) -> str:
+    """Of a field; an option's is its own."""
+    found = OffloadPolicies.model_fields.get(name)
+    return name if found is None else str(found.alias)
+
+
+def _threshold(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutrunThreshold:
+    """A threshold that is not below what retention keeps; the same as another of the same values, whoever says it.
+
+    Attributes:
+        name, value: the threshold's. kept: the limit of retention, as text.
+        origin: who says the threshold.
+    """
+
+    name: str
+    value: int
+    kept: str
+    origin: Origin = field(compare=False)
+
+    def refusal(self, where: str) -> OptionError:
+        """The error that refuses it; `where` names the topic or namespace."""
+        return OptionError(
+            f"{where}: retention would delete ledgers before they are offloaded",
+            expected=f"less than {self.kept}",
+            found=f"{self.name} = {self.value} ({self.origin})",
+        )
+
+
+def outrun_thresholds(policies: EffectivePolicies, retention: RetentionPolicies) -> list[OutrunThreshold]:
+    """The thresholds that are not below what retention keeps.
+
+    A retention of 0 keeps nothing that is consumed and says nothing of what is not; −1 keeps all. Neither is compared.
+    """
+    kept_s, kept_bytes = retention.time_in_minutes * 60, retention.size_in_mb * _MIB
+    compared = (
+        (
+            "managedLedgerOffloadThresholdInSeconds",
+            "threshold_in_seconds",
+            kept_s,
+            f"retentionTimeInMinutes = {retention.time_in_minutes} ({kept_s} s)",
+        ),
+        (
+            "managedLedgerOffloadThresholdInBytes",
+            "threshold_in_bytes",
+            kept_bytes,
+            f"retentionSizeInMB = {retention.size_in_mb} ({kept_bytes} bytes)",
+        ),
+    )
+    return [
+        OutrunThreshold(
+            name=name, value=policies[setting], kept=text, origin=policies.settings[setting].origin
+        )
+        for name, setting, kept, text in compared
+        if 0 < kept <= policies[setting]
+    ]

@@ -1,0 +1,204 @@
+"""Managed ledgers' records in a metadata store that is ours: read with their version, changed and claimed.
+
+Every change is a compare-and-set. What is written is Pulsar's record at Pulsar's path; fields that are not known here
+are kept. What older versions wrote in another form is read, and put right by the next write (`as_written`). A write
+whose outcome the store does not know is resolved by reading back (`resolved_writes`).
+
+A record is claimed while its objects are deleted, or a lost record is rebuilt. A claim fails if the record has changed
+since objects were judged by it. Of a managed ledger that has a record, the same record is written once more. Of one
+that has none, a placeholder is created, which has no ledgers, only the property `pulsar-offload.claim` (ms since 1970,
+UTC); it is deleted in the end. Other writers take its place: then its maker's next compare-and-set fails. Source:
+docs/adr/0052-claims.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from offload_core.format.messages.compression import Compression
+from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo, SegmentLayout
+from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.stored_record import StoredRecord, pack_stored_record, parse_stored_record
+from offload_core.metadata.stores.record_paths import list_names, read_record, record_path
+from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
+from offload_hooks.errors import UnknownTopicError, VersionConflictError, placed
+from offload_hooks.metadata_stores import WritableMetadataStore
+
+Change = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionedInfo:
+    """A managed ledger's record as it was read or written, with its version there."""
+
+    info: ManagedLedgerInfo
+    version: int
+
+
+class ManagedLedgerRecords:
+    """The records of a metadata store, by the names of managed ledgers: `tenant/namespace/persistent/encoded topic`.
+
+    Calls may come from many threads at once. All raise the store's errors, with the path; of a record that cannot be
+    parsed a `FormatError`.
+
+    Attributes:
+        store: where they are; it is not closed.
+
+    Args:
+        compression: how records are stored, as Pulsar's `managedLedgerInfoCompressionType`; all are read.
+        segment_layout: see `pack_managed_ledger_info`.
+    """
+
+    def __init__(
+        self,
+        store: WritableMetadataStore,
+        *,
+        compression: Compression = Compression.NONE,
+        segment_layout: SegmentLayout = SegmentLayout.SHIPPED,
+    ) -> None:
+        self.store = store
+        self._compression = compression
+        self._segment_layout = segment_layout
+
+    def names(self, namespaces: Collection[str] | None = None) -> list[str]:
+        """The managed ledgers of these namespaces (`tenant/namespace`), or of all, in no order."""
+        return list_names(self.store, namespaces)
+
+    def read(self, name: str) -> VersionedInfo | None:
+        """A record; None if there is none."""
+        found = read_record(self.store, name)
+        return None if found is None else VersionedInfo(info=found[0], version=found[1])
+
+    def require(self, name: str) -> VersionedInfo:
+        """A record that must be there: `UnknownTopicError` if there is none."""
+        found = self.read(name)
+        if found is None:
+            raise no_record(name)
+        return found
+
+    def write(self, name: str, info: ManagedLedgerInfo, expected: VersionedInfo | None) -> VersionedInfo:
+        """Store a record in place of `expected`; None: there is none yet.
+
+        Of two writers of the same bytes both may be told that they wrote, if the store loses an answer. So what must
+        have one writer has its name in it, as an attempt has its uuid.
+
+        Raises:
+            VersionConflictError: another record is there, or none. After an answer that was lost it may be one that
+                was written upon this one.
+            OutcomeUnknownError: and the record could not be read back, or never came to rest.
+            OptionError: see `pack_managed_ledger_info`.
+        """
+        info = as_written(info)
+        record = StoredRecord(info=info, compression=self._compression)
+        data = pack_stored_record(record, segment_layout=self._segment_layout)
+        version = None if expected is None else expected.version
+        return VersionedInfo(info=info, version=put_resolved(self.store, record_path(name), data, version))
+
+    def update(self, name: str, change: Change) -> VersionedInfo:
+        """Change a record, however many others change it at the same time; the record as it is then.
+
+        Args:
+            change: gives the new record for one that was read; it is called again for each that another process wrote
+                in between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
+                written. Nothing is written either where it changes nothing, and the record has today's form.
+
+        Raises:
+            UnknownTopicError: there is no record of this managed ledger.
+            VersionConflictError: another process was faster every time.
+            OutcomeUnknownError: see `write`.
+        """
+
+        def turn() -> VersionedInfo:
+            known = self.require(name)
+            changed = as_written(change(known.info))
+            return known if changed == known.info else self.write(name, changed, known)
+
+        return until_first(turn)
+
+    def delete(self, name: str, expected: VersionedInfo) -> None:
+        """Delete a record that is as it was read.
+
+        Raises:
+            VersionConflictError: another record is there, or none.
+            OutcomeUnknownError: see `write`.
+        """
+        delete_resolved(self.store, record_path(name), expected.version)
+
+
+def no_record(name: str) -> UnknownTopicError:
+    """The error of all who need a record that there is none of."""
+    return UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+
+
+CLAIM_PROPERTY = "pulsar-offload.claim"
+
+
+def is_claim(info: ManagedLedgerInfo) -> bool:
+    """Return whether a record is a placeholder, so that its managed ledger has no record."""
+    names = [name for name, _ in info.properties]
+    return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
+
+
+def placeholder(now_ms: int) -> ManagedLedgerInfo:
+    """Return what is in the place of a record while it is claimed (ms since 1970, UTC)."""
+    return ManagedLedgerInfo(properties=((CLAIM_PROPERTY, str(now_ms)),))
+
+
+@contextmanager
+def claimed(
+    records: ManagedLedgerRecords, name: str, judged: ManagedLedgerInfo | None, now_ms: int
+) -> Iterator[bool]:
+    """Claim a deletion for a block; whether the record was still the one that objects were judged by.
+
+    Args:
+        name: the managed ledger's.
+        judged: its record as objects were judged by it; None: it had none.
+
+    Raises:
+        VersionConflictError: others wrote the record every time.
+        StoreError, FormatError: of the metadata.
+    """
+    path = record_path(name)
+    ours: list[VersionedInfo] = []
+
+    def turn() -> bool:
+        found = records.store.get(path)
+        known = None
+        if found is not None:
+            with placed(key=path):
+                known = VersionedInfo(info=parse_stored_record(found[0]).info, version=found[1])
+        has_none = known is None or is_claim(known.info)
+        if (None if known is None or has_none else known.info) != judged:
+            return False
+        if found is None or has_none:
+            ours.append(records.write(name, placeholder(now_ms), known))
+        else:
+            put_resolved(records.store, path, *found)
+        return True
+
+    is_as_judged = until_first(turn)
+    try:
+        yield is_as_judged
+    finally:
+        for each in ours:
+            with suppress(VersionConflictError):  # a record took its place
+                records.delete(name, each)
+
+
+def release_claim(records: ManagedLedgerRecords, name: str, before_ms: int) -> bool:
+    """Delete a placeholder that was left before (ms since 1970, UTC); whether there was one.
+
+    Raises:
+        StoreError, FormatError: of the metadata.
+    """
+    known = records.read(name)
+    if known is None or not is_claim(known.info):
+        return False
+    ((_, since),) = known.info.properties
+    if not since.isdecimal() or int(since) > before_ms:
+        return False
+    with suppress(VersionConflictError):
+        records.delete(name, known)
+    return True

@@ -1,0 +1,101 @@
+"""Paths of Pulsar's in a metadata store: managed ledgers' records, and the names that tell a live Pulsar's store.
+
+Below `/managed-ledgers` lies `<tenant>/<namespace>/persistent/<topic>`; the namespaces of Pulsar 1 have a cluster's
+name between the two. What follows `/managed-ledgers/` is the managed ledger's name. A ZooKeeper refuses to be written
+where a live Pulsar's tree is; a process that only reads learns it from here. Source: docs/metadata-stores.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo
+from offload_core.metadata.records.stored_record import parse_stored_record
+from offload_hooks.errors import OptionError, placed
+from offload_hooks.metadata_stores import MetadataStore, check_path
+
+_ROOT = "/managed-ledgers"
+_DOMAIN = "persistent"
+_OTHER_DOMAIN = "non-persistent"
+
+CONCURRENCY = 32
+"""Requests at once: fewer than of a bucket, for a broker or a ZooKeeper serves others as well."""
+
+
+def record_path(name: str) -> str:
+    """The path of a managed ledger's record; `InvalidKeyError` for a name that would lead elsewhere."""
+    return check_path(f"{_ROOT}/{name}")
+
+
+def list_names(store: MetadataStore, namespaces: Collection[str] | None = None) -> list[str]:
+    """The names of the managed ledgers of these namespaces (`tenant/namespace`), or of all.
+
+    A request for each tenant, and two for each namespace, several at once. Errors as `MetadataStore.children`.
+    """
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
+
+        def below(parents: Iterable[str]) -> list[tuple[str, str]]:
+            places = [check_path(parent) for parent in parents]
+            names = pool.map(store.children, places)
+            return [(f"{p}/{name}", name) for p, of in zip(places, names, strict=True) for name in of]
+
+        if namespaces is None:
+            tenants = [path for path, _ in below([_ROOT])]
+            roots = [path for path, _ in below(tenants)]
+        else:
+            roots = [f"{_ROOT}/{name}" for name in namespaces]
+        domains = below(roots)
+        domains += below(path for path, name in domains if name not in (_DOMAIN, _OTHER_DOMAIN))
+        found = below(path for path, name in domains if name == _DOMAIN)
+    return [path.removeprefix(f"{_ROOT}/") for path, _ in found]
+
+
+def read_record(store: MetadataStore, name: str) -> tuple[ManagedLedgerInfo, int] | None:
+    """A managed ledger's record, however it is wrapped, and its version; None if there is none.
+
+    Raises:
+        FormatError: it is none, with its path. Others as `MetadataStore.get`.
+    """
+    path = record_path(name)
+    found = store.get(path)
+    if found is None:
+        return None
+    value, version = found
+    with placed(key=path):
+        return parse_stored_record(value).info, version
+
+
+PULSARS = frozenset(
+    (
+        "admin",
+        "bookies",
+        "counters",
+        "ledgers",
+        "loadbalance",
+        "managed-ledgers",
+        "namespace",
+        "schemas",
+        "stream",
+    )
+)
+"""Names of nodes that Pulsar and BookKeeper have below their own root: no root of ours is one of them or below."""
+
+_OTHERS = ("admin", "bookies", "ledgers", "loadbalance")
+"""Those of them that no metadata store of ours has anything below."""
+
+
+def refuse_live_pulsar(store: MetadataStore) -> None:
+    """Refuse a store that has more of Pulsar's than managed ledgers' records.
+
+    Raises:
+        OptionError: it has. StoreError: it cannot be read.
+    """
+    found = [name for name in _OTHERS if store.children(f"/{name}")]
+    if found:
+        raise OptionError(
+            "nothing is written to a metadata store where a live Pulsar's tree is",
+            expected="a store of our own",
+            found=", ".join(found),
+            hint="Name a root of its own: zk://host:2181/pulsar-offload",
+        )

@@ -1,0 +1,1 @@
+"""Read topics: scans, exports, read handles, transaction buffers, schema providers."""

@@ -1,0 +1,152 @@
+"""The manifests of a Parquet export: `_offload_export/<number>.json`, one for each commit. Format version 1.
+
+The newest says how far each topic is exported, and all of them together which files there are. A newer version is
+refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`. Source:
+docs/formats/export-manifest.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.export.model import ExportedFile, StagedUpload
+from offload_core.reading.scan import Position, parse_position
+from offload_hooks import BlockReceipt, Upload
+from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import WHOLE, JsonObject
+
+VERSION = 1
+FOLDER = "_offload_export/"
+MAX_MANIFEST_BYTES = 256 << 20
+"""A larger one is refused: it would be one commit of a million files."""
+
+_KEY = re.compile(rf"{re.escape(FOLDER)}(\d{{20}})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One commit: its files, and by topic the first position that is not exported after it."""
+
+    number: int
+    committed_at: datetime
+    positions: Mapping[TopicName, Position]
+    files: tuple[ExportedFile, ...]
+
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+        return f"{FOLDER}{self.number:020d}.json"
+
+
+def number_of_key(key: str) -> int | None:
+    """The number of the manifest that is stored there, None if none is."""
+    match = _KEY.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """A manifest's bytes."""
+    document = {
+        "version": VERSION,
+        "number": manifest.number,
+        "committed_at": manifest.committed_at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "positions": {str(topic): str(position) for topic, position in sorted(manifest.positions.items())},
+        "files": [_encode_file(file) for file in manifest.files],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+
+def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
+    """Read the manifest that is stored at `key`.
+
+    Raises:
+        UnsupportedVersionError, MetadataError.
+    """
+    fields = JsonObject.read(
+        bytes(data), "an export's manifest", error=MetadataError, key=key, max_bytes=MAX_MANIFEST_BYTES
+    )
+    fields.check_version(VERSION)
+    try:
+        committed_at = datetime.fromisoformat(fields.text("committed_at"))
+    except ValueError:
+        raise fields.wrong("committed_at", "a time as in ISO 8601") from None
+    manifest = Manifest(
+        number=fields.integer("number"),
+        committed_at=committed_at,
+        positions=positions_in(fields),
+        files=tuple(map(_decode_file, fields.nested_objects("files"))),
+    )
+    if manifest.key != key:
+        raise MetadataError("an export's manifest is not the one of its name", key=key, found=manifest.number)
+    return manifest
+
+
+def positions_in(fields: JsonObject) -> dict[TopicName, Position]:
+    """How far each topic is exported: the field `positions` of a manifest, or of a table's state.
+
+    Raises:
+        MetadataError: the field is not there, or of another kind.
+    """
+    positions = fields.nested("positions")
+    return {TopicName(topic): _position(positions, topic) for topic in positions.values}
+
+
+def _encode_file(file: ExportedFile) -> dict[str, Any]:
+    return {
+        "key": file.key,
+        "topic": file.topic,
+        "date": file.date,
+        "rows": file.rows,
+        "size_bytes": file.size_bytes,
+        "first": str(file.first),
+        "last": str(file.last),
+        "upload": None if file.staged is None else _encode_staged(file.staged),
+    }
+
+
+def _encode_staged(staged: StagedUpload) -> dict[str, Any]:
+    return {
+        "id": staged.upload.upload_id,
+        "blocks": [[receipt.length, receipt.tag] for receipt in staged.receipts],
+    }
+
+
+def _decode_file(fields: JsonObject) -> ExportedFile:
+    key = fields.text("key")
+    return ExportedFile(
+        key=key,
+        topic=fields.text("topic"),
+        date=fields.optional_text("date"),
+        rows=fields.integer("rows"),
+        size_bytes=fields.integer("size_bytes"),
+        first=_position(fields, "first"),
+        last=_position(fields, "last"),
+        staged=None if fields.values.get("upload") is None else _decode_staged(fields.nested("upload"), key),
+    )
+
+
+def _decode_staged(fields: JsonObject, key: str) -> StagedUpload:
+    receipts = []
+    offset = 0
+    for number, block in enumerate(fields.array("blocks"), 1):
+        match block:
+            case [int(length), str(tag)] if type(length) is int and length in WHOLE:
+                receipts.append(BlockReceipt(part_number=number, offset=offset, length=length, tag=tag))
+            case _:
+                raise fields.wrong("blocks", "a list of lengths with tags")
+        offset += length
+    upload = Upload(key=key, upload_id=fields.text("id"))
+    return StagedUpload(upload=upload, receipts=tuple(receipts))
+
+
+def _position(fields: JsonObject, name: str) -> Position:
+    try:
+        return parse_position(fields.text(name))
+    except OptionError as error:
+        raise fields.wrong(name, "a position, as ledger:entry:batch") from error

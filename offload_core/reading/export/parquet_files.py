@@ -1,0 +1,167 @@
+"""Record batches → Parquet files, one for each topic and day, while they come by.
+
+Rows wait until there are enough for a row group. What waits, and how many files are open, is bounded: where times jump
+about, files get smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from offload_core.reading.export.model import ExportedFile, FilePlace, FileSink, ParquetOptions
+from offload_core.reading.export.partitions import Partition, position_at, split
+from offload_core.reading.scan import Position
+
+_OPEN_FILES = 32
+_UNLIKE = frozenset(("value", "__key", "__messageId", "__orderingKey", "__sequenceId", "__entryId", "__uuid"))
+"""Columns whose values hardly ever come twice: a dictionary of them costs time and saves nothing."""
+
+
+class ParquetFiles:
+    """The files that a task writes; a context manager, which discards on an error what it has not finished."""
+
+    def __init__(self, place: FilePlace, options: ParquetOptions, columns: Sequence[str] | None) -> None:
+        self._place = place
+        self._options = options
+        self._columns = columns
+        self._open: dict[Partition, _OpenFile] = {}
+        self._waiting_bytes = 0
+        self._done: list[ExportedFile] = []
+        self.last: dict[str, Position] = {}
+        """By topic the position of the last row."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Sort a batch's rows into their files."""
+        for partition, rows in split(batch):
+            self._write(partition, rows)
+
+    def finish(self) -> tuple[ExportedFile, ...]:
+        """Finish all files."""
+        while self._open:
+            self._finish_oldest()
+        return tuple(self._done)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._open.values():
+            file.discard()
+
+    def _write(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        self.last[partition.topic] = position_at(rows, -1)
+        written = rows if self._columns is None else rows.select(self._columns)
+        file = self._open.pop(partition, None)
+        if file is not None and file.schema != written.schema:
+            self._done.append(file.finish())
+            file = None
+        if file is None:
+            if len(self._open) >= _OPEN_FILES:
+                self._finish_oldest()
+            file = _OpenFile(self._place, self._options, partition, position_at(rows, 0), written.schema)
+        self._open[partition] = file  # the newest comes last
+        self._waiting_bytes += file.add(written, position_at(rows, -1))
+        if file.waiting_bytes >= self._options.row_group_bytes:
+            self._waiting_bytes -= file.flush()
+        elif self._waiting_bytes >= 2 * self._options.row_group_bytes:
+            self._waiting_bytes -= sum(each.flush() for each in self._open.values())
+
+    def _finish_oldest(self) -> None:
+        file = self._open[next(iter(self._open))]
+        self._waiting_bytes -= file.flush()
+        self._done.append(file.finish())
+        del self._open[file.partition]
+
+
+class _OpenFile:
+    def __init__(
+        self,
+        place: FilePlace,
+        options: ParquetOptions,
+        partition: Partition,
+        first: Position,
+        schema: pa.Schema,
+    ) -> None:
+        self.partition = partition
+        self.schema = schema
+        self.waiting_bytes = 0
+        self._options = options
+        self._key = partition.key_of(first, place.attempt)
+        self._first = self._last = first
+        self._rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._sink: FileSink = place.open(self._key)
+        self._writer = pq.ParquetWriter(
+            self._sink.file,
+            schema,
+            compression=options.compression,
+            compression_level=options.compression_level,
+            use_dictionary=[path for path, _ in _leaves(schema) if path.split(".")[0] not in _UNLIKE],
+            write_statistics=[path for path, kind in _leaves(schema) if not pa.types.is_binary(kind)],
+        )
+
+    def add(self, rows: pa.RecordBatch, last: Position) -> int:
+        """Take rows; how many bytes of memory they are."""
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._last = last
+        size = int(rows.nbytes)
+        self.waiting_bytes += size
+        return size
+
+    def flush(self) -> int:
+        """Write what waits as a row group; how many bytes of memory that was."""
+        flushed = self.waiting_bytes
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._waiting.clear()
+            self.waiting_bytes = 0
+        return flushed
+
+    def finish(self) -> ExportedFile:
+        """Write the end of the file."""
+        self.flush()
+        self._writer.close()
+        size = self._sink.file.tell()
+        staged = self._sink.finish()
+        return ExportedFile(
+            key=self._key,
+            topic=self.partition.topic,
+            date=self.partition.date,
+            rows=self._rows,
+            size_bytes=size,
+            first=self._first,
+            last=self._last,
+            staged=staged,
+        )
+
+    def discard(self) -> None:
+        """Give the file up."""
+        self._sink.discard()
+
+
+def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns of Parquet, which are the leaves of ours: paths and types."""
+    for field in schema:
+        yield from _leaves_of(field.name, field.type)
+
+
+def _leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_map(kind):
+        yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves_of(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves_of(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_of(f"{path}.{field.name}", field.type)
+    else:
+        yield path, kind

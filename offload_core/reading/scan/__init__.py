@@ -1,0 +1,52 @@
+"""Plan what to read, and read it as Arrow record batches."""
+
+from offload_core.reading.scan.conditions import Condition, Operator
+from offload_core.reading.scan.estimate import ScanEstimate, explain_scan
+from offload_core.reading.scan.frontier import resume_offsets
+from offload_core.reading.scan.metrics import Report, TaskMetrics
+from offload_core.reading.scan.options import ScanOptions
+from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
+from offload_core.reading.scan.positions import (
+    Offsets,
+    Position,
+    message_id_of_position,
+    parse_offsets,
+    parse_position,
+    position_of_message_id,
+)
+from offload_core.reading.scan.read import read_task
+from offload_core.reading.scan.scanning import Scan, scan, select_catalogue
+from offload_core.reading.scan.select import Selection, select_records, select_topics
+from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
+
+__all__ = [
+    "DEFAULT_TASK_BYTES",
+    "Bounds",
+    "Condition",
+    "LedgerShare",
+    "Offsets",
+    "Operator",
+    "Position",
+    "ReadOptions",
+    "Report",
+    "Run",
+    "Scan",
+    "ScanEstimate",
+    "ScanOptions",
+    "ScanTask",
+    "Selection",
+    "TaskMetrics",
+    "TimeRange",
+    "explain_scan",
+    "message_id_of_position",
+    "parse_offsets",
+    "parse_position",
+    "plan_tasks",
+    "position_of_message_id",
+    "read_task",
+    "resume_offsets",
+    "scan",
+    "select_catalogue",
+    "select_records",
+    "select_topics",
+]

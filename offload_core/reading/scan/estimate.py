@@ -1,0 +1,182 @@
+"""What a planned scan will ask of its store: requests and bytes, told by its own tasks before any of them is read.
+
+A run's ranges are those that the reader will fetch. Of a ledger whose index is left to its task the index is read here,
+unless the whole ledger fits into one range: then that is one, whatever its blocks are. Source: docs/cost.md; ADR 0041.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offload_core.format.codec.index import NO_BLOCKS
+from offload_core.format.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
+from offload_core.reading.scan.fetch import range_bytes_of, ranges_of
+from offload_core.reading.scan.options import ScanOptions
+from offload_core.reading.scan.runs import read_ledger, read_share, runs_of
+from offload_core.reading.scan.scanning import Scan, scan
+from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run
+from offload_core.reading.scan.transactions import TransactionResolver
+from offload_core.reading.scan.transactions.survey import stretches_of
+from offload_core.storage.tier import MeasuredTier, Requests, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanEstimate:
+    """What a scan takes, if all of it is read once.
+
+    Attributes:
+        partitions: the tasks that read it.
+        planning: what was asked for to plan it: listing, lookups, the indexes that tell what there is. Counted.
+        reading: what its tasks ask for: indexes, blocks, checksums.
+        by_topic: the same, by topic.
+        transactions: what whoever hands out the tasks, as Spark's driver, asks for besides, to find out what became of
+            transactions: each block once. It is the most where summaries are kept; more where one is open at the end.
+            A scan that is iterated over here asks for it in topics that have transactions only.
+        ends_early: reading stops where a range of times ends, so that less may be asked for.
+    """
+
+    partitions: int
+    planning: Requests
+    reading: Requests
+    by_topic: Mapping[str, Requests]
+    transactions: Requests
+    ends_early: bool
+
+    @property
+    def total(self) -> Requests:
+        """All of it, the look for transactions as well."""
+        return self.planning + self.reading + self.transactions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expected:
+    """What a planned run or ledger takes: its index and its blocks.
+
+    `runs` are what its blocks are, None for one range of a ledger whose index was not read.
+    """
+
+    reading: Requests
+    runs: tuple[Run, ...] | None
+
+
+def explain_scan(
+    tier: TierReader, topics: str | Iterable[str] = (), options: ScanOptions | None = None, **more: Any
+) -> ScanEstimate:
+    """What a scan takes, before it is read (docs/cost.md); arguments and errors are those of `scan`."""
+    measured = MeasuredTier(tier.store)
+    planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
+    return _estimate(planned, measured.requests)
+
+
+def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
+    planned = [each for task in scan.planned for each in task.runs]
+    expected = concurrently(lambda each: _expected(scan, each), planned)
+    by_topic: dict[str, Requests] = {}
+    for each, takes in zip(planned, expected, strict=True):
+        by_topic[each.label] = by_topic.get(each.label, Requests()) + takes.reading
+    return ScanEstimate(
+        partitions=len(scan.planned),
+        planning=planning,
+        reading=_sum(by_topic.values()),
+        by_topic=by_topic,
+        transactions=Requests() if scan.resolver is None else _look(scan, scan.resolver, planned, expected),
+        ends_early=any(each.ends_by_time for each in planned),
+    )
+
+
+def _expected(scan: Scan, planned: Run | LedgerShare) -> _Expected:
+    range_bytes = range_bytes_of(scan.tier)
+    index, runs = Requests(), tuple[Run, ...]()
+    if isinstance(planned, Run):
+        runs = (planned,)
+    elif _is_one_range(planned, range_bytes):
+        blocks = Requests(gets=1, read_bytes=planned.data_bytes)
+        return _Expected(reading=_index_of(scan.tier, planned.ledger) + blocks, runs=None)
+    else:
+        measured = MeasuredTier(scan.tier)
+        runs = tuple(runs_of(read_share(measured, planned), scan.options.fail_on_data_loss))
+        index = measured.requests
+    return _Expected(reading=index + _sum(_of_run(run, range_bytes, scan.options) for run in runs), runs=runs)
+
+
+def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
+    """Whether all blocks of a ledger are fetched by one range, whatever its index says."""
+    stored = share.ledger.unread
+    return (
+        stored is not None
+        and stored.key.object_format is ObjectFormat.PIP17
+        and not stored.has_gaps  # of which nothing may be left
+        and 0 < share.data_bytes <= range_bytes
+    )
+
+
+def _index_of(tier: Tier, ledger: Ledger) -> Requests:
+    """What reading the index of a ledger takes, if it is not read yet."""
+    stored = ledger.unread
+    if stored is None:
+        return Requests()
+    if not stored.key.is_mapfile:
+        return Requests(gets=1, read_bytes=stored.index_bytes or 0)
+    measured = MeasuredTier(tier)
+    read_ledger(measured, ledger)
+    return measured.requests
+
+
+def _of_run(run: Run, range_bytes: int, options: ReadOptions) -> Requests:
+    """The blocks of a run, and the checksums that verify them."""
+    blocks = _ranges(run, range_bytes)
+    if not options.verify_checksums or run.checksum_key is None or run.sequence_file is None:
+        return blocks
+    begin, end = run.blocks[0].offset, run.blocks[-1].offset + run.blocks[-1].length
+    covered = -(-end // CHUNK_BYTES) - begin // CHUNK_BYTES
+    return blocks + Requests(gets=2, read_bytes=HEAD_BYTES + covered * CHECKSUM_BYTES)
+
+
+def _ranges(run: Run, range_bytes: int) -> Requests:
+    lengths = [each.length for each in ranges_of(run, range_bytes)]
+    return Requests(gets=len(lengths), read_bytes=sum(lengths))
+
+
+def _look(
+    scan: Scan,
+    resolver: TransactionResolver,
+    planned: Sequence[Run | LedgerShare],
+    expected: Sequence[_Expected],
+) -> Requests:
+    """What it takes to look through what is planned for transactions, but for what filters have settled.
+
+    The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
+    cut ledgers are read again.
+    """
+    range_bytes = range_bytes_of(scan.tier)
+    total = Requests()
+    whole: dict[tuple[str, int], Run] = {}
+    for each, takes in zip(planned, expected, strict=True):
+        if takes.runs is None:
+            assert isinstance(each, LedgerShare)
+            stored = each.ledger.unread
+            if stored is not None and not stored.is_settled:
+                total += Requests(gets=1, read_bytes=each.data_bytes)
+            continue
+        for run in takes.runs:
+            if not run.resolved:
+                place = run.data_key, run.ledger_id
+                before = whole[place].blocks if place in whole else NO_BLOCKS
+                whole[place] = replace(run, blocks=before + run.blocks)
+    total += _sum(_ranges(part, range_bytes) for run in whole.values() for part in stretches_of(run))
+    cut = {(each.topic, each.ledger_id) for each in planned if isinstance(each, Run)}
+    again = [
+        ledger
+        for topic in resolver.topics
+        for ledger in topic.ledgers
+        if ledger.unread is not None and (topic.full_name, ledger.ledger_id) in cut
+    ]
+    return total + _sum(concurrently(lambda ledger: _index_of(scan.tier, ledger), again))
+
+
+def _sum(requests: Iterable[Requests]) -> Requests:
+    return sum(requests, start=Requests())

@@ -1,0 +1,342 @@
+"""`scan`: from topics and options to tasks that read them, and their batches.
+
+The tasks are planned when the scan is made; they are picklable, and any process that has the Tier can read one. What
+became of transactions is looked up when `tasks` is first asked for. A caller that iterates over the scan itself pays
+for that only in topics that have transactions, from the first one on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from offload_core.format.schemas import Payloads
+from offload_core.metadata.catalogue import (
+    Catalogue,
+    TierReader,
+    TopicName,
+    list_catalogue,
+    open_records,
+    record_catalogue,
+)
+from offload_core.reading.scan.conditions import Condition, restrict_times
+from offload_core.reading.scan.frontier import resume_offsets
+from offload_core.reading.scan.opening import key_provider_of, key_provider_spec
+from offload_core.reading.scan.options import ScanOptions
+from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
+from offload_core.reading.scan.positions import Position
+from offload_core.reading.scan.read import read_task
+from offload_core.reading.scan.runs import read_share, runs_of
+from offload_core.reading.scan.select import Selection, select_records, select_topics
+from offload_core.reading.scan.tasks import LedgerShare, Neighbours, ReadOptions, Run, ScanTask
+from offload_core.reading.scan.times import time_range
+from offload_core.reading.scan.transactions import SummaryPlace, TransactionResolver
+from offload_core.reading.schema_providers import choose_payloads, open_provider
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import MissingExtraError, OptionError, UnresolvedTransactionError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Tasks over a Tier; iterate over its record batches, or hand `tasks` to workers.
+
+    What takes Arrow's streams (`__arrow_c_stream__`) takes a scan: `polars.DataFrame(scan)`, `duckdb.sql("FROM scan")`.
+
+    `planned` are the tasks before transactions are resolved, `resolver` is what resolves them; None if nothing that is
+    read depends on it.
+    """
+
+    tier: Tier
+    planned: tuple[ScanTask, ...]
+    options: ReadOptions
+    resolver: TransactionResolver | None = None
+
+    @cached_property
+    def tasks(self) -> tuple[ScanTask, ...]:
+        """The tasks, for any worker.
+
+        Raises:
+            FormatError, StoreError: of the objects that transactions are looked up in.
+        """
+        return self.planned if self.resolver is None else self.resolver.resolve_all(self.planned)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        return self.options.schema
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that a full read fetches, without what the lookup of transactions does."""
+        return sum(task.data_bytes for task in self.planned)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """All batches, task after task, in order of topics and positions."""
+        for _, batches in self.parts():
+            yield from batches
+
+    def parts(self) -> Iterator[tuple[ScanTask, Iterator[pa.RecordBatch]]]:
+        """The scan's tasks in order, each with its batches, to be read to their end before the next is asked for.
+
+        A task in which a topic's first transaction is met ends there, and goes on as another.
+        """
+        # What conditions leave out counts as well, so that it does not do to look from the first transaction on.
+        looks_before = self.resolver is not None and self.resolver.bounds is not None
+        rest = deque(self.tasks if looks_before else self.planned)
+        while rest:
+            task = rest.popleft()
+            met: list[UnresolvedTransactionError] = []
+            yield task, self._read(task, met)
+            if met and self.resolver is not None:
+                behind, topic = _behind(self.tier, task, met[0], self.options.fail_on_data_loss)
+                rest = deque(self.resolver.resolve((behind, *rest), topic))
+
+    def _read(self, task: ScanTask, met: list[UnresolvedTransactionError]) -> Iterator[pa.RecordBatch]:
+        """A task's batches, up to a transaction that is not resolved: then that is put into `met`."""
+        try:
+            yield from read_task(self.tier, task, self.options)
+        except UnresolvedTransactionError as error:
+            if self.resolver is None:
+                raise
+            met.append(error)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches as Arrow's own reader."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches as a stream of Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory."""
+        return pa.Table.from_batches(iter(self), schema=self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas data frame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        _require("pandas")
+        return self.to_table().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars data frame.
+
+        Raises:
+            MissingExtraError: Polars is not installed.
+        """
+        _require("polars")
+        import polars
+
+        return polars.DataFrame(self)
+
+    def head(self, count: int = 10) -> pa.Table:
+        """The first rows; what comes after their batches is not read."""
+        batches, left = [], count
+        for batch in self if count > 0 else ():
+            batches.append(batch.slice(0, left))
+            left -= batch.num_rows
+            if left <= 0:
+                break
+        return pa.Table.from_batches(batches, schema=self.schema)
+
+
+def scan(
+    tier: TierReader,
+    topics: str | Iterable[str] = (),
+    options: ScanOptions | None = None,
+    *,
+    catalogue: Catalogue | None = None,
+    conditions: Sequence[Condition] = (),
+    resume: Mapping[TopicName, Position] | None = None,
+    min_partitions: int = 1,
+    task_bytes: int = DEFAULT_TASK_BYTES,
+    **keywords: Any,
+) -> Scan:
+    """Plan a read. No data is fetched before the scan is iterated over, or asked for its tasks.
+
+    Args:
+        tier: where to read.
+        topics: one topic's name, or several; a partitioned topic's base name stands for all its partitions. None for
+            all, or those of `topics_pattern` or `ledger`.
+        options: which messages, and how.
+        catalogue: what lies in the tier, from `TierReader.catalogue`, so that it is not listed or looked up again; in
+            place of `prefix`, `records` and `records_options`.
+        conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
+            read may hold other rows as well.
+        resume: instead of a start, where topics go on that were read up to here before.
+        min_partitions, task_bytes: plan so many tasks where there are enough blocks, or more of about these bytes.
+        keywords: fields of `ScanOptions`, in place of those of `options`.
+
+    Raises:
+        OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
+        schemas SchemaError; of schema and key providers PluginError.
+    """
+    asked = (options or ScanOptions()).having(**keywords)
+    read = read_options(asked, conditions=conditions)
+    if asked.schemas is None:
+        read.check()
+    key_provider_of(read.key_provider)  # refuses a wrong name or option
+    selection = asked.selection((topics,) if isinstance(topics, str) else tuple(topics))
+    if catalogue is None:
+        catalogue = select_catalogue(tier, selection, asked, read_indexes=False)
+    elif asked.prefix or asked.records is not None or asked.records_options:
+        raise OptionError(
+            "what there is to read is given twice",
+            expected="a catalogue, or prefix and records",
+            found="both",
+        )
+    selected = select_topics(catalogue, selection)
+    left, start = (selected, asked.start) if resume is None else resume_offsets(selected, resume, asked.start)
+    if asked.schemas is not None:
+        if not isinstance(asked.schemas, Payloads) and any(topic.name is None for topic in selected):
+            raise OptionError("ledgers whose topic is not known have no schema")
+        names = [topic.name for topic in selected if topic.name is not None]
+        read = replace(read, payloads=payloads_of(tier, asked, names))
+        read.check()
+    bounds = Bounds(
+        start=start,
+        stop=asked.stop,
+        fail_on_data_loss=asked.fail_on_data_loss,
+        times=read.times,
+        conditions=tuple(conditions),
+        asked_times=time_range(asked.start_time, asked.stop_time, asked.time_slack_ms),
+    )
+    tasks = plan_tasks(
+        tier.store,
+        left,
+        bounds,
+        min_partitions=min_partitions,
+        task_bytes=task_bytes,
+        neighbour_bytes=asked.chunk_look_back_bytes if read.joins_chunks else None,
+        around=selected,
+    )
+    resolver = TransactionResolver(
+        tier=tier.store,
+        topics=tuple(selected),
+        isolation=asked.isolation,
+        verify_checksums=asked.verify_checksums,
+        fail_on_data_loss=asked.fail_on_data_loss,
+        ledger_alone=asked.ledger is not None,
+        summaries=summary_place(tier, asked),
+        bounds=bounds if conditions else None,
+    )
+    return Scan(
+        tier=tier.store,
+        planned=tuple(tasks),
+        options=read,
+        resolver=resolver if read.needs_outcomes else None,
+    )
+
+
+def select_catalogue(
+    tier: TierReader,
+    selection: Selection,
+    asked: ScanOptions,
+    *,
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+) -> Catalogue:
+    """A catalogue that has what a selection reads; of what `known` has already, nothing is read again.
+
+    With `read_indexes=False` those indexes are left to the tasks of a scan that planning can do without.
+
+    Raises:
+        OptionError, UnknownTopicError, UnknownLedgerError, StoreError; of records FormatError.
+    """
+    prefix = asked.prefix
+    if asked.records is None:
+        return list_catalogue(tier.store, prefix=prefix, known=known, read_indexes=read_indexes)
+    with open_records(asked.records, tier.store, tier.options, asked.records_options) as source:
+        wanted = select_records(source, selection)
+    return record_catalogue(tier.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
+
+
+def read_options(
+    asked: ScanOptions, *, conditions: Sequence[Condition] = (), payloads: Payloads | None = None
+) -> ReadOptions:
+    """What workers are given of the options; those of the same names are the same.
+
+    Raises:
+        OptionError: a time without a zone, or a key provider in another form.
+    """
+    times = time_range(asked.start_time, asked.stop_time, asked.time_slack_ms)
+    made: dict[str, Any] = {
+        "columns": None if asked.columns is None else tuple(asked.columns),
+        "key_provider": key_provider_spec(asked.key_provider),
+        "times": restrict_times(times, conditions, asked.time_slack_ms),
+        "payloads": payloads,
+    }
+    same = (each.name for each in fields(ReadOptions) if each.name not in made)
+    return ReadOptions(**made, **{name: getattr(asked, name) for name in same})
+
+
+def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName]) -> Payloads | None:
+    """How the payloads of topics become columns, by the options' `schemas`; None to leave `value` as it is.
+
+    Raises:
+        OptionError, SchemaError, PluginError, StoreError.
+    """
+    source = asked.schemas
+    if source is None or isinstance(source, Payloads):
+        return source
+    provider = open_provider(source, tier.store, tier.options)
+    try:
+        return choose_payloads(
+            provider,
+            topics,
+            reader_schema=asked.reader_schema,
+            mode=asked.mode,
+            corrupt_column=asked.corrupt_column,
+        )
+    finally:
+        if provider is not source:
+            provider.close()
+
+
+def summary_place(tier: TierReader, asked: ScanOptions) -> SummaryPlace | None:
+    """Where summaries are kept; None for nowhere."""
+    return None if asked.summaries is None else SummaryPlace(location=asked.summaries, options=tier.options)
+
+
+def _require(library: str) -> None:
+    if find_spec(library) is None:
+        raise MissingExtraError(
+            f"{library} is not installed", hint=f"Run: pip install 'pulsar-offload[{library}]'"
+        )
+
+
+def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic: str | None) -> Neighbours:
+    """The neighbours of what is left of a task, whose first part has been read: chunks may begin there."""
+    of_topic = tuple(each for each in read if each is not None and each.topic == topic)
+    return replace(near, before=(*near.before, *of_topic))
+
+
+def _behind(
+    tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
+) -> tuple[ScanTask, str | None]:
+    """What is left of a task from where its read stopped, and the topic of the run that it stopped in."""
+    for i, each in enumerate(task.runs):
+        if each.ledger_id != met.ledger_id or met.entry_id is None:
+            continue
+        runs = (each,) if isinstance(each, Run) else tuple(runs_of(read_share(tier, each), fail))
+        for j, run in enumerate(runs):
+            if run.data_key == met.key:
+                rest = (run.starting_at(met.entry_id), *runs[j + 1 :], *task.runs[i + 1 :])
+                read = (*task.runs[:i], *runs[:j], run.stopping_at(met.entry_id))
+                near = _with_read(task.neighbours.get(run.topic, Neighbours()), read, run.topic)
+                neighbours = {**task.neighbours, run.topic: near}
+                return replace(task, runs=rest, neighbours=neighbours), run.topic
+    raise AssertionError("a read stops in a run of its task")

@@ -1,0 +1,303 @@
+"""What a worker is given to read: plain values that cross to another process.
+
+A task is a list of runs, a run some consecutive blocks of one ledger in one object; or, in place of a run, a ledger
+whose index the worker reads itself. Source: design in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from offload_core.format.codec.index import BlockTable
+from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
+from offload_core.format.messages.schema import MODES, Level, Mode, arrow_schema
+from offload_core.format.schemas import Payloads
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Ledger
+from offload_core.reading.scan.entry_ranges import NO_ENTRIES, EntryRanges
+from offload_core.reading.scan.positions import Position
+from offload_hooks.errors import OptionError
+
+DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
+DEFAULT_TIME_SLACK_MS = 60_000
+DEFAULT_CHUNK_LOOK_BACK_BYTES = 128 << 20
+DEFAULT_MAX_PENDING_CHUNK_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """A range of publish times, in milliseconds since the epoch; half-open, None for no bound.
+
+    `slack_ms` is how much older than a message before it a message is taken to be at most.
+    """
+
+    start_ms: int | None = None
+    stop_ms: int | None = None
+    slack_ms: int = DEFAULT_TIME_SLACK_MS
+
+    @property
+    def end_ms(self) -> int | None:
+        """Behind a message of this time or later none of the range is expected."""
+        return None if self.stop_ms is None else self.stop_ms + self.slack_ms
+
+
+Isolation = Literal["committed", "uncommitted"]
+"""Which messages of transactions are read: those that a consumer sees, or all."""
+
+Chunks = Literal["joined", "raw"]
+"""Whether chunks become messages, or are passed on one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyProviderSpec:
+    """A key provider: its entry-point name and its options, whose values are in no repr."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How entries are read.
+
+    Attributes:
+        level: `messages` or `entries`.
+        columns: the columns to make, in order; None for the default ones.
+        verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
+        max_message_bytes: the most that one payload may decompress to.
+        fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
+        times: leave out messages that were not published in this range.
+        payloads: how payloads become typed columns; None to leave `value` as it is.
+        isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
+        mode: what becomes of messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
+        key_provider: who decrypts the data keys of encrypted messages; None for nobody.
+        crypto_failure_action: what becomes of messages for which there is no key; None for FAIL with a key provider,
+            CONSUME without.
+        chunks: `joined` to messages, or `raw`, one by one.
+        chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
+        max_pending_chunk_bytes: the most that is held of messages that are not complete yet.
+    """
+
+    level: Level = "messages"
+    columns: tuple[str, ...] | None = None
+    verify_checksums: bool = True
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    fail_on_data_loss: bool = True
+    times: TimeRange | None = None
+    payloads: Payloads | None = None
+    isolation: Isolation = "committed"
+    mode: Mode = "FAILFAST"
+    key_provider: KeyProviderSpec | None = None
+    crypto_failure_action: CryptoFailureAction | None = None
+    chunks: Chunks = "joined"
+    chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
+    max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are made."""
+        if self.payloads is None:
+            return arrow_schema(self.level, self.columns)
+        return self.payloads.schema(self.columns)
+
+    def check(self) -> None:
+        """Refuse levels, columns and words that there are not, and what is for messages only: `OptionError`."""
+        if self.level == "entries":
+            if self.times is not None:
+                raise OptionError(
+                    "a range of times is for messages", expected="level messages", found=self.level
+                )
+            if self.payloads is not None:
+                raise OptionError("entries have no schema", expected="level messages", found=self.level)
+        for what, given, known in (
+            ("mode", self.mode, MODES),
+            ("crypto failure action", self.crypto_failure_action, (None, *CRYPTO_FAILURE_ACTIONS)),
+            ("isolation", self.isolation, get_args(Isolation)),
+            ("way to read chunks", self.chunks, ("joined", "raw")),
+        ):
+            if given not in known:
+                words = ", ".join(word for word in known if word is not None)
+                raise OptionError(f"there is no such {what}", expected=words, found=given)
+        self.schema  # noqa: B018 - raises
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
+        return self.level == "messages" and wanted
+
+    @property
+    def joins_chunks(self) -> bool:
+        """Whether messages are put together from chunks."""
+        return self.level == "messages" and self.chunks == "joined"
+
+    @property
+    def without_key(self) -> CryptoFailureAction:
+        """What becomes of messages for which there is no key."""
+        if self.crypto_failure_action is not None:
+            return self.crypto_failure_action
+        return "CONSUME" if self.key_provider is None else "FAIL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Consecutive blocks of one ledger in one data object, and which of their messages are asked for.
+
+    Attributes:
+        topic: full name, None if it is not known; `partition` −1 if it has none.
+        data_key: the data object.
+        start_entry_id, start_batch: leave out what comes before.
+        stop_entry_id, stop_batch: leave out what comes from here on; `stop_entry_id` None reads to the blocks' end.
+            With `stop_batch` > 0 the entry `stop_entry_id` − 1 is read up to that message.
+        next_entry_id: the entry with which the ledger goes on elsewhere, None if it does not: a gap before it is data
+            loss.
+        payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
+        sequence_file: what the readers of a MapFile must know.
+        checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        has_gaps: any entries may have been left out of the object on purpose.
+        ends_by_time: somewhere in its last block the range of times is expected to end.
+        aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
+        resolved: whether these two are known; a read that needs to know them refuses entries of transactions else.
+    """
+
+    topic: str | None
+    partition: int
+    ledger_id: int
+    object_format: ObjectFormat
+    data_key: str
+    blocks: BlockTable
+    start_entry_id: int = 0
+    start_batch: int = 0
+    stop_entry_id: int | None = None
+    stop_batch: int = 0
+    next_entry_id: int | None = None
+    payload_bytes: int | None = None
+    sequence_file: SequenceFile | None = None
+    checksum_key: str | None = None
+    has_gaps: bool = False
+    ends_by_time: bool = False
+    aborted: EntryRanges = NO_ENTRIES
+    open: EntryRanges = NO_ENTRIES
+    resolved: bool = False
+
+    @property
+    def label(self) -> str:
+        """The topic as it is shown."""
+        return self.topic or UNKNOWN_TOPIC
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that are fetched for it."""
+        return self.blocks.data_bytes
+
+    def starting_at(self, entry_id: int) -> Run:
+        """The run without what comes before an entry of it."""
+        begin = int(np.searchsorted(self.blocks.first_entry_ids, entry_id, side="right")) - 1
+        return replace(
+            self,
+            blocks=self.blocks[max(begin, 0) :],
+            start_entry_id=entry_id,
+            start_batch=self.start_batch if entry_id == self.start_entry_id else 0,
+            payload_bytes=None,
+        )
+
+    def stopping_at(self, entry_id: int) -> Run | None:
+        """The run without what comes from an entry on; None if nothing is left."""
+        if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
+            return self
+        blocks = self.blocks.where(self.blocks.first_entry_ids < entry_id)
+        if not blocks or entry_id <= self.start_entry_id:
+            return None
+        return replace(
+            self,
+            blocks=blocks,
+            stop_entry_id=entry_id,
+            stop_batch=0,
+            next_entry_id=None if self.next_entry_id is None else min(self.next_entry_id, entry_id),
+            payload_bytes=None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRange:
+    """What is asked for of one ledger, as a `Run` has it."""
+
+    start: int = 0
+    start_batch: int = 0
+    stop: int | None = None
+    stop_batch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerShare:
+    """What a scan reads of one ledger.
+
+    Attributes:
+        topic: full name, None if it is not known; `partition` −1 if it has none.
+        asked: which of its entries.
+        ends_at: the position that ends the read of its topic, if one does: what lies before it must be there.
+        is_closed: later ledgers of its topic were offloaded, or, without records, begun to be: it gets no more entries.
+        is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
+        ends_by_time: as of a `Run`.
+    """
+
+    topic: str | None
+    partition: int
+    ledger: Ledger
+    asked: EntryRange = EntryRange()
+    ends_at: Position | None = None
+    is_closed: bool
+    is_last: bool
+    ends_by_time: bool = False
+
+    @property
+    def label(self) -> str:
+        """The topic as it is shown."""
+        return self.topic or UNKNOWN_TOPIC
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger."""
+        return self.ledger.ledger_id
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of all the ledger's blocks."""
+        return self.ledger.data_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """What lies around a task's runs of one topic, in order, as far as messages in chunks may reach.
+
+    Attributes:
+        before: what ends where the task begins; `reaches_beginning` if there is nothing before it.
+        after: what begins where the task ends; `reaches_end` if there is nothing after it.
+    """
+
+    before: tuple[Run | LedgerShare, ...] = ()
+    reaches_beginning: bool = True
+    after: tuple[Run | LedgerShare, ...] = ()
+    reaches_end: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """Runs that one worker reads one after another, and ledgers whose indexes it reads to find theirs.
+
+    `neighbours`: what lies around them, by their topics.
+    """
+
+    runs: tuple[Run | LedgerShare, ...]
+    neighbours: Mapping[str | None, Neighbours] = field(default_factory=dict)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that are fetched for it, indexes apart."""
+        return sum(run.data_bytes for run in self.runs)

@@ -1,0 +1,204 @@
+"""Planned tasks → tasks that know what became of transactions: which entries are not to be seen, and where to stop.
+
+As a broker's max read position, the first transaction that stays open ends what is read of a topic.
+Source: docs/transactions.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offload_core.metadata.catalogue import Ledger, Topic, TopicName, concurrently
+from offload_core.reading.scan.entry_ranges import NO_ENTRIES
+from offload_core.reading.scan.plan import Bounds, first_asked
+from offload_core.reading.scan.runs import read_share, runs_of
+from offload_core.reading.scan.tasks import Isolation, LedgerShare, Run, ScanTask
+from offload_core.reading.scan.transactions.look import NOTHING, Outcome, TransactionLook
+from offload_core.reading.scan.transactions.memory import SummaryMemory
+from offload_core.reading.scan.transactions.parts import END, Place
+from offload_core.reading.scan.transactions.summary_store import SummaryStore
+from offload_core.storage.tier import Tier, open_like
+from offload_hooks.errors import UnresolvedTransactionError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPlace:
+    """Where summaries are kept: a path or URL; `options` are for one of the tier's own driver."""
+
+    location: str | os.PathLike[str]
+    options: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionResolver:
+    """Resolves the transactions of a scan's tasks.
+
+    Attributes:
+        topics: the topics of the scan, with all ledgers that may be looked through.
+        isolation: with `committed` tasks end before the first open transaction.
+        fail_on_data_loss: what cannot be read is an error, as in the read itself.
+        ledger_alone: whether the scan is of one ledger, whose topic's other ledgers are not looked through.
+        summaries: where to keep summaries; None to keep none.
+        memory: what this process has looked through before; None to remember nothing.
+        bounds: what was asked for, if conditions left out some of it: a transaction that is open there counts.
+        is_settled: the range was found to have nothing open, so that with `committed` it is an error.
+    """
+
+    tier: Tier
+    topics: tuple[Topic, ...]
+    isolation: Isolation
+    verify_checksums: bool
+    fail_on_data_loss: bool
+    ledger_alone: bool = False
+    summaries: SummaryPlace | None = None
+    memory: SummaryMemory | None = None
+    bounds: Bounds | None = None
+    is_settled: bool = False
+
+    def resolve(self, tasks: Sequence[ScanTask], topic: str | None) -> tuple[ScanTask, ...]:
+        """The tasks, those runs of them resolved that are of `topic` (its full name), in their order.
+
+        Raises:
+            FormatError, StoreError: of the objects that are looked through.
+            UnresolvedTransactionError: see `is_settled`.
+        """
+        with self._look() as look:
+            return self._resolve(tasks, topic, look)
+
+    def resolve_all(self, tasks: Sequence[ScanTask]) -> tuple[ScanTask, ...]:
+        """The tasks with all topics resolved; errors as of `resolve`."""
+        resolved = tuple(tasks)
+        with self._look() as look:
+            for topic in dict.fromkeys(run.topic for task in tasks for run in task.runs):
+                resolved = self._resolve(resolved, topic, look)
+        return resolved
+
+    def open_in(self, ranges: Mapping[TopicName, tuple[Place, Place]]) -> dict[TopicName, Outcome]:
+        """What is open in ranges of topics (start inclusive, stop exclusive), of the topics in which something is.
+
+        Raises:
+            FormatError, StoreError: of the objects that are looked through.
+        """
+        found = {}
+        with self._look() as look:
+            for topic in self.topics:
+                if topic.name is not None and topic.name in ranges:
+                    outcome = look.look(topic, {}, *ranges[topic.name])
+                    if outcome.unsettled:
+                        found[topic.name] = outcome
+        return found
+
+    @contextmanager
+    def _look(self) -> Iterator[TransactionLook]:
+        """What looks topics through; the place of summaries is open meanwhile."""
+        look = TransactionLook(tier=self.tier, verify_checksums=self.verify_checksums, memory=self.memory)
+        place = self.summaries
+        if place is None:
+            yield look
+            return
+        with open_like(self.tier, place.location, **place.options) as store:
+            yield replace(look, kept=SummaryStore(store))
+
+    def _resolve(
+        self, tasks: Sequence[ScanTask], topic: str | None, look: TransactionLook
+    ) -> tuple[ScanTask, ...]:
+        shares = [
+            each
+            for task in tasks
+            for each in task.runs
+            if isinstance(each, LedgerShare) and each.topic == topic
+        ]
+        read = {each.ledger_id: each for each in concurrently(partial(read_share, self.tier), shares)}
+        fail = self.fail_on_data_loss
+        of_tasks: list[tuple[ScanTask, list[Run | LedgerShare]]] = []
+        for task in tasks:
+            runs: list[Run | LedgerShare] = []
+            for each in task.runs:
+                if isinstance(each, LedgerShare) and each.topic == topic:
+                    runs.extend(runs_of(read[each.ledger_id], fail))
+                else:
+                    runs.append(each)
+            of_tasks.append((task, runs))
+        asked = [run for _, runs in of_tasks for run in runs if isinstance(run, Run) and run.topic == topic]
+        known = {ledger_id: share.ledger for ledger_id, share in read.items()}
+        outcome = self._outcome(asked, known, look) if asked else NOTHING
+        cut = outcome.first_open if self.isolation == "committed" else None
+        resolved = []
+        for task, runs in of_tasks:
+            applied: list[Run | LedgerShare] = []
+            for each in runs:
+                if isinstance(each, Run) and each.topic == topic:
+                    applied.extend(_apply(each, outcome, cut))
+                else:
+                    applied.append(each)
+            if applied:
+                resolved.append(_ending_at(replace(task, runs=tuple(applied)), topic, cut))
+        return tuple(resolved)
+
+    def _outcome(self, asked: Sequence[Run], known: Mapping[int, Ledger], look: TransactionLook) -> Outcome:
+        """What became of the transactions of `asked`, a topic's runs in order."""
+        first, last = asked[0], asked[-1]
+        (topic,) = (each for each in self.topics if each.full_name == first.topic)
+        start = (first.ledger_id, first.start_entry_id)
+        if self.bounds is not None and (begin := first_asked(self.tier, topic, self.bounds)) is not None:
+            start = min(start, (begin.ledger_id, begin.entry_id))
+        stop = (last.ledger_id, END if last.stop_entry_id is None else last.stop_entry_id)
+        outcome = look.look(topic, known, start, stop)
+        if outcome.unsettled and self.isolation == "committed":
+            self._tell(topic, outcome)
+        return outcome
+
+    def _tell(self, topic: Topic, outcome: Outcome) -> None:
+        count, named = outcome.name_open()
+        ledger_id, entry_id, *_ = outcome.unsettled[0]
+        if self.is_settled:
+            raise UnresolvedTransactionError(
+                f"the outcome of a transaction of {topic.label} was known, and is not known any more",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+                found=named,
+                hint="Its marker may be in a ledger that is gone since. With isolation = uncommitted it is read.",
+            )
+        _log.warning(
+            "%s: the outcome of %d transactions is not known%s: %s. Nothing from %d:%d on is read, as by a consumer; "
+            "isolation uncommitted reads all",
+            topic.label,
+            count,
+            " from this ledger alone, their markers may lie in later ones" if self.ledger_alone else "",
+            named,
+            ledger_id,
+            entry_id,
+        )
+
+
+def _apply(run: Run, outcome: Outcome, cut: Place | None) -> Iterator[Run]:
+    """The run with what became of its entries, if anything is left of it before `cut`."""
+    kept: Run | None = run
+    if cut is not None and run.ledger_id >= cut[0]:
+        kept = run.stopping_at(cut[1]) if run.ledger_id == cut[0] else None
+    if kept is None:
+        return
+    begin = max(kept.start_entry_id, kept.blocks[0].first_entry_id)
+    end = kept.stop_entry_id if kept.stop_entry_id is not None else kept.blocks[-1].end_entry_id
+    which, none = (run.data_key, run.ledger_id), NO_ENTRIES
+    yield replace(
+        kept,
+        aborted=outcome.aborted.get(which, none).within(begin, end),
+        open=outcome.open.get(which, none).within(begin, end),
+        resolved=True,
+    )
+
+
+def _ending_at(task: ScanTask, topic: str | None, cut: Place | None) -> ScanTask:
+    """The task, which knows nothing of its topic behind `cut`: chunks there are not to be seen, as if not yet sent."""
+    near = task.neighbours.get(topic)
+    if cut is None or near is None:
+        return task
+    return replace(task, neighbours={**task.neighbours, topic: replace(near, after=(), reaches_end=True)})

@@ -1,7 +1,0 @@
-"""The PySpark data source `pulsar_offload`."""
-
-from offload_core.spark.explain import explain
-from offload_core.spark.metrics import ReadMetrics, measure_reads
-from offload_core.spark.source import PulsarOffloadDataSource
-
-__all__ = ["PulsarOffloadDataSource", "ReadMetrics", "explain", "measure_reads"]

@@ -1,0 +1,7 @@
+"""The hot tier: entries in ledgers, before they are offloaded; the embedded store of ledger files."""
+
+from offload_core.storage.hot.file_store import FileLedgerStore, SyncPolicy
+from offload_core.storage.hot.ledger_reader import FileLedgerReader
+from offload_core.storage.hot.ledger_writer import FileLedgerWriter
+
+__all__ = ["FileLedgerReader", "FileLedgerStore", "FileLedgerWriter", "SyncPolicy"]

@@ -1,0 +1,1 @@
+"""Write topics and offload them: managed ledgers, offloads, filters, settings, the audit log."""

@@ -1,0 +1,32 @@
+"""Settings in force: the configuration of a service, and policies kept for namespaces and topics."""
+
+from offload_core.writing.settings.level import LevelPolicies
+from offload_core.writing.settings.loading import (
+    AuditLogSettings,
+    Configuration,
+    HotTierSettings,
+    MetadataSettings,
+    ServiceSettings,
+    TenantPlace,
+    TierSettings,
+    TokenSettings,
+    load_configuration,
+)
+from offload_core.writing.settings.store import PolicyStore, ResolvedPolicies, namespace_of, open_policies
+
+__all__ = [
+    "AuditLogSettings",
+    "Configuration",
+    "HotTierSettings",
+    "LevelPolicies",
+    "MetadataSettings",
+    "PolicyStore",
+    "ResolvedPolicies",
+    "ServiceSettings",
+    "TenantPlace",
+    "TierSettings",
+    "TokenSettings",
+    "load_configuration",
+    "namespace_of",
+    "open_policies",
+]

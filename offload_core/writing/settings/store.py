@@ -1,0 +1,353 @@
+"""Policies of namespaces and topics in a metadata store that is ours, changed by compare-and-set.
+
+A namespace's are at Pulsar's path, `/admin/policies/<tenant>/<namespace>`. A topic's, which Pulsar keeps in a system
+topic, are at `/admin/topic-policies/` and its managed ledger's name; all partitions of a topic have one record. Neither
+needs to be made before it is set. The broker's own come from the configuration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.policies import (
+    EffectivePolicies,
+    OffloadPolicies,
+    RetentionPolicies,
+    outrun_thresholds,
+    resolve_policies,
+)
+from offload_core.metadata.policies.effective import Origin
+from offload_core.metadata.policies.tier_fields import asks_by_surroundings, tier_of, without_tier
+from offload_core.metadata.stores import open_metadata_store
+from offload_core.metadata.stores.record_paths import list_names
+from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
+from offload_core.storage.tier import registry
+from offload_core.writing.settings import Configuration
+from offload_core.writing.settings.level import (
+    NAMESPACE_NAMES,
+    TOPIC_NAMES,
+    LevelPolicies,
+    Names,
+    Part,
+    level_without,
+    pack_level,
+    parse_level,
+)
+from offload_core.writing.settings.tenant_places import TenantPlaces
+from offload_hooks.errors import MetadataError, OptionError, VersionConflictError, placed
+from offload_hooks.metadata_stores import WritableMetadataStore, check_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPolicies:
+    """The policies in force; of retention the lowest level that has any counts as a whole."""
+
+    offload: EffectivePolicies
+    retention: RetentionPolicies
+    retention_origin: Origin
+
+    def explain(self) -> list[tuple[str, str, Origin]]:
+        """Each value that anybody says anything of: Pulsar's name, text with secrets masked, origin."""
+        kept = self.retention.model_dump(by_alias=True)
+        rows = [(name, str(value), self.retention_origin) for name, value in kept.items()]
+        return [*self.offload.explain(), *rows]
+
+
+Change = Callable[[LevelPolicies], LevelPolicies]
+Check = Callable[[LevelPolicies, LevelPolicies], None]
+"""Refuses a change from what was said to what is to be said."""
+
+_SILENT = LevelPolicies()
+
+_log = logging.getLogger(__name__)
+
+_NAMESPACES = "/admin/policies"
+_TOPICS = "/admin/topic-policies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    path: str
+    names: Names
+
+
+class PolicyStore:
+    """The policies of namespaces (`tenant/namespace`) and topics; calls may come from many threads at once.
+
+    All raise the store's errors, with the path; `MetadataError` for a record that makes no sense; `OptionError` for the
+    name of a namespace that is none.
+
+    Args:
+        store: where they are; it is not closed.
+        broker: what the broker says of offloading. broker_retention: of retention.
+        places: where tenants may have their topics offloaded to; without, there are no tenants.
+
+    Raises:
+        OptionError: retention would delete what the broker's thresholds offload.
+    """
+
+    def __init__(
+        self,
+        store: WritableMetadataStore,
+        *,
+        broker: OffloadPolicies | None = None,
+        broker_retention: RetentionPolicies | None = None,
+        places: TenantPlaces | None = None,
+    ) -> None:
+        self._store = store
+        self._places = TenantPlaces() if places is None else places
+        self._broker = LevelPolicies(offload=broker, retention=broker_retention)
+        nobody = ResolvedPolicies(
+            offload=resolve_policies(), retention=RetentionPolicies(), retention_origin="default"
+        )
+        _check("the broker", nobody, self._resolve("", _SILENT, _SILENT))
+
+    def namespace(self, namespace: str) -> LevelPolicies:
+        """The policies of a namespace."""
+        return self._read(_namespace_place(namespace))[0]
+
+    def topic(self, topic: TopicName) -> LevelPolicies:
+        """The policies of a topic; of a partition, those of its topic."""
+        return self._read(_topic_place(topic))[0]
+
+    def namespaces(self) -> list[str]:
+        """The namespaces that have records, in order."""
+        tenants = self._store.children(_NAMESPACES)
+        return sorted(
+            f"{tenant}/{name}"
+            for tenant in tenants
+            for name in self._store.children(f"{_NAMESPACES}/{tenant}")
+        )
+
+    def change_namespace(self, namespace: str, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
+        """Change what a namespace says, however many others change it at the same time; what it says then.
+
+        Refused is only what the change makes worse: what was as wrong before, it need not mend.
+
+        Args:
+            change: what it is to say for what it says; it is called again where somebody else was faster. It has no
+                effects, and may raise; then nothing is written.
+            by_tenant: whether a role of the tenant changes it, and no operator.
+
+        Raises:
+            OptionError: retention would delete before it is offloaded what a threshold names: of the namespace, or
+                of a topic in it with policies of its own; or a tenant names a tier or a filter that it may not.
+            UnknownPluginError: a driver or a filter that is not installed.
+            VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
+        """
+        check = self._namespace_check(namespace, by_tenant)
+        return self._change(_namespace_place(namespace), change, check, by_tenant)
+
+    def change_topic(self, topic: TopicName, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
+        """Change what a topic says; as `change_namespace`."""
+        return self._change(_topic_place(topic), change, self._topic_check(topic, by_tenant), by_tenant)
+
+    def remove_from_namespace(self, namespace: str, part: Part, *, by_tenant: bool = False) -> None:
+        """Remove a namespace's offload policies or its retention, even if they cannot be read.
+
+        Errors as `change_namespace`; of a record that cannot be read nothing is refused.
+        """
+        self._remove(_namespace_place(namespace), part, self._namespace_check(namespace, by_tenant))
+
+    def remove_from_topic(self, topic: TopicName, part: Part, *, by_tenant: bool = False) -> None:
+        """Remove a topic's offload policies or its retention; as `remove_from_namespace`."""
+        self._remove(_topic_place(topic), part, self._topic_check(topic, by_tenant))
+
+    def forget_topic(self, topic: TopicName) -> None:
+        """Remove all that a topic says, once no managed ledger of it is left; what is said meanwhile stays."""
+        place, namespace = _topic_place(topic), namespace_of(topic)
+        found = self._store.get(place.path)
+        left = [] if found is None else list_names(self._store, [namespace])
+        if found is None or any(topic_of_managed_ledger(name).base == topic.base for name in left):
+            return
+        with suppress(VersionConflictError):
+            delete_resolved(self._store, place.path, found[1])
+
+    def resolve(self, topic: TopicName) -> ResolvedPolicies:
+        """The policies in force for a topic."""
+        namespace = namespace_of(topic)
+        return self._resolve(namespace, self.namespace(namespace), self.topic(topic))
+
+    def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
+        """Resolve the policies for topics of a namespace that have none themselves."""
+        return self._resolve(namespace, self.namespace(namespace), _SILENT)
+
+    def _resolve(self, name: str, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
+        levels: tuple[tuple[Origin, LevelPolicies], ...] = (
+            ("topic", topic),
+            ("namespace", namespace),
+            ("broker", self._broker),
+            ("default", LevelPolicies(retention=RetentionPolicies())),
+        )
+        origin, retention = next((o, said.retention) for o, said in levels if said.retention is not None)
+        broker = self._broker.offload
+        offload = resolve_policies(topic=topic.offload, namespace=namespace.offload, broker=broker)
+        if not (namespace.vouched and topic.vouched):
+            by_topic, by_namespace = (
+                each.offload if each.vouched else without_tier(each.offload) for each in (topic, namespace)
+            )
+            vouched = resolve_policies(topic=by_topic, namespace=by_namespace, broker=broker)
+            check = partial(self._places.check_tier, name.partition("/")[0], vouched)
+            offload = replace(offload, check_tier=check)
+        return ResolvedPolicies(offload=offload, retention=retention, retention_origin=origin)
+
+    def _namespace_check(self, namespace: str, by_tenant: bool) -> Check:
+        def check(known: LevelPolicies, said: LevelPolicies) -> None:
+            before, after = (self._resolve(namespace, each, _SILENT) for each in (known, said))
+            if by_tenant:
+                self._check_tenants_change(before, after)
+            _check(f"namespace {namespace}", before, after)
+            for topic in self._topics(namespace):
+                own = self._said(_topic_place(topic))
+                before, after = (self._resolve(namespace, each, own) for each in (known, said))
+                if by_tenant:
+                    self._check_tenants_change(before, after, other=own)
+                _check(f"topic {topic}", before, after)
+
+        return check
+
+    def _topic_check(self, topic: TopicName, by_tenant: bool) -> Check:
+        def check(known: LevelPolicies, said: LevelPolicies) -> None:
+            name = namespace_of(topic)
+            namespace = self._said(_namespace_place(name))
+            before, after = (self._resolve(name, namespace, each) for each in (known, said))
+            if by_tenant:
+                self._check_tenants_change(before, after)
+            _check(f"topic {topic.base}", before, after)
+
+        return check
+
+    def _check_tenants_change(
+        self, before: ResolvedPolicies, after: ResolvedPolicies, other: LevelPolicies = _SILENT
+    ) -> None:
+        """Refuse a change of the tier that a tenant may not make; `other` is a level that another than it says."""
+        if _filter_of(after.offload) != _filter_of(before.offload):
+            self._places.check_filter(after.offload.filter_name)
+        if after.offload.tier() == before.offload.tier():
+            return
+        if other.vouched and tier_of(other.offload):
+            raise OptionError("an operator's policies of a topic in the namespace depend on its tier")
+        after.offload.check_tier_may_be_used()
+
+    def _said(self, place: _Place) -> LevelPolicies:
+        """The policies of another level while this one is changed; none, if its record cannot be read."""
+        try:
+            return self._read(place)[0]
+        except MetadataError as error:
+            _log.warning("a change of policies is checked without a record that cannot be read: %s", error)
+            return _SILENT
+
+    def _topics(self, namespace: str) -> Iterator[TopicName]:
+        """The topics of a namespace that have policies of their own."""
+        parent = f"{namespace}/persistent"
+        for name in self._store.children(check_path(f"{_TOPICS}/{parent}")):
+            yield topic_of_managed_ledger(f"{parent}/{name}")
+
+    def _read(self, place: _Place) -> tuple[LevelPolicies, int | None]:
+        found = self._store.get(place.path)
+        if found is None:
+            return LevelPolicies(), None
+        with placed(key=place.path):
+            return parse_level(found[0], place.names), found[1]
+
+    def _change(self, place: _Place, change: Change, check: Check, by_tenant: bool) -> LevelPolicies:
+        def turn() -> LevelPolicies:
+            known, version = self._read(place)
+            said = change(known)
+            if by_tenant:
+                is_same = tier_of(said.offload) == tier_of(known.offload)
+                said = replace(said, vouched=not tier_of(said.offload) or (known.vouched and is_same))
+            if said != known or said.vouched != known.vouched:
+                check(known, said)
+                self._write(place, said, version)
+            return said
+
+        return until_first(turn)
+
+    def _remove(self, place: _Place, part: Part, check: Check) -> None:
+        def turn() -> None:
+            found = self._store.get(place.path)
+            if found is None:
+                return
+            left = level_without(found[0], place.names, part)
+            try:
+                known = parse_level(found[0], place.names)
+            except MetadataError:
+                self._write(place, left, found[1])
+                return
+            if left != known:
+                check(known, left)
+                self._write(place, left, found[1])
+
+        until_first(turn)
+
+    def _write(self, place: _Place, said: LevelPolicies, version: int | None) -> None:
+        vouching = self._places.has_tenants or asks_by_surroundings(tier_of(said.offload))
+        data = pack_level(said, place.names, vouching=vouching)
+        if data:
+            put_resolved(self._store, place.path, data, version)
+        elif version is not None:
+            delete_resolved(self._store, place.path, version)
+
+
+def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> None:
+    """Refuse what was not so before."""
+    driver = after.offload.driver
+    if driver is not None and driver != before.offload.driver:
+        registry.find(registry.DRIVERS, driver)
+    if after.offload.filter_name != before.offload.filter_name:
+        registry.find(registry.FILTERS, after.offload.filter_name)
+    known = outrun_thresholds(before.offload, before.retention)
+    for outrun in outrun_thresholds(after.offload, after.retention):
+        if outrun not in known:
+            raise outrun.refusal(where)
+
+
+def _filter_of(policies: EffectivePolicies) -> tuple[object, ...]:
+    return policies.filter_name, policies.filter_mode, policies.filter_options
+
+
+def namespace_of(topic: TopicName) -> str:
+    """The namespace of a topic, `tenant/namespace`."""
+    return "/".join(topic.full.removeprefix("persistent://").split("/")[:2])
+
+
+def _namespace_place(namespace: str) -> _Place:
+    if namespace.count("/") != 1:
+        raise OptionError("this is no namespace", expected="tenant/namespace", found=namespace)
+    return _Place(path=check_path(f"{_NAMESPACES}/{namespace}"), names=NAMESPACE_NAMES)
+
+
+def _topic_place(topic: TopicName) -> _Place:
+    name = managed_ledger_of_topic(TopicName(topic.base))
+    return _Place(path=check_path(f"{_TOPICS}/{name}"), names=TOPIC_NAMES)
+
+
+@contextmanager
+def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetadataStore, PolicyStore]]:
+    """The metadata store, open until the block ends, and the policies that it keeps.
+
+    Raises:
+        OptionError: no store is named, or the broker's policies make no sense. Others: see `open_metadata_store`.
+    """
+    metadata = configuration.metadata
+    if metadata.url is None:
+        raise OptionError(
+            "where is the metadata?",
+            expected="the URL of a metadata store",
+            hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
+        )
+    options = {name: value.get_secret_value() for name, value in metadata.options.items()}
+    with closing(open_metadata_store(metadata.url, options)) as store:
+        broker, retention, service = configuration.policies, configuration.retention, configuration.service
+        places = TenantPlaces(
+            service.tenant_places,
+            filters=service.tenant_filters,
+            has_tenants=any(service.tokens.tenant_admin_roles.values()),
+        )
+        yield store, PolicyStore(store, broker=broker, broker_retention=retention, places=places)
