@@ -12,7 +12,7 @@ from records import MANAGED_LEDGERS
 from tiers import TOPIC, Names, lay_out, lay_out_broker_objects
 
 from offload_core.maintenance.inventory.prices import StorageClass
-from offload_core.maintenance.inventory.stored import by_topic, survey_stored
+from offload_core.maintenance.inventory.stored_amounts import by_topic, survey_stored
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, open_records
 from offload_core.storage.tier import open_store
 

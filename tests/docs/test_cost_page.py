@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.cli.looking.cost import cost
+from offload_core.interfaces.cli.cost import cost
 from offload_core.maintenance.inventory.prices import load_prices
 from offload_core.reading.scan import ScanEstimate
 

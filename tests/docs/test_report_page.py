@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.cli.looking.report import report
+from offload_core.interfaces.cli.report import report
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "report.md").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.interfaces.cli.upkeep.rollback import delete, list_objects, plan
+from offload_core.interfaces.cli.rollback import delete, list_objects, plan
 from offload_core.maintenance.rollback import Need, Verdict
 from offload_core.metadata.catalogue import Problem
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from entries import entry, pip17_object
 from tiers import lay_out
 
-from offload_core.interfaces.cli.upkeep.verify import report_parts, verify
+from offload_core.interfaces.cli.verify import report_parts, verify
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.maintenance.verify.findings import Finding
 from offload_core.storage.tier import open_store

@@ -12,8 +12,8 @@ from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, lay_out, lay_out_broker_objects, numbered
 
-from offload_core.maintenance.inventory.gathering import MOST_FINDINGS, gather
-from offload_core.maintenance.inventory.page import embedded, live_page, report_page
+from offload_core.maintenance.inventory.report_contents import MOST_FINDINGS, gather
+from offload_core.maintenance.inventory.report_page import embedded, live_page, report_page
 from offload_core.maintenance.verify import Code, Finding
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError

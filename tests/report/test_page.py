@@ -11,8 +11,8 @@ from chromium import Chromium
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from tiers import Names, lay_out
 
-from offload_core.maintenance.inventory.gathering import gather
-from offload_core.maintenance.inventory.page import report_page
+from offload_core.maintenance.inventory.report_contents import gather
+from offload_core.maintenance.inventory.report_page import report_page
 from offload_core.maintenance.verify import Verification
 from pulsar_offload import open_tier
 

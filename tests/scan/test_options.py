@@ -11,7 +11,7 @@ import typer
 from entries import entry, pip17_object
 from tiers import Names, in_memory, lay_out
 
-from offload_core.interfaces.cli.reading.scan_options import MessagesRead, reads_messages
+from offload_core.interfaces.cli.scan_options import MessagesRead, reads_messages
 from offload_core.interfaces.spark.options import parse_options
 from offload_core.reading.scan import Position, ScanOptions
 from offload_core.reading.scan.options import WORDS

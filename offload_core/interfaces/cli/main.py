@@ -58,8 +58,7 @@ def make_app() -> typer.Typer:
     """All commands."""
     import typer
 
-    from offload_core.interfaces.cli.commands import COMMANDS
-    from offload_core.interfaces.cli.late_commands import add_late, group_class
+    from offload_core.interfaces.cli.commands import COMMANDS, add_late, group_class
 
     app = typer.Typer(
         cls=group_class(COMMANDS),

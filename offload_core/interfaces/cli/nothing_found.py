@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-import typer
-
-from offload_core.interfaces.cli.shared import err, printable
+from offload_core.interfaces.cli.terminal import warn
 from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import topics_wanted
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnknownTopicError
-
-AllowEmpty = Annotated[
-    bool, typer.Option("--allow-empty", help="It is no error that nothing is there to be looked at.")
-]
 
 _Found = TypeVar("_Found")
 _Matches = Callable[[TopicName | None], bool]
@@ -84,11 +78,6 @@ def missing_warned_of(seen: Seen, tier: Tier, prefix: str = "") -> Iterator[Seen
     yield seen
     if seen.missing or not seen.anything:
         warn(nothing_at(tier, prefix, seen.missing))
-
-
-def warn(what: str) -> None:
-    """A line for people beside what was asked for."""
-    err.print(printable(f"offload: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def require_something(count: int, tier: Tier, prefix: str) -> None:

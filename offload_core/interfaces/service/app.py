@@ -47,7 +47,7 @@ from offload_core.interfaces.service.requests import (
 from offload_core.interfaces.service.served_topics import Topics, buffer_stats_to_json, offload_to_json
 from offload_core.interfaces.service.tokens import Tokens
 from offload_core.interfaces.service.watching import Guard, Limits, RequestMetrics, Watch
-from offload_core.maintenance.inventory.page import live_page
+from offload_core.maintenance.inventory.report_page import live_page
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.schema_providers import saved_in

@@ -23,7 +23,7 @@ from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.maintenance.inventory import measure
-from offload_core.maintenance.inventory.stored import survey_stored
+from offload_core.maintenance.inventory.stored_amounts import survey_stored
 from offload_core.maintenance.recover import recover_records
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import Records
