@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from offload_core.interfaces.cli.terminal import id_ranges
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
 from scenes.filters import FilteredTopic
 
+from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 
 

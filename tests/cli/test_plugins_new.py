@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from commands import COMMAND, Offload, install_into
 from golden import COLUMNS, assert_topic_is_as_expected
-from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATE
 from tiers import put_broker_objects
 
 from offload_core.interfaces.cli import plugins
+from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATE
 from offload_core.storage.tier import open_store
 
 BIN = Path(sys.executable).parent

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from offload_core.interfaces.cli.commands import LateCommand
 
-from offload_core.interfaces.cli.commands import COMMANDS
+from offload_core.interfaces.cli.commands import COMMANDS, LateCommand
 
 HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.metadata.catalogue")
 

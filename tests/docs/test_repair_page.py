@@ -11,11 +11,10 @@ from pathlib import Path
 
 from damage import DAMAGES
 from entries import entry, pip17_object
-from offload_core.interfaces.cli.repair import to_json
 from scenes.repairs import contents_of, repaired
 from tiers import lay_out
 
-from offload_core.interfaces.cli.repair import repair
+from offload_core.interfaces.cli.repair import repair, to_json
 from offload_core.maintenance.repair import Action
 
 TEXT = (Path(__file__).parents[2] / "docs" / "repair.md").read_text()

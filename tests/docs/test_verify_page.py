@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from entries import entry, pip17_object
 from tiers import lay_out
 
-from offload_core.interfaces.cli.verify import report_parts, verify
+from offload_core.interfaces.cli.verify import report_to_json, verify
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.maintenance.verify.findings import Finding
 from offload_core.storage.tier import open_store
@@ -62,8 +61,6 @@ def test_the_fields_of_a_finding_are_documented() -> None:
 
 def test_the_fields_of_the_summary_are_documented(tmp_path: Path) -> None:
     with open_store(tmp_path) as tier:
-        report = json.loads(
-            "".join(report_parts(Verification(tier), {"tier": "x", "deep": False, "records": False}))
-        )
+        report = report_to_json(Verification(tier), {"tier": "x", "deep": False, "records": False})
     section = TEXT.partition("## The report")[2].partition("## The state")[0]
-    assert {*report, *report["summary"]} <= set(re.findall(r"`(\w+)`", section))
+    assert {*report, *report["summary"]()} <= set(re.findall(r"`(\w+)`", section))

@@ -14,10 +14,10 @@ from damage import DAMAGES, Scene, scenes
 from damage.in_records import change_context
 from damage.scenes import FOLLOWING, LEDGER, NOW_MS, PAYLOADS, TOPIC, closed_in_index
 from effort import Sample
-from offload_core.interfaces.cli.repair import by_hand
 from scenes.repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
+from offload_core.interfaces.cli.repair import by_hand
 from offload_core.maintenance.repair import Action, PlannedRepair
 from offload_core.maintenance.repair.count_correction import Counted, CountLedgers, CountTask
 from offload_core.maintenance.verify import Code, Finding, Verification

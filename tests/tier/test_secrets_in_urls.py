@@ -120,7 +120,7 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(
 def test_the_service_s_log_has_no_credential_of_a_url() -> None:
     program = f"""
 import logging
-from offload_core.interfaces.service import serving
+from offload_core.interfaces.service import server as serving
 serving._log_as_json()
 url = "http://user:{SECRET}@host"
 serving.log.warning("failed", error=url)

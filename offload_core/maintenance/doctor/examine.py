@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from offload_core.maintenance.doctor import checks
+from offload_core.maintenance.doctor.checks import TierProbe
 from offload_core.maintenance.doctor.results import (
     REPORT_DRIVER,
     CheckFinding,
@@ -26,7 +27,6 @@ from offload_core.maintenance.doctor.results import (
     ok,
     skipped,
 )
-from offload_core.maintenance.doctor.tier_probe import TierProbe
 from offload_core.storage.tier import Tier
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, OptionError

@@ -32,9 +32,10 @@ from prometheus_client import CollectorRegistry
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from offload_core.interfaces.service.app import make_app
-from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics, open_topics
+from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.interfaces.service.request_guards import MAX_HEAD_BYTES, is_loopback
+from offload_core.interfaces.service.served_topics import open_topics
 from offload_core.interfaces.service.tokens import Tokens, has_tokens
-from offload_core.interfaces.service.watching import MAX_HEAD_BYTES, is_loopback
 from offload_core.writing.settings import Configuration, ServiceSettings, open_policies
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import masked

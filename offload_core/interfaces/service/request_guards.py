@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offload_core.interfaces.service.requests import answer_error, refused, tenant_of_path
+from offload_core.interfaces.service.admin_requests import answer_error, refused, tenant_of_path
 from offload_core.interfaces.service.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 

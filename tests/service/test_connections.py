@@ -21,7 +21,7 @@ from commands import configuration_file
 from network.fronts import make_certificate
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, Service, SilentServer, TenantService, bearer
 
-from offload_core.interfaces.service.serving import most_connections
+from offload_core.interfaces.service.server import most_connections
 from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
 from offload_core.writing.settings import load_configuration, open_policies
 

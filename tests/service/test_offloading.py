@@ -337,11 +337,11 @@ def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         policies = policies_by_name(PolicyStore(store))
         with closing(RecordedTopics(records, environment, policies)) as topics:
             open_managed_ledger(environment, NAME).close()
-            before = topics.kept()
+            before = topics.for_upkeep()
             store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)  # type: ignore[union-attr]
-            assert topics.kept() == []
+            assert topics.for_upkeep() == []
             open_managed_ledger(environment, NAME).close()
-            again = topics.kept()
+            again = topics.for_upkeep()
     assert [each.name for each in again] == [each.name for each in before] == [NAME]
     assert again[0] is not before[0]
 
