@@ -14,7 +14,7 @@ from scenes.transactions import START, Model, message
 
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import SnapshotStore, TransactionId
 from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,

@@ -24,7 +24,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore, TransactionId
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.writing.managed_ledger import (
     EntriesRead,

@@ -11,7 +11,7 @@ from scenes.transactions import ONE, PLAIN, START, abort, commit, found_in, mess
 
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore, TransactionId
 from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     SnapshotPolicy,

@@ -19,7 +19,7 @@ from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders
-from offload_core.reading.transactions import TransactionId
+from offload_core.reading.transaction_buffers import TransactionId
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
 from offload_core.writing.filters.transactions import TransactionOffloadFilter
