@@ -7,12 +7,9 @@ warning wherever that is noticed.
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import closing
 from dataclasses import replace
 
 from offload_core.format.codec.index import BlockTable
@@ -20,6 +17,7 @@ from offload_core.metadata.catalogue import Ledger, Piece, piece_of, with_index
 from offload_core.reading.scan.gaps import lose
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
 
 INDEXES_AHEAD = 16
 """So many indexes of a task are on their way while its runs are read."""
@@ -155,22 +153,16 @@ def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> 
         for each in planned:
             yield from _resolved(tier, each, fail)
         return
-    waiting = iter(planned)
-    under_way: deque[Future[Sequence[Run]]] = deque()
-    pool = ThreadPoolExecutor(INDEXES_AHEAD, thread_name_prefix="offload-index")
-
-    def send(count: int) -> None:
-        for each in itertools.islice(waiting, count):
-            under_way.append(pool.submit(copy_context().run, _resolved, tier, each, fail))
-
-    try:
-        send(INDEXES_AHEAD)
-        while under_way:
-            runs = under_way.popleft().result()
-            send(1)
+    resolved = bounded_map(
+        lambda each: _resolved(tier, each, fail),
+        planned,
+        at_once=INDEXES_AHEAD,
+        ahead=INDEXES_AHEAD,
+        name="offload-index",
+    )
+    with closing(resolved):
+        for runs in resolved:
             yield from runs
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Run]:

@@ -5,10 +5,9 @@ Blocks of objects never change, so what was found in one holds as long as the ob
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from offload_core.reading.scan.tasks import Run
 from offload_core.reading.scan.transactions.summary import LedgerSummary
+from offload_hooks.bounded_cache import BoundedCache
 
 MAX_MEMORY_BYTES = 64 << 20
 """The most that is remembered; beyond it what was not needed for longest is forgotten."""
@@ -23,26 +22,15 @@ class SummaryMemory:
     """The summaries of runs of blocks. Not for several threads at once."""
 
     def __init__(self, max_bytes: int = MAX_MEMORY_BYTES) -> None:
-        self._left = max_bytes
-        self._kept: OrderedDict[Key, LedgerSummary] = OrderedDict()
+        self._summaries: BoundedCache[Key, LedgerSummary] = BoundedCache(max_bytes, size_of=_size)
 
     def get(self, run: Run, data_bytes: int) -> LedgerSummary | None:
         """The summary of exactly these blocks of an object of this length, if it is remembered."""
-        key = _key(run, data_bytes)
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
+        return self._summaries.get(_key(run, data_bytes))
 
     def put(self, run: Run, summary: LedgerSummary) -> None:
         """Remember the summary of a run's blocks."""
-        key = _key(run, summary.data_bytes)
-        if key not in self._kept:
-            self._kept[key] = summary
-            self._left -= _size(summary)
-        while self._left < 0 and self._kept:
-            _, forgotten = self._kept.popitem(last=False)
-            self._left += _size(forgotten)
+        self._summaries.put(_key(run, summary.data_bytes), summary)
 
 
 def _key(run: Run, data_bytes: int) -> Key:

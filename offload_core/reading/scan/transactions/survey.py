@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from offload_core.reading.scan.transactions.memory import SummaryMemory
 from offload_core.reading.scan.transactions.summary import LedgerSummary
 from offload_core.reading.scan.transactions.summary_store import SummaryStore
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import placed
 
 MOST_WORKERS = 8
@@ -65,13 +65,13 @@ def survey(
         summaries = [memory.get(part.run, part.data_bytes) for part in parts]
     unknown = [i for i, summary in enumerate(summaries) if summary is None]
     if kept is not None and unknown:
-        with ThreadPoolExecutor(
-            min(LOADS_AT_ONCE, len(unknown)), thread_name_prefix="offload-summaries"
-        ) as pool:
-            for i, loaded in zip(unknown, pool.map(lambda i: _load(kept, parts[i]), unknown), strict=True):
-                summaries[i] = loaded
-                if loaded is not None and memory is not None:
-                    memory.put(parts[i].run, loaded)
+        loads = bounded_map(
+            lambda i: _load(kept, parts[i]), unknown, at_once=LOADS_AT_ONCE, name="offload-summaries"
+        )
+        for i, loaded in zip(unknown, loads, strict=True):
+            summaries[i] = loaded
+            if loaded is not None and memory is not None:
+                memory.put(parts[i].run, loaded)
     by_block = memory is not None and kept is None
     runs = {
         i: list(stretches_of(parts[i].run, 0 if by_block else JOB_BYTES))
@@ -99,18 +99,17 @@ def _survey_runs(
     """The summaries of some runs of the parts, by the part's number; by threads, but for those in the memory."""
     known = [None if memory is None else memory.get(run, parts[i].data_bytes) for i, run in jobs]
     unknown = [job for job, summary in zip(jobs, known, strict=True) if summary is None]
-    looked: Iterator[LedgerSummary] = iter(())
-    with contextlib.ExitStack() as stack:
-        if unknown:
-            workers = min(MOST_WORKERS, os.cpu_count() or 1, len(unknown))
-            pool = stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix="offload-survey"))
-            looked = pool.map(
-                lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums), unknown
-            )
+    surveyed = bounded_map(
+        lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums),
+        unknown,
+        at_once=min(MOST_WORKERS, os.cpu_count() or 1),
+        name="offload-survey",
+    )
+    with contextlib.closing(surveyed):
         made: dict[int, list[LedgerSummary]] = {}
         for (i, run), summary in zip(jobs, known, strict=True):
             if summary is None:
-                summary = next(looked)
+                summary = next(surveyed)
                 if memory is not None:
                     memory.put(run, summary)
             made.setdefault(i, []).append(summary)
