@@ -70,7 +70,7 @@ class TopicFollower:
         for topic in topics:
             if topic.name is None:
                 continue
-            ledger_ids = {ledger.ledger_id for ledger in topic.ledgers if ledger.pieces}
+            ledger_ids = {ledger.ledger_id for ledger in topic.ledgers if ledger.extents}
             seen = self._seen.setdefault(topic.name, ledger_ids)
             position = reached.get(topic.name)
             late = sorted(

@@ -191,8 +191,8 @@ def _read_to(topic: Topic, asked: AskedRange) -> str:
     if ledger is None or not asked.holds(ledger):
         return f"nothing of {topic.label} is read"
     end = None if ledger.record is None else ledger.record.offloaded_stop
-    if end is None and ledger.pieces:
-        end = ledger.pieces[-1].stop_entry_id
+    if end is None and ledger.extents:
+        end = ledger.extents[-1].stop_entry_id
     where = f"ledger {ledger.ledger_id}" if end is None else f"{ledger.ledger_id}:{end}"
     return f"{topic.label} is read up to {where}"
 

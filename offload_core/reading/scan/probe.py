@@ -11,11 +11,11 @@ import numpy as np
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.kernels import entries
 from offload_core.format.messages.kernels import fields as f
-from offload_core.metadata.catalogue import Piece
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError
 
@@ -35,7 +35,7 @@ class Probe:
     latest_ms: int
 
 
-def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
+def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
     """The publish times of a block's first entries; None if it does not tell (bytes that are not right, for one).
 
     What is wrong with a block is not said here, but where it is read.
@@ -45,11 +45,11 @@ def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
     """
     size = min(block.length, PROBE_BYTES)
     while True:
-        data = tier.read_range(piece.stored.key.data_key, block.offset, size)
-        if piece.stored.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
+        data = tier.read_range(extent.data_key, block.offset, size)
+        if extent.marks.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
             return None  # a filter left nothing of it, and its padding may be long
         try:
-            found = _look(data, piece, block)
+            found = _look(data, extent, block)
         except FormatError:
             return None
         if found is not None or size == block.length:
@@ -57,16 +57,15 @@ def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
         size = min(block.length, size * _GROWTH)
 
 
-def _look(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe | None:
-    sequence_file = piece.stored.index.sequence_file if piece.stored.index else None
-    object_format = piece.stored.key.object_format
+def _look(data: memoryview, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
+    sequence_file = extent.sequence_file
     cursor = open_cursor(
         data,
-        object_format,
-        piece.ledger.ledger_id,
+        extent.object_format,
+        extent.ledger.ledger_id,
         block,
         sequence_file=sequence_file,
-        gaps=piece.stored.skips_ids,
+        gaps=extent.marks.skips_ids,
         more=len(data) < block.length,
     )
     entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import IndexedBlock
-from offload_core.metadata.catalogue import Piece
 from offload_core.reading.scan.probe import Probe, probe_block
 from offload_core.reading.scan.runs import read_share
 from offload_core.reading.scan.tasks import LedgerShare, TimeRange
@@ -89,19 +89,19 @@ def narrow(tier: Tier, shares: Sequence[LedgerShare], times: TimeRange) -> list[
 
 
 class _Blocks:
-    """The blocks of these pieces, one after another, each made when it is asked for."""
+    """The blocks of these extents, one after another, each made when it is asked for."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self._pieces = pieces
-        self._begins = np.cumsum([0, *(len(piece.ledger.blocks) for piece in pieces)])
+    def __init__(self, extents: Sequence[LedgerExtent]) -> None:
+        self._extents = extents
+        self._begins = np.cumsum([0, *(len(extent.ledger.blocks) for extent in extents)])
 
     def __len__(self) -> int:
         return int(self._begins[-1])
 
-    def __getitem__(self, at: int) -> tuple[Piece, IndexedBlock]:
+    def __getitem__(self, at: int) -> tuple[LedgerExtent, IndexedBlock]:
         number = int(np.searchsorted(self._begins, at, side="right")) - 1
-        piece = self._pieces[number]
-        return piece, piece.ledger.blocks[at - int(self._begins[number])]
+        extent = self._extents[number]
+        return extent, extent.ledger.blocks[at - int(self._begins[number])]
 
 
 class _Search:
@@ -121,14 +121,14 @@ class _Search:
 
     def blocks(self, share: LedgerShare) -> _Blocks:
         """The ledger's blocks, in order."""
-        return _Blocks(self.read(share).ledger.pieces)
+        return _Blocks(self.read(share).ledger.extents)
 
-    def probe(self, place: tuple[Piece, IndexedBlock]) -> Probe | None:
+    def probe(self, place: tuple[LedgerExtent, IndexedBlock]) -> Probe | None:
         """The first entries' times of a block."""
-        piece, block = place
-        at = piece.stored.key.data_key, block.offset
+        extent, block = place
+        at = extent.data_key, block.offset
         if at not in self._probes:
-            self._probes[at] = probe_block(self._tier, piece, block)
+            self._probes[at] = probe_block(self._tier, extent, block)
         return self._probes[at]
 
     def probe_ledger(self, share: LedgerShare) -> Probe | None:
