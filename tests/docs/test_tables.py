@@ -18,7 +18,7 @@ from scenes.repairs import contents_of, repaired
 
 from offload_core.format.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.interfaces.cli import cost, repair, report, rollback, verify
-from offload_core.interfaces.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
+from offload_core.interfaces.spark.source_options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
 from offload_core.maintenance.repair import Action
 from offload_core.maintenance.rollback import Need, Verdict
 from offload_core.maintenance.verify import Code, Verification
@@ -29,7 +29,7 @@ from offload_core.metadata.catalogue.admin_records import AdminRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_core.reading.scan import ScanEstimate, ScanOptions
-from offload_core.reading.transactions import BufferState
+from offload_core.reading.transaction_buffers import BufferState
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import open_store, registry
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings

@@ -22,7 +22,7 @@ from offload_core.format.codec.mapfile.header import (
 )
 from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectKey, parse_key
-from offload_core.format.codec.salvaged_objects import lost_of, skips_ids
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
 from offload_core.interfaces.cli.ledger_facts import (
     Mention,
@@ -198,7 +198,7 @@ def _print(
     facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
     for name, value in sorted((data or index_stat).user_metadata.items()):
         facts.add_row(cell(name), cell(value))
-    lost = lost_of((data or index_stat).user_metadata)
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     if lost is not None:
         facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
     out.print(facts)
@@ -236,7 +236,7 @@ def _to_json(
     data: ObjectStat | None,
     headers: dict[int, str],
 ) -> dict[str, Any]:
-    lost = lost_of((data or index_stat).user_metadata)
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     return {
         "format": index.object_format.value,
         **_compression(index),
@@ -308,7 +308,7 @@ def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, 
         header = _header_of(tier, key, stat.size_bytes) if begin else None
         spans = dump_sequence_file(data, base=begin, header=header)
     else:
-        spans = dump_block(data, key.object_format, begin, gaps=skips_ids(stat.user_metadata))
+        spans = dump_block(data, key.object_format, begin, gaps=ObjectMarks.of(stat.user_metadata).skips_ids)
     _show(key.data_key, data, begin, spans, as_json=as_json)
 
 

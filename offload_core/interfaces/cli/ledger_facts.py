@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.metadata.catalogue import Piece, TopicName, recorded_copies
+from offload_core.metadata.catalogue import TopicName, recorded_copies
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
@@ -112,9 +113,9 @@ def filter_note(records: Iterable[FilterRecord]) -> str:
     )
 
 
-def indexed(pieces: Iterable[Piece]) -> list[FilterRecord]:
+def indexed(extents: Iterable[LedgerExtent]) -> list[FilterRecord]:
     """Of those that have one, in their indexes; one that cannot be read is passed over."""
-    return _readable(partial(indexed_filter, piece.ledger) for piece in pieces)
+    return _readable(partial(indexed_filter, extent.ledger) for extent in extents)
 
 
 def recorded(texts: Iterable[str | None]) -> list[FilterRecord]:
