@@ -17,13 +17,12 @@ from typing import Any
 
 import jwt
 import pytest
-from commands import configuration_file
+from commands import configuration_file, opened_service
 from network.fronts import make_certificate
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, Service, SilentServer, TenantService, bearer
 
 from offload_core.interfaces.service.server import most_connections
-from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.managed_ledger import open_managed_ledger
 
 HEALTH = "/admin/v2/brokers/health"
 REQUEST = b"GET /admin/v2/brokers/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -356,11 +355,7 @@ endpoint = "{hole.url}"
 bucket = "bbb"
 """
         service = TenantService(folder, places + settings[1] + settings[2], service=limits)
-        loaded = load_configuration(service.config)
-        with (
-            open_policies(loaded) as (store, policies),
-            open_environment(loaded, store, policies) as environment,
-        ):
+        with opened_service(service.config) as (environment, _):
             for name in [*(f"acme/n/persistent/t{number}" for number in range(6)), "zeta/n/persistent/t"]:
                 with open_managed_ledger(environment, name) as ledger:
                     ledger.add_entries([b"payload %d" % number for number in range(5)])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Offload
+from commands import Offload, opened_service
 from live.clients import PulsarShell
 from scenes.transactions import message
 from service import Service
@@ -26,11 +26,10 @@ from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
-    open_environment,
     open_managed_ledger,
     policies_by_name,
 )
-from offload_core.writing.settings import PolicyStore, load_configuration, open_policies
+from offload_core.writing.settings import PolicyStore
 from pulsar_offload import open_tier, scan
 
 NAME = "acme/n/persistent/orders"
@@ -308,12 +307,8 @@ def test_a_service_that_cannot_listen_offloads_nothing(
 def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(
     service: Service,
 ) -> None:
-    configuration = load_configuration(service.config)
     place = 'namespace="acme/n",topic="persistent://acme/n/orders"'
-    with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
-    ):
+    with opened_service(service.config) as (environment, _):
         topic = open_managed_ledger(environment, NAME)
         topic.add_entry(b"a")
         topic.roll()

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from commands import Offload
+from commands import Offload, opened_service
 from scenes.transactions import NEVER, message
 from service import Service
 
@@ -22,11 +22,9 @@ from offload_core.writing.managed_ledger import (
     ManagedLedger,
     TransactionalTopic,
     UpkeepLoop,
-    open_environment,
     open_managed_ledger,
     policies_by_name,
 )
-from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier, scan
 
@@ -52,10 +50,8 @@ root = "{tmp_path}/cold"
 @pytest.fixture
 def transactional(service: Service) -> Iterator[TransactionalTopic]:
     """Open here, and kept by its policies."""
-    configuration = load_configuration(service.config)
     with ExitStack() as stack:
-        store, policies = stack.enter_context(open_policies(configuration))
-        environment = stack.enter_context(open_environment(configuration, store, policies))
+        environment, policies = stack.enter_context(opened_service(service.config))
         managed = stack.enter_context(open_managed_ledger(environment, NAME))
         topic = TransactionalTopic(environment, managed, NEVER)
         stack.enter_context(UpkeepLoop(lambda: [topic], policies_by_name(policies), interval_s=0.1))
@@ -163,10 +159,8 @@ driver = "local"
 managedLedgerOffloadStreaming = true
 extra_configurations.root = "{tmp_path}/cold"
 """)
-    configuration = load_configuration(config)
     with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
+        opened_service(config) as (environment, policies),
         open_managed_ledger(environment, NAME),
         closing(RecordedTopics(environment.records, environment, policies_by_name(policies))) as topics,
     ):

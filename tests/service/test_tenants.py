@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Offload
+from commands import Offload, opened_topic
 from network.fronts import Answer, Front, Request
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
 
 from offload_core.metadata.stores import open_metadata_store
-from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
-from offload_core.writing.settings import load_configuration, open_policies
 
 OPERATORS = "OPERATORS-TOKEN-ya29"
 
@@ -321,12 +319,7 @@ gcsManagedLedgerOffloadServiceAccountKeyFile = "{key}"
 managedLedgerOffloadStreaming = true
 """
     service = TenantService(tmp_path, settings)
-    loaded = load_configuration(service.config)
-    with (
-        open_policies(loaded) as (store, policies),
-        open_environment(loaded, store, policies) as environment,
-        open_managed_ledger(environment, "acme/n/persistent/t") as ledger,
-    ):
+    with opened_topic(service.config, "acme/n/persistent/t") as (_, ledger):
         ledger.add_entries([b"payload"])
     path, message = "/admin/v2/persistent/acme/n/t/offload", {"ledgerId": 10**9, "entryId": 0}
     with service:

@@ -255,7 +255,8 @@ def command(*, failed: int = 1) -> Callable[[_Function], _Function]:
                 groups[each.name] = each.annotation, group_parameters(each.annotation)
             else:
                 own.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        grouped = [each for _, parameters in groups.values() for each in parameters]
+        # in help the options of a tier, which come first here, are last
+        grouped = [each for _, parameters in reversed(groups.values()) for each in parameters]
         debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Debug)
 
         @functools.wraps(function)
