@@ -130,7 +130,7 @@ def test_only_a_report_by_files(offload: Offload, tier: Path, tmp_path: Path) ->
         (["--grace", "-1"], "--grace is no duration"),
         (["--clock-skew", "-5"], "--clock-skew is no duration"),
         (["--namespace", "acme"], "this is no namespace"),
-        (["--moved-to-option", "a=b"], "options of which tier?: expected --moved-to URL"),
+        (["--moved-to-option", "a=b"], "options without a tier: expected --moved-to URL"),
         (["--topic", "acme"], "not the name of a persistent topic"),
     ],
 )

@@ -176,7 +176,7 @@ def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
 def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     before = keys(tier)
     result = offload("rollback", "delete", tmp_path / "tier", "--release")
-    assert (result.code, "where are the records" in result.err) == (2, True)
+    assert (result.code, "segments are released in records" in result.err) == (2, True)
     record = file_of(tmp_path, MIXED)
     result = offload("rollback", "delete", tmp_path / "tier", "--release", "--records", record)
     assert result.code != 0

@@ -40,7 +40,7 @@ _TASK_BYTES = 16 << 20
 
 
 class Format(enum.StrEnum):
-    """How rows are written."""
+    """Format of rows."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -58,9 +58,9 @@ def cat(
     """Print or write the messages, or the stored entries, of topics or of one ledger."""
     options = scan.options()
     if not scan.topics and options.topics_pattern is None and options.ledger is None:
-        raise OptionError("what is to be read?", expected="--topic, --topics-pattern or --ledger")
+        raise OptionError("nothing to read is named", expected="--topic, --topics-pattern or --ledger")
     if format_ is Format.PARQUET and output is None:
-        raise OptionError("Parquet is written to a file", expected="--output FILE")
+        raise OptionError("Parquet goes to a file", expected="--output FILE")
     if format_ is Format.TABLE and output is not None:
         raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
     with scan.open(where) as tier:
@@ -98,7 +98,7 @@ def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.Recor
 
 _SHOWN_CHARACTERS = 60
 _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
-"""What JSON leaves as it is and a terminal may obey."""
+"""Escapes of characters that JSON leaves as they are and a terminal may obey."""
 
 
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:

@@ -18,7 +18,7 @@ from offload_core.interfaces.cli.command_options import (
     command,
     parse_size,
 )
-from offload_core.interfaces.cli.nothing_found import Seen, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
 from offload_core.interfaces.cli.terminal import cell, err, out, printable, size, warn
 from offload_core.maintenance.inventory.charges import (
     Money,
@@ -45,17 +45,16 @@ def cost(
         str | None,
         typer.Option(
             metavar="FILE|example:NAME",
-            help="What the store charges, TOML or JSON. Without it requests and bytes are told, and no money.",
+            help="What the store charges, TOML or JSON. Without it there are requests and bytes, and no money.",
         ),
     ] = None,
     storage_class: Annotated[
-        str | None, typer.Option("--class", help="The storage class of all; without it what the store says.")
+        str | None,
+        typer.Option("--class", help="The storage class of all objects; without it the store's own."),
     ] = None,
     topic: TopicNames = None,
     cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
-    scan: Annotated[
-        bool, typer.Option(help="Tell what one full scan takes; it is planned, not read.")
-    ] = True,
+    scan: Annotated[bool, typer.Option(help="Estimate one full scan; it is planned, not read.")] = True,
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="The scan reads all messages, so that nothing is looked up.")
     ] = False,
@@ -92,7 +91,7 @@ def cost(
     merge_bytes = None if merge is None else parse_size(merge)
     with (
         where.open() as tier,
-        err.status("looking at objects") as status,
+        err.status("reading objects") as status,
     ):
         stored = survey_stored(
             tier.store,
@@ -102,9 +101,9 @@ def cost(
             prefix=prefix,
             records=records.opener(tier),
             topics=[parse_topic(each).full for each in topic or ()],
-            listener=lambda count: status.update(f"looking at objects: {count:,}"),
+            listener=lambda count: status.update(f"reading objects: {count:,}"),
         )
-        seen = Seen.of_names(topic)
+        seen = FoundTopics.of_names(topic)
         for name, _, _ in stored:
             seen.note(TopicName(name))
         seen.require_all(tier.store)
@@ -158,7 +157,7 @@ def cost(
 def _rates(prices: str | None, class_name: str | None) -> Rates | None:
     if prices is None:
         if class_name is not None:
-            raise OptionError("a storage class costs what prices say", expected="--prices with --class")
+            raise OptionError("a storage class has a cost by prices only", expected="--prices with --class")
         return None
     return Rates(prices=load_prices(prices), given=class_name)
 
@@ -166,12 +165,12 @@ def _rates(prices: str | None, class_name: str | None) -> Rates | None:
 def _compared(
     prices: str | None, compare: str | None, compare_class: str | None, merge: str | None
 ) -> Rates | None:
-    """What a move is compared with; None for no comparison."""
+    """Return the rates after a move; None for no comparison."""
     if compare is None and compare_class is None and merge is None:
         return None
     if prices is None:
         raise OptionError(
-            "what is saved is told by prices", expected="--prices with --compare, --compare-class or --merge"
+            "savings are computed from prices", expected="--prices with --compare, --compare-class or --merge"
         )
     return Rates(prices=load_prices(prices if compare is None else compare), given=compare_class)
 
@@ -204,7 +203,7 @@ class Costs:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the store says of anything in which storage class it is."""
+        """True if the store names the storage class of any object."""
         return any(name for _, _, name in self.stored)
 
     @property
@@ -214,7 +213,7 @@ class Costs:
         return [] if self.rates is None else sorted(name for name in names if not self.rates.knows(name))
 
     def money(self) -> tuple[float, float]:
-        """What writing all cost, and what a month of it costs."""
+        """Return the cost of writing all, and of a month of it."""
         told = [self.money_of(key) for key in self.stored]
         return sum(each[0] for each in told), sum(each[1] for each in told)
 

@@ -80,13 +80,13 @@ def delete(
 ) -> None:
     """Delete what deleted topics, one or all of a namespace, left in a tier; with a receipt.
 
-    Topics that have a managed ledger are refused, unless --managed-ledger deletes that as well. Without --yes it is
-    shown what would go. The exit code is 0 if nothing is left, 1 if something is, 2 if something failed, or if nothing
-    is known of it: there was none in the tier, and no line in the audit log.
+    Topics that have a managed ledger are refused, unless --managed-ledger deletes that as well. Without --yes the
+    command shows what it would delete. The exit code is 0 if nothing is left, 1 if something is, 2 if something
+    failed, or if the topic is not known: neither an object nor a line in the audit log is there.
     """
     url = records.require("only records tell whether a topic was deleted")
     if receipt is not None and not changes.yes:
-        raise OptionError("a receipt is for what was deleted", expected="--yes with --receipt")
+        raise OptionError("a receipt lists deletions", expected="--yes with --receipt")
     scope = scope_options.scope(prefix, _wanted(what))
     with where.open() as tier:
         opener = records.opener(tier)
@@ -138,7 +138,7 @@ def _is_namespace(what: str) -> bool:
 
 
 def _was_deleted(what: str, log: Path | None) -> bool:
-    """Whether an audit log tells of it: what is deleted twice is no mistake."""
+    """True if an audit log has its deletion: deleting twice is no mistake."""
     if log is None or not log.exists():
         return False
     wants = _wanted(what)
@@ -151,7 +151,7 @@ def _was_deleted(what: str, log: Path | None) -> bool:
 
 
 def _was_there(summary: CollectionSummary, proof: Proof | None) -> bool:
-    """Whether anything was found of it, or could not be looked at."""
+    """True if anything of it was found, or could not be read."""
     if proof is not None:
         return bool(summary.deleted or summary.failed) or not proof.is_clean
     counts = summary.garbage.total() + summary.kept.total() + summary.unknown.total()

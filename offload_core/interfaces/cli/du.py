@@ -16,7 +16,7 @@ from offload_core.interfaces.cli.command_options import (
     TopicGlobs,
     command,
 )
-from offload_core.interfaces.cli.nothing_found import Seen, missing_warned_of
+from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
 from offload_core.interfaces.cli.terminal import count_bar, print_line, print_streamed, size
 from offload_core.maintenance.inventory import By, TopicPatterns, measure
 from offload_core.maintenance.inventory.tier_usage import OTHER
@@ -48,7 +48,7 @@ def du(
             nullcontext() if opener is None else opener() as known,
             count_bar("objects") as listener,
             missing_warned_of(
-                Seen.of_patterns(topic if by is By.PLACE else None), tier.store, prefix
+                FoundTopics.of_patterns(topic if by is By.PLACE else None), tier.store, prefix
             ) as seen,
         ):
             usage = measure(

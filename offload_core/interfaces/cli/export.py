@@ -42,8 +42,8 @@ def export(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Export what comes on, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two looks.")] = 60.0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with new messages, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two rounds.")] = 60.0,
     compression: Annotated[str, typer.Option(help="Of the Parquet files.")] = "zstd",
     compression_level: Annotated[int | None, typer.Option(help="The compression's level.")] = None,
     file_bytes: Annotated[
@@ -59,7 +59,7 @@ def export(
     """
     options = scan.options()
     if not scan.topics and options.topics_pattern is None:
-        raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
+        raise OptionError("no topic is named", expected="--topic or --topics-pattern")
     with (
         scan.open(where) as tier,
         executors.open() as executor,
@@ -127,7 +127,7 @@ class _Ended:
 
 @contextlib.contextmanager
 def _ended_by_signal() -> Iterator[_Ended]:
-    """What the first SIGINT or SIGTERM sets; the second one is as always."""
+    """Set a flag at the first SIGINT or SIGTERM; the second one ends the process as always."""
     ended = _Ended(threading.Event())
     before: dict[int, Any] = {}
 
@@ -147,7 +147,7 @@ def _ended_by_signal() -> Iterator[_Ended]:
 
 
 class _Bar:
-    """How much of a round's topics has been exported; each round begins anew."""
+    """The progress of a round; each round begins anew."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

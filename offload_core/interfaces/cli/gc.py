@@ -1,4 +1,4 @@
-"""`offload gc`: what nothing in a tier needs, and its deletion."""
+"""`offload gc`: find objects that no record needs, and delete them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offload_core.interfaces.cli.command_options import (
     command,
     parse_seconds,
 )
-from offload_core.interfaces.cli.nothing_found import Seen, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -150,7 +150,7 @@ def gc(
     records.require("only records tell which copies are needed")
     wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
     scope = replace(scope_options.scope(prefix, wants), takes_stand_ins=take_stand_ins)
-    seen = Seen.of_names(topic, namespace)
+    seen = FoundTopics.of_names(topic, namespace)
     with (
         where.open() as tier,
         _elsewhere(moved_to, moved_to_driver, moved_to_option, where.layer) as elsewhere,
@@ -197,7 +197,7 @@ def _elsewhere(
     """The tier that copies were moved to, if one was given; with a warning if nothing lies there."""
     if url is None:
         if driver or option:
-            raise OptionError("options of which tier?", expected="--moved-to URL")
+            raise OptionError("options without a tier", expected="--moved-to URL")
         yield []
         return
     elsewhere = TierOptions(url=url, driver=driver, option=option, layer=layer)
@@ -208,7 +208,7 @@ def _elsewhere(
 
 
 def finish(summary: CollectionSummary) -> None:
-    """Say what failed, and end with the exit code."""
+    """Print failures, and end with the exit code."""
     for error in summary.failures:
         print_failure(f"failed: {error}")
     if summary.failed:
@@ -303,7 +303,7 @@ def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
 def _progress(now: CollectionSummary) -> str:
     deleted = f", {now.deleted.total():,} deleted" if now.deleted else ""
     topics = f", {now.topics:,} topics" if now.topics else ""
-    return f"looking: {now.objects:,} objects{topics}, {now.garbage.total():,} garbage{deleted}"
+    return f"reading: {now.objects:,} objects{topics}, {now.garbage.total():,} garbage{deleted}"
 
 
 def _to_json(

@@ -40,8 +40,8 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
 from offload_hooks.values import ObjectStat
 
-_STRETCH_BEGIN_BYTES = 1 << 16
-"""How much of each stretch of a MapFile is looked at."""
+_RANGE_HEAD_BYTES = 1 << 16
+"""How much of each range of a MapFile is read."""
 
 
 @command()
@@ -77,7 +77,7 @@ def inspect(
             show_hex(tier.store, parsed, block, offset, as_json=as_json)
             return
         if block is not None or offset is not None:
-            raise OptionError("--block and --offset are of --hex", expected="--hex")
+            raise OptionError("--block and --offset need --hex", expected="--hex")
         named_by = (
             None
             if records.records is None
@@ -138,9 +138,9 @@ def _check_header(
     block: IndexedBlock,
     data: ObjectStat | None,
 ) -> str:
-    """`ok`, or what is wrong with the header in the data object; of a MapFile, with a stretch's first records."""
+    """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
-        return _check_stretch(tier, key, index, index.sequence_file, ledger, block)
+        return _check_mapfile_range(tier, key, index, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
         return "not there"
     head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
@@ -161,7 +161,7 @@ def _check_header(
     return "; ".join(wrong) or "ok"
 
 
-def _check_stretch(
+def _check_mapfile_range(
     tier: Tier,
     key: ObjectKey,
     index: ObjectIndex,
@@ -169,7 +169,7 @@ def _check_stretch(
     ledger: LedgerIndex,
     block: IndexedBlock,
 ) -> str:
-    length = min(block.length, _STRETCH_BEGIN_BYTES)
+    length = min(block.length, _RANGE_HEAD_BYTES)
     data = tier.read_range(key.data_key, block.offset, length)
     more = length < block.length
     try:
@@ -290,7 +290,7 @@ def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, 
     """Print the annotated bytes of what is under `key`: an index, or one of a data object's blocks.
 
     Raises:
-        OptionError: no such block, or a place behind the object's end.
+        OptionError: no such block, or a place after the object's end.
     """
     if block is not None and offset is not None:
         raise OptionError("a block is chosen by one of them", expected="--block or --offset")
@@ -323,7 +323,7 @@ def _place(tier: Tier, key: ObjectKey, size: int, number: int | None, offset: in
     except (FormatError, ObjectNotFoundError) as error:
         if number is not None:
             raise OptionError(
-                f"which block that is, the index does not tell: {error}", expected="--offset BYTE"
+                f"the index does not tell which block that is: {error}", expected="--offset BYTE"
             ) from error
         begin = offset or 0
         return begin, _length_by_header(tier, key, begin, size)

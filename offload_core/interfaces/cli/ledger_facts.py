@@ -1,4 +1,4 @@
-"""What a managed ledger's record says of a ledger, for people and for programs."""
+"""Facts of a ledger that its record and its filter state, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mention:
 
 
 def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey) -> list[Mention]:
-    """All ledgers whose records name the object under `key`, by its uuid.
+    """Return all ledgers whose records name the object under `key`, by its uuid.
 
     Raises:
         OptionError: a record and the key disagree on the object's format; it names both.
@@ -52,7 +52,7 @@ def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey
 
 
 def recorded_state(record: LedgerRecord) -> str:
-    """Where a ledger is by its record, in few words."""
+    """Return where a ledger is by its record, in few words."""
     context = record.context
     if context is None or (context.uuid is None and not context.segments):
         return "BookKeeper only"
@@ -66,7 +66,7 @@ def recorded_state(record: LedgerRecord) -> str:
 
 
 def record_to_json(record: LedgerRecord) -> dict[str, Any]:
-    """All that it says."""
+    """Return all fields of a record."""
     context = record.context
     return {
         "state": recorded_state(record),
@@ -101,7 +101,7 @@ _PLACES = {FilterMode.GAP: "gaps", FilterMode.TOMBSTONE: "tombstones"}
 
 
 def filter_note(records: Iterable[FilterRecord]) -> str:
-    """What is in the places of how many entries, as in `gaps for 2 of 3 entries by transactions`; empty for none."""
+    """Summarise dropped entries, as in `gaps for 2 of 3 entries by transactions`; empty for none."""
     sums: dict[tuple[str, FilterMode], tuple[DroppedEntries, DroppedEntries]] = {}
     for record in records:
         key = record.name, record.mode
@@ -114,12 +114,12 @@ def filter_note(records: Iterable[FilterRecord]) -> str:
 
 
 def indexed(extents: Iterable[LedgerExtent]) -> list[FilterRecord]:
-    """Of those that have one, in their indexes; one that cannot be read is passed over."""
+    """Return the filter records of indexes; skip those that cannot be read."""
     return _readable(partial(indexed_filter, extent.ledger) for extent in extents)
 
 
 def recorded(texts: Iterable[str | None]) -> list[FilterRecord]:
-    """Of offload contexts, without None; one that cannot be read is passed over."""
+    """Return the filter records of offload contexts; skip None and those that cannot be read."""
     return _readable(partial(parse_filter_record, text) for text in texts if text is not None)
 
 
@@ -132,5 +132,5 @@ def _readable(reads: Iterable[Callable[[], FilterRecord | None]]) -> list[Filter
 
 
 def filter_to_json(record: FilterRecord) -> dict[str, Any]:
-    """As it is stored; see docs/formats/filter-record.md."""
+    """Return it as it is stored; see docs/formats/filter-record.md."""
     return record.to_json()

@@ -29,7 +29,7 @@ from offload_core.interfaces.cli.ledger_facts import (
     record_to_json,
     recorded_state,
 )
-from offload_core.interfaces.cli.nothing_found import Seen, missing_warned_of
+from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
 from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, size, table_of, time
 from offload_core.maintenance.inventory import Level, Row, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_core.metadata.catalogue import Ledger, StoredObject, TierReader, TopicName
@@ -38,7 +38,7 @@ from offload_hooks.errors import OptionError
 
 
 class Sort(enum.Enum):
-    """What rows are sorted by: numbers and times of `newest` from the greatest on."""
+    """Sort order of rows: the greatest numbers and newest times first."""
 
     NAME = "name"
     SIZE = "size"
@@ -68,14 +68,15 @@ def ls(
     where: TierOptions,
     records: RecordOptions,
     by: Annotated[
-        Level | None, typer.Option(help="What has a line; a segment is a data object. A topic, by default.")
+        Level | None,
+        typer.Option(help="One line for each of these; a segment is a data object. By default a topic."),
     ] = None,
     ledgers: Annotated[
         bool, typer.Option("--ledgers", "-l", help="A line for each ledger: --by ledger.")
     ] = False,
     topic: TopicGlobs = None,
     sort: Annotated[
-        Sort | None, typer.Option(help="By what; the largest and newest first, the oldest of oldest.")
+        Sort | None, typer.Option(help="Sort by this: the largest and newest first, of oldest the oldest.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many lines.")] = None,
     prefix: Prefix = "",
@@ -86,14 +87,14 @@ def ls(
     With records also those ledgers that are not offloaded, and what became of each attempt.
     """
     if ledgers and by not in (None, Level.LEDGER):
-        raise OptionError("--ledgers is --by ledger", expected="one of them")
+        raise OptionError("--ledgers means --by ledger", expected="one of them")
     level = Level.LEDGER if ledgers else by or Level.TOPIC
     with (
         where.open() as tier,
         _inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
         Spool[Row]() as rows,
         Spool[StoredObject]() as problems,
-        missing_warned_of(Seen.of_patterns(topic), tier.store, prefix) as seen,
+        missing_warned_of(FoundTopics.of_patterns(topic), tier.store, prefix) as seen,
     ):
         watched = _noting_problems(seen.watch(found, _topic_of), problems)
         if as_json and not (by or ledgers or sort or limit):

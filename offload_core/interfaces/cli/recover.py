@@ -20,7 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     named,
 )
 from offload_core.interfaces.cli.ledger_facts import record_to_json
-from offload_core.interfaces.cli.nothing_found import Seen, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
 from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, warn
 from offload_core.maintenance.recover import (
     APPROXIMATE,
@@ -86,7 +86,7 @@ def recover(
     if changes.yes and into is None:
         raise OptionError("where are the records to be written?", expected="--into URL")
     log = changes.open_log()
-    seen = Seen.of_names(topic)
+    seen = FoundTopics.of_names(topic)
     wanted = topics_wanted([parse_topic(each) for each in topic or ()])
     store = (
         None if into is None else _opened(into, named(into_option, "the metadata store"), creates=changes.yes)

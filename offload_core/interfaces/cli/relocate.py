@@ -78,7 +78,7 @@ _SHOWN_TOPICS = 10
 
 
 class Format(enum.Enum):
-    """What all copies are to be."""
+    """Format of the new copies."""
 
     PIP17 = "pip17"
     STREAMING = "streaming"
@@ -113,7 +113,7 @@ def relocate(
     ] = None,
     to_format: Annotated[
         Format | None,
-        typer.Option("--format", help="What all copies are to be; without it they stay as they are."),
+        typer.Option("--format", help="The format of the new copies; without it they keep theirs."),
     ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Ledgers that follow each other become segments, some in each.")
@@ -126,15 +126,18 @@ def relocate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The records are not ours to write, as a live Pulsar's: what moved is written here instead, and "
-            "what is to be changed is shown.",
+            help="For records that only others write, as a live Pulsar's: moves are written here instead, and the "
+            "changes that its records need are shown.",
         ),
     ] = None,
     delete_source: Annotated[
         bool, typer.Option("--delete-source", help="Delete old copies that were replaced for the --grace.")
     ] = False,
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="How long who has an old copy open may go on: 1h, 2d, 0.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How long readers that have an old copy open may go on: 1h, 2d, 0."
+        ),
     ] = "1d",
     rate: Annotated[
         str | None,
@@ -156,7 +159,7 @@ def relocate(
 ) -> None:
     """Move cold copies to another tier or format: copy and verify them, then change the records.
 
-    Without --yes it is shown what would be moved. It can be broken off at any time, and goes on when it is called
+    Without --yes the command shows what it would move. It can be broken off at any time, and goes on when it is called
     again. Without --records all objects are copied as they are, under the same keys. The exit code is 1 if something
     is left, or in a dry run would be done.
     """
@@ -204,7 +207,7 @@ def relocate(
                 "records say what there is", expected="neither --state nor --prefix with --records"
             )
         if ledger and not topic:
-            raise OptionError("whose ledgers?", expected="--topic with --ledger")
+            raise OptionError("ledgers need a topic", expected="--topic with --ledger")
         if mapping is not None and delete_source:
             raise OptionError(
                 "old copies are needed until a live Pulsar's records name the new ones",
@@ -346,7 +349,7 @@ _LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
 
 @dataclass(slots=True, kw_only=True)
 class Relocated:
-    """What was planned, what became of it, and the old copies that were deleted, or in a dry run would be.
+    """A plan, its outcomes, and the old copies that were deleted, or in a dry run would be.
 
     Moves without an outcome were broken off, and may have been made all the same.
     """
@@ -368,7 +371,7 @@ class Relocated:
 
     @property
     def is_left(self) -> bool:
-        """Whether something stays that was to be moved or deleted; in a dry run, whatever would be."""
+        """True if something was not moved or deleted; in a dry run, if something would be."""
         if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
             return True
         errors = [each.error for each in self.outcomes] + [each.error for each in self.old]
@@ -416,7 +419,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
 
 
 def show_copied(result: PlainResult, *, as_json: bool) -> None:
-    """What became of a pair of objects: a line of JSON, or for people what is not as it should be."""
+    """Print the outcome of a pair of objects: a line of JSON, or for people those that were not there already."""
     error = None if result.error is None else str(result.error)
     if as_json:
         fields = {

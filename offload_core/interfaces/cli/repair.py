@@ -95,7 +95,7 @@ def repair(
     """
     with ExitStack() as held:
         if switch_records and records.records is None:
-            raise OptionError("where are the records that are to name new copies?", expected="--records URL")
+            raise OptionError("new copies need records to name them", expected="--records URL")
         if offload_again and not switch_records:
             raise OptionError("records are to name what is offloaded again", expected="--switch-records")
         if accept_loss and not switch_records:
@@ -139,7 +139,7 @@ def repair(
 
 
 def _do(work: Repair, planned: PlannedRepair, log: AuditLog) -> Repaired | OffloadError:
-    """What was done of one; its error, which is not that of the others."""
+    """Make one repair; return its error, so that the others go on."""
     try:
         return work.do(planned, log)
     except OffloadError as error:
@@ -174,7 +174,7 @@ REPORT_VERSION = 1
 
 
 def is_left(planned: PlannedRepair, done: Repaired | OffloadError | None) -> bool:
-    """Whether something is left of one: what only keeps a hot copy mends nothing."""
+    """True if one still needs work: keeping a hot copy repairs nothing."""
     if planned.choice.action is Action.KEEP_HOT:
         return True
     return not isinstance(done, Repaired) and not planned.is_done
@@ -211,7 +211,7 @@ def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None) -> dict
 
 
 def by_hand(planned: PlannedRepair) -> list[str]:
-    """What is left to whoever calls it."""
+    """Return the steps that are left to the user."""
     said = []
     new = planned.target or planned.other
     if planned.recorded is not None and new is not None and not planned.is_switched:
@@ -249,7 +249,7 @@ def by_hand(planned: PlannedRepair) -> list[str]:
 
 
 def _again(planned: PlannedRepair) -> str:
-    """How a ledger is offloaded again: with its record, or, of segments, once these are released."""
+    """Return how to offload a ledger again: with its record, or, of segments, once these are released."""
     key = None if planned.key is None else parse_key(planned.key)
     if key is None or planned.recorded is None:
         return ""

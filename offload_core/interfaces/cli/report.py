@@ -24,7 +24,7 @@ def report(
     verify: Annotated[
         bool, typer.Option("--verify", help="Verify objects, indexes and records for it.")
     ] = False,
-    top: Annotated[int, typer.Option(min=1, max=200, help="Tell so many topics one by one.")] = TOP_TOPICS,
+    top: Annotated[int, typer.Option(min=1, max=200, help="Show so many topics one by one.")] = TOP_TOPICS,
     prefix: Prefix = "",
 ) -> None:
     """Write one self-contained page about a tier: topics, ledgers, growth, sizes, ages, problems.
@@ -33,7 +33,7 @@ def report(
     """
     with (
         where.open() as tier,
-        err.status("looking at objects") as status,
+        err.status("reading objects") as status,
     ):
         verification = None
         if verify:

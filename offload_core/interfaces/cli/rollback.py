@@ -126,11 +126,9 @@ def delete(
     object is kept, or would be deleted; 2 if something failed.
     """
     if changes.yes and records.records is None:
-        raise OptionError(
-            "whose the objects are, and who needs them, only records tell", expected="--records URL"
-        )
+        raise OptionError("only records tell which objects are needed", expected="--records URL")
     if release and records.records is None:
-        raise OptionError("where are the records whose segments are released?", expected="--records URL")
+        raise OptionError("segments are released in records", expected="--records URL")
     log = changes.open_log()
     wanted = [parse_topic(each) for each in topic or ()]
     allowed = Allowed(recorded=not release, loss=accept_loss)
@@ -268,7 +266,7 @@ def plan_table(planned: RollbackPlan) -> Table:
 
 
 def plan_statement(planned: RollbackPlan) -> Iterator[str]:
-    """What follows from it, the last line being the answer."""
+    """Yield the conclusions; the last line is the answer."""
     count = sum(topic.ledger_count for topic in planned.topics)
     streamed = [ledger for topic in planned.topics for ledger in topic.streamed]
     yield f"{count} ledgers of {len(planned.topics)} topics; {len(streamed)} of them have streaming segments"

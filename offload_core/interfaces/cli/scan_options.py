@@ -51,7 +51,7 @@ _HELP: dict[str, str | tuple[str, str]] = {
     "verify_checksums": "Verify what has a checksum.",
     "fail_on_data_loss": "Stop where messages are missing; else warn and go on.",
 }
-"""What help says of each option that other commands do not have as well; with a second name, where there is one."""
+"""The help of each option that only scans have; with a second name, where there is one."""
 
 _AlsoTier = Annotated[
     list[str] | None,

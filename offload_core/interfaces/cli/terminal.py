@@ -1,4 +1,4 @@
-"""What commands print: text that cannot steer a terminal, tables, sizes, progress, JSON as it is made, files."""
+"""Output of commands: text that cannot steer a terminal, tables, sizes, progress, JSON as it is made, files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from rich.text import Text
 from offload_hooks.private_files import replacing
 
 _READER_WAIT_S = 5
-"""How long a pipe that no process reads yet is waited for."""
+"""The time to wait for a process that reads a pipe."""
 
 # Lines are broken for people only: what goes into a pipe or file is for `grep`.
 out = Console(width=None if sys.stdout.isatty() else 100_000)
-"""What was asked for goes here."""
+"""Results go here."""
 err = Console(stderr=True)
 """Errors, warnings and progress go here."""
 

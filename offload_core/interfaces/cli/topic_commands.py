@@ -191,7 +191,8 @@ Reset = Annotated[
     typer.Option(
         "--reset",
         help="Forget what is persisted, and read the topic from its first entry on: of a topic that had transactions "
-        "before it was opened with them here, or whose snapshot is damaged. Nobody else may have it open. Needs --yes.",
+        "before it was opened with them here, or whose snapshot is damaged. No other process may have it open. Needs "
+        "--yes.",
     ),
 ]
 ResetYes = Annotated[
@@ -210,7 +211,7 @@ def transactions(
     yes: ResetYes = False,
     as_json: AsJson = False,
 ) -> None:
-    """How a topic's transactions stand by its snapshot and its sealed ledgers."""
+    """Show a topic's transactions, by its snapshot and its sealed ledgers."""
     name = managed_ledger_of_topic(parse_topic(topic))
     if yes and not reset:
         raise OptionError("only --reset changes anything", expected="--yes with --reset")
@@ -306,7 +307,7 @@ def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJs
 
 
 def _partitions(environment: Environment, name: TopicName) -> str | None:
-    """What to name instead of a partitioned topic."""
+    """Return a hint to name a partition of a partitioned topic."""
     topics = map(topic_of_managed_ledger, environment.records.names([namespace_of(name)]))
     partitions = [each.full for each in topics if each.base == name.full]
     return f"Name a partition: {min(partitions)}" if partitions else None
@@ -367,7 +368,7 @@ def _state(parts: Sequence[RecordedRange]) -> str:
 
 
 def _filtered(parts: Sequence[RecordedRange]) -> str:
-    """What a filter did to the object's entries."""
+    """Summarise what a filter dropped of the object's entries."""
     return printable(filter_note(recorded(dict.fromkeys(each.filter_record for each in parts))))
 
 

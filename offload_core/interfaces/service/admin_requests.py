@@ -112,7 +112,7 @@ def refused(status: int, reason: str) -> Response:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text.
+    """The answer to a request that failed by an error of ours; any other exception is 500, without its text.
 
     A tenant's role gets the reason only, unless it is of what it sent: places and findings may be the operator's.
     """
@@ -130,7 +130,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 def text_for(request: Request, error: Exception) -> str:
-    """An error's text for whoever makes a request; see `answer_error`."""
+    """Return an error's text for the role that asked; see `answer_error`."""
     is_of_stores = isinstance(error, (StoreError, FormatError)) or request.method == "GET"
     if (
         isinstance(error, OffloadError)

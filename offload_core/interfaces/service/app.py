@@ -299,12 +299,12 @@ def make_app(
     """The application over an open metadata store.
 
     Args:
-        tokens: whose tokens are taken; None: nobody needs any.
+        tokens: whose tokens are accepted; None: none is needed.
         registry: what `/metrics` shows; what offloads counts into the same.
     """
     has_answered = _TimedAnswer(
         lambda: store.get("/admin/policies"), _HEALTH_WITHIN_S
-    )  # it lists nothing: anybody may ask
+    )  # it lists nothing, and needs no token
     collected = _TimedAnswer(lambda: generate_latest(registry), _METRICS_WITHIN_S)
 
     async def health(_: Request) -> Response:

@@ -18,7 +18,7 @@ from offload_core.interfaces.service.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
 OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/ui"))
-"""What is told without a token: the page `/ui` has nothing in it, and asks for a token itself."""
+"""Paths that need no token: the page `/ui` is empty, and asks for a token itself."""
 
 MAX_TARGET_BYTES = 8 << 10
 MAX_HEADERS = 100
@@ -28,7 +28,7 @@ MAX_HEAD_BYTES = 32 << 10
 _LOGGED_CHARACTERS = 1000
 _PIECE_BYTES = 64 << 10
 _UNHURRIED = frozenset(("/admin/v2/brokers/health", "/metrics"))
-"""What is answered however many requests are being answered: it has threads of its own."""
+"""Paths without a limit: they have threads of their own."""
 
 log = structlog.get_logger("offload.admin")
 

@@ -271,7 +271,7 @@ def serve(configuration: Configuration) -> None:
     """Serve until SIGTERM or Ctrl-C, and end the process by it; requests that are under way are answered.
 
     Offloads that are under way are stopped, and what they wrote is deleted, if that is done in time
-    (`service.stop_timeout_s`); else whoever offloads the topic next begins them anew. A second signal ends the process
+    (`service.stop_timeout_s`); else the next offload of the topic begins them anew. A second signal ends the process
     at once.
 
     Raises:

@@ -289,7 +289,7 @@ def listing(probe: TierProbe) -> CheckFinding:
             "the listing has another order, other sizes or more objects than were written", REPORT_DRIVER
         )
     if [each.key for each in probe.list_objects(probe.prefix, first, limit=10)] != [second]:
-        return failed("a listing that starts after a key shows others than those behind it", REPORT_DRIVER)
+        return failed("a listing that starts after a key shows others than those after it", REPORT_DRIVER)
     return ok("both objects at once, in order; start_after is kept")
 
 
@@ -305,7 +305,7 @@ def choose(probe: TierProbe) -> CheckFinding:
     largest = max(readable, key=lambda each: each.size_bytes)
     after = probe.list_objects(start_after=found[0].key, limit=1)
     if [each.key for each in after] != [each.key for each in found[1:2]]:
-        return failed("a listing that starts after a key shows others than those behind it", REPORT_DRIVER)
+        return failed("a listing that starts after a key shows others than those after it", REPORT_DRIVER)
     stat = probe.stat(largest.key)
     if stat.size_bytes != largest.size_bytes:
         return failed(
@@ -377,7 +377,7 @@ ABANDONED = timedelta(days=7)
 """An upload that is older is taken for abandoned."""
 
 FORGOTTEN = timedelta(hours=1)
-"""Objects of another doctor that are older are taken for left behind."""
+"""Older objects of another doctor are leftovers."""
 
 _COUNTED = 10_000
 
@@ -428,7 +428,7 @@ def latency(probe: TierProbe) -> CheckFinding:
 
 
 def leftovers(probe: TierProbe) -> CheckFinding:
-    """Uploads and objects of doctors that were left behind long ago, by whomever."""
+    """Uploads and objects of doctors that were left long ago."""
     now = datetime.now(UTC)
     uploads = []
     if probe.capabilities.stale_uploads:

@@ -68,7 +68,7 @@ def money_of(requests: Requests, tariff: Tariff, *, leaves: bool = False) -> Mon
 
 
 RANGE_BYTES = 8 << 20
-"""What is copied by one request."""
+"""Bytes that one request copies."""
 
 _DAYS_A_MONTH = 30
 

@@ -24,7 +24,7 @@ from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
 
 OTHER = "(other objects)"
-"""What no offloader has written."""
+"""Objects that no offloader wrote."""
 
 UNKNOWN_CLASS = "(not said)"
 _DOMAIN = "persistent://"
@@ -169,7 +169,7 @@ def _path(by: By, pair: Pair, listed: ListedObject, topic: TopicName | None, now
 
 
 def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
-    """Whose the attempts are that records name."""
+    """Return the topics of the attempts that records name."""
     owners: dict[UUID, TopicName] = {}
     for some in in_parts(records.topics()):
         for topic, info in records.read(some).items():
@@ -179,7 +179,7 @@ def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
 
 
 def _recorded_owner(owners: Mapping[UUID, TopicName] | None, pair: Pair) -> TopicName | None:
-    """Whose a pair is without a request; None if that is not known, or with `owners` None not needed."""
+    """Return the topic of a pair without a request; None if it is not known, or with `owners` None not needed."""
     if owners is None:
         return None
     return _owner_by_key(pair) or owners.get(pair.key.uuid)
@@ -191,7 +191,7 @@ def _owner_by_key(pair: Pair) -> TopicName | None:
 
 
 def _owner(tier: Tier, pair: Pair) -> TopicName | None:
-    """Whose a pair is, by its key or its user metadata."""
+    """Return the topic of a pair, by its key or its user metadata."""
     known = _owner_by_key(pair)
     if known is not None:
         return known
