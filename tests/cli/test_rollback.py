@@ -111,7 +111,7 @@ def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path:
     assert (result.code, result.out.splitlines()[-1][:22]) == (1, "0 streaming objects, 0")
     result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit.jsonl")
     assert (result.code, result.out, keys(tier)) == (2, "", before)
-    assert "only records tell: expected --records URL" in result.err
+    assert "only records tell which objects are needed: expected --records URL" in result.err
     assert not (tmp_path / "audit.jsonl").exists()
 
 
