@@ -67,7 +67,7 @@ def parse_block_header(
         BadMagicError: not a block of this format.
         BadLengthError: a header length other than 128, a block shorter than its header, or a negative id.
     """
-    for fault in header_faults(data, object_format, offset=offset):
+    for fault in find_header_faults(data, object_format, offset=offset):
         raise fault
     _, _, block_length, first_entry_id, ledger_id = _HEADER.unpack_from(data)
     return BlockHeader(
@@ -78,7 +78,7 @@ def parse_block_header(
     )
 
 
-def header_faults(
+def find_header_faults(
     data: bytes | bytearray | memoryview,
     object_format: ObjectFormat,
     *,

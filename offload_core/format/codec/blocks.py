@@ -16,7 +16,7 @@ import numpy.typing as npt
 from offload_core.format.codec.block_header import (
     BLOCK_HEADER_BYTES,
     BlockHeader,
-    header_faults,
+    find_header_faults,
     pack_block_header,
 )
 from offload_core.format.codec.byte_arrays import Bytes, read_only
@@ -113,7 +113,7 @@ class BlockCursor:
                 raise TruncatedError(
                     "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
                 )
-            for fault in find_header_faults(self.array.data, object_format, ledger_id, indexed):
+            for fault in header_faults(self.array.data, object_format, ledger_id, indexed):
                 self._report(Fault.HEADER, fault)
 
     @property
@@ -329,12 +329,12 @@ class BlockCursor:
         raise AssertionError("the kernel refuses a frame that its reference implementation accepts")
 
 
-def find_header_faults(
+def header_faults(
     data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
 ) -> Iterator[FormatError]:
     """Yield what shows that the block that begins with `data` (at least its header) is not the one of its index."""
     is_streaming = object_format is ObjectFormat.STREAMING
-    return header_faults(
+    return find_header_faults(
         data,
         object_format,
         offset=indexed.offset,
