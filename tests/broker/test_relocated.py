@@ -46,8 +46,6 @@ def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str
         value, stat = client.get(path)
         stored = parse_stored_record(value)
         ledger = stored.info.ledger(change["ledger"])
-        assert ledger is not None
-        assert ledger.context is not None
         assert [str(ledger.context.uuid)] == change["old_uuids"]
         driver = DriverMetadata(name=change["driver"], properties=tuple(change["properties"].items()))
         context = replace(ledger.context, uuid=UUID(change["new_uuid"]), driver=driver)

@@ -36,7 +36,7 @@ def test_a_topic_is_read_as_pulsars_client_reads_it(
 
     with store.open_reader() as tier:
         for how in ({}, {"summaries": f"s3://{bucket}/summaries"}):
-            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)  # type: ignore[arg-type]
+            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)
             rows = [tuple(row.values()) for row in reading.to_table().to_pylist()]
             assert [(*row[:3], row[3].decode()) for row in rows] == expected
         columns = ["__txnIdMost", "__txnIdLeast", "__txnState", "value"]

@@ -108,13 +108,10 @@ def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, time
 
 def _families(module: Path) -> dict[str, Family]:
     spec = importlib.util.spec_from_file_location(module.stem, module)
-    assert spec is not None
-    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[module.stem] = loaded
     spec.loader.exec_module(loaded)
-    families: dict[str, Family] = loaded.FAMILIES
-    return families
+    return loaded.FAMILIES
 
 
 def _run_cases(module: Path, only: str, seed: int, cases: int, place: str) -> None:

@@ -33,10 +33,8 @@ def race_of_processes(
         for name in names
     }
     for racer in racers.values():
-        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers.values():
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     return {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}

@@ -115,7 +115,6 @@ def _keys_by_topic() -> dict[str, list[ObjectKey]]:
     keys: dict[str, list[ObjectKey]] = {}
     for stored in json.loads((BROKER / "objects.json").read_text()):
         key = parse_key(stored["key"])
-        assert key is not None
         if not key.is_index:
             keys.setdefault(stored["metadata"]["managedledgername"].rsplit("/", 1)[1], []).append(key)
     return {topic: sorted(of_topic, key=lambda key: key.ledger_id or 0) for topic, of_topic in keys.items()}
@@ -333,7 +332,7 @@ def _of_entry(parts: EntryParts) -> dict[str, Any]:
 
 
 def _optional(metadata: MessageMetadata, field: str, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    return of(getattr(metadata, field)) if metadata.HasField(field) else None  # type: ignore[arg-type]
+    return of(getattr(metadata, field)) if metadata.HasField(field) else None
 
 
 def _time(milliseconds: int) -> datetime:

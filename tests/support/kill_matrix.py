@@ -149,7 +149,6 @@ class KilledTopic:
                 hot.add(f"{ledger.ledger_id}.ledger")
             if context is not None:
                 assert context.complete
-                assert context.driver is not None
                 assert context.driver.get("lease") is None
                 key = f"{context.uuid}-ledger-{ledger.ledger_id}"
                 cold |= {key, f"{key}-index"}

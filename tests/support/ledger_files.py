@@ -57,7 +57,7 @@ def state_of(file: Path) -> ledger_layout.State:
 
 def set_state(file: Path, **fields: object) -> None:
     """Write another state into both slots."""
-    state = state_of(file)._replace(**fields)  # type: ignore[arg-type]
+    state = state_of(file)._replace(**fields)
     for i, offset in enumerate(ledger_layout.SLOT_OFFSETS):
         newer = state._replace(sequence=state.sequence // 2 * 2 + 2 + i)
         edit(file, offset, ledger_layout.pack_state(newer, ledger_seed(int(file.stem))))

@@ -149,15 +149,13 @@ class Oracle:
 
     def parse(self, kind: str, record: bytes) -> dict[str, Any]:
         """A `ManagedLedgerInfo` or an `OffloadContext` as Pulsar's generated class reads it, by the fields' names."""
-        parsed: dict[str, Any] = self.ask("parse", type=kind, hex=record.hex())["record"]
-        return parsed
+        return self.ask("parse", type=kind, hex=record.hex())["record"]
 
     # --- records in a ZooKeeper ------------------------------------------------------------------
 
     def read_record(self, url: str, name: str) -> dict[str, Any]:
         """A managed ledger's record as a broker reads it, whose `metadataStoreUrl` this is; as `parse`."""
-        record: dict[str, Any] = self.ask("read_record", url=url, name=name)["record"]
-        return record
+        return self.ask("read_record", url=url, name=name)["record"]
 
     def update_record(self, url: str, name: str, record: bytes, compression: str) -> None:
         """Replace a record as a broker does, with this `managedLedgerInfoCompressionType`."""
@@ -165,15 +163,13 @@ class Oracle:
 
     def managed_ledger_names(self, topics: Sequence[str]) -> list[str]:
         """The names of topics' managed ledgers."""
-        names: list[str] = self.ask("managed_ledger_names", topics=list(topics))["names"]
-        return names
+        return self.ask("managed_ledger_names", topics=list(topics))["names"]
 
     # --- the JVM -------------------------------------------------------------------------------
 
     def ask(self, command: str, **request: Any) -> dict[str, Any]:
         """One question and its answer; raises `OracleError`."""
         process = self._running()
-        assert process.stdin is not None
         process.stdin.write(json.dumps({"command": command, **request}).encode() + b"\n")
         process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._line(process))
@@ -275,8 +271,7 @@ def _outcome(outcome: dict[str, Any]) -> int | str:
         return "never ended"
     if "error" in outcome:
         return f"{outcome['error']['type']}: {outcome['error']['message']}"
-    count: int = outcome["entries"]
-    return count
+    return outcome["entries"]
 
 
 def _parse(data: bytes) -> Iterable[Entry]:

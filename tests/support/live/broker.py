@@ -137,8 +137,7 @@ class PulsarAdmin:
     def backlog(self, topic: str, subscription: str) -> int:
         """How many entries it has not acknowledged, markers and the like included until the broker passed them."""
         stats = self._ask("GET", f"{_path(topic)}/stats", query="getPreciseBacklog=true")
-        found: int = stats["subscriptions"][subscription]["msgBacklog"]
-        return found
+        return stats["subscriptions"][subscription]["msgBacklog"]
 
     def message_id_at(self, topic: str, time_ms: int) -> tuple[int, int]:
         """Ledger and entry of the first message that was published then or later."""
@@ -148,10 +147,7 @@ class PulsarAdmin:
     def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
         """What the broker tells of a version of a topic's schema; None for the newest."""
         name = topic.removeprefix("persistent://")
-        found: dict[str, Any] = self._ask(
-            "GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}")
-        )
-        return found
+        return self._ask("GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}"))
 
     def compact(self, topic: str) -> None:
         """Compact the topic, and return when that is done."""

@@ -154,8 +154,7 @@ class Clients:
     def read(self, topic: str) -> list[Row]:
         """What the Java client's reader gets from the first message to the last that it is told to be there."""
         answer = self.oracle.ask("read_transactions", service_url=self.broker.service_url, topic=topic)
-        read: list[Row] = answer["read"]
-        return read
+        return answer["read"]
 
     def consume(self, topic: str, kind: str, name: str, count: int) -> list[Row]:
         """So many messages by a new subscription of this kind, from the first on; all are acknowledged."""

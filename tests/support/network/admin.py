@@ -142,7 +142,7 @@ def client_of(
 
 
 def asked(url: str, **options: object) -> object:
-    with client_of(url, **options) as client:  # type: ignore[arg-type]
+    with client_of(url, **options) as client:
         return client.get_json(PATH)
 
 

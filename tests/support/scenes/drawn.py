@@ -195,7 +195,7 @@ class DrawnTopic:
             stored |= {each.key.data_key: each.data, each.key.index_key: each.index}
             more |= {each.key.data_key: each.mark, each.key.index_key: each.mark}
         metadata = Names().as_metadata("data")
-        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)
 
     def info(self, objects: int | None = None) -> ManagedLedgerInfo:
         """What the topic's record says once so many of its objects are there; None for all."""
@@ -217,7 +217,7 @@ class DrawnTopic:
         return managed_ledger(*records)
 
     def tier(self, **options: object) -> TierReader:
-        return TierReader(Tier(self.driver(**options)))  # type: ignore[arg-type]
+        return TierReader(Tier(self.driver(**options)))
 
     def records(self) -> dict[str, ManagedLedgerInfo]:
         return {TOPIC: self.info()}

@@ -60,8 +60,7 @@ def ending_one(first: int) -> WrittenObject:
 
 def read(tier: TierReader, **options: Any) -> list[bytes]:
     table = scan(tier, level="entries", columns=["value"], **options).to_table()
-    values: list[bytes] = table["value"].to_pylist()
-    return values
+    return table["value"].to_pylist()
 
 
 def at(ledger_id: int, entry_id: int, batch_index: int = 0) -> dict[TopicName, Position]:

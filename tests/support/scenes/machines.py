@@ -77,7 +77,6 @@ class TopicRules(RuleBasedStateMachine):
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.records.read(NAME)
-        assert known is not None
         return known.info
 
     def position(self, place: int) -> EntryPosition:

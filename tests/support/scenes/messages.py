@@ -380,7 +380,7 @@ def _encryption_keys(whole: MessageMetadata) -> list[Row] | None:
 
 
 def _number(whole: MessageMetadata, field: str) -> int | None:
-    if not whole.HasField(field):  # type: ignore[arg-type]
+    if not whole.HasField(field):
         return None
     number = _signed(getattr(whole, field))
     return None if number == -1 else number

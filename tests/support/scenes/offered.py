@@ -59,7 +59,7 @@ class LimitedDriver(LocalDriver):
 
     def __init__(self, root: Path, **limits: object) -> None:
         super().__init__(str(root))
-        self._limits = Capabilities(stale_uploads=True, **limits)  # type: ignore[arg-type]
+        self._limits = Capabilities(stale_uploads=True, **limits)
 
     @hookimpl
     def describe(self) -> DriverDescription:

@@ -60,7 +60,6 @@ class SegmentedOffloads:
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.records.read(self.name)
-        assert known is not None
         return known.info
 
     def begin(self) -> EntryPosition:
@@ -70,7 +69,6 @@ class SegmentedOffloads:
         if not segments:
             return EntryPosition(info.in_order[0].ledger_id, 0)
         end = segments[-1].end
-        assert end is not None
         ledger = info.ledger(end.ledger_id)
         assert ledger is not None
         if ledger.info.is_closed and end.entry_id + 1 >= (ledger.info.entries or 0):
@@ -189,14 +187,12 @@ class Topic:
 
     def run(self) -> None:
         """Do what is due now."""
-        assert self.environment.streaming is not None
         self.environment.streaming.run_due()
 
     @property
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.environment.records.read(NAME)
-        assert known is not None
         return known.info
 
     @property
