@@ -79,7 +79,7 @@ def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
         else:
             written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=block_bytes)
             stride = data.draw(st.integers(1, 2000))
-            attempt = store_object(store, with_directory(written, payloads, stride))
+            attempt = store_object(store, with_directory(written, stride))
         theirs = oracle.read(store, attempt, ledger_id, wanted)
         assert theirs.ended
         with store.open() as tier:

@@ -17,7 +17,6 @@ from scenes.rollbacks import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
@@ -117,13 +116,11 @@ def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(
 def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(tier: Tier) -> None:
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"] * 2, [b"b"] * 2])])
     index = parse_index(written.index, written.key).ledgers[0]
-    lines = [
-        BlockEntry(first_entry_id=each.first_entry_id, part_number=each.part_number, offset=each.offset)
-        for each in index.blocks
-    ]
     ended = LedgerInfo(ledger_id=5, entries=10, size=10, timestamp_ms=1_700_000_000_000)
     put_object(
-        tier, uuid_of(1), replace(written, index=pack_streaming_index([(ended, lines)], len(written.data)))
+        tier,
+        uuid_of(1),
+        replace(written, index=pack_streaming_index([(ended, index.blocks)], len(written.data))),
     )
     info, unknown = recovered(tier)
     five = ledger(info, 5)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 from uuid import UUID
 
-from entries import PUBLISH_TIME_MS, UUID_OF_OBJECTS, WrittenObject, batch_entry, entry, ledger_metadata
+from entries import (
+    PUBLISH_TIME_MS,
+    Block,
+    WrittenObject,
+    batch_entry,
+    entry,
+    ledger_metadata,
+    pip17_of_blocks,
+    streaming_of_blocks,
+)
 from hypothesis import strategies as st
 from mapfiles import mapfile
 from records import CLOSED_AT_MS, closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
-from offload_core.format.codec.frames import padding
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.codec.pip17 import pack_pip17_index
-from offload_core.format.codec.streaming import pack_streaming_index, streaming_block_length
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -43,9 +46,6 @@ from pulsar_offload import TierReader
 Layout = Literal["pip17", "streaming", "mapfile"]
 
 MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
-
-Block = tuple[int, Mapping[int, bytes]]
-"""The least id that it can begin with, and its entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,61 +85,18 @@ class FilteredLedger:
                 if here:
                     parts.append((min(here), here))
             if self.layout == "pip17":
-                made.append(pip17_with_gaps(self.ledger_id, parts or [(0, {})], self.payloads))
+                parts = [(0, parts[0][1]), *parts[1:]] if parts else [(0, {})]
+                metadata = ledger_metadata(self.payloads)
+                made.append(pip17_of_blocks(parts, metadata, ledger_id=self.ledger_id))
             else:
-                made.append(segment_with_gaps(self.ledger_id, parts or [(firsts[0], {})], following[0]))
+                info = LedgerInfo(ledger_id=self.ledger_id, entries=following[0], timestamp_ms=0)
+                made.append(streaming_of_blocks([(info, parts or [(firsts[0], {})])]))
         return made
 
     @property
     def stops(self) -> list[int]:
         """Where its objects end."""
         return [*(firsts[0] for firsts in self.blocks[1:]), len(self.payloads)]
-
-
-def block_of(object_format: ObjectFormat, ledger_id: int, block: Block) -> bytes:
-    """A block of entries whose ids ascend."""
-    first, entries = block
-    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
-    length = BLOCK_HEADER_BYTES + len(frames)
-    if object_format is ObjectFormat.STREAMING:
-        length = streaming_block_length(len(frames), 200)
-    header = BlockHeader(
-        object_format=object_format,
-        block_length=length,
-        first_entry_id=first,
-        ledger_id=ledger_id if object_format is ObjectFormat.STREAMING else None,
-    )
-    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))
-
-
-def pip17_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[bytes]) -> WrittenObject:
-    """A PIP-17 object of a ledger of which these blocks are left; the first begins with entry 0 in any case."""
-    data, index = b"", []
-    for number, (first, entries) in enumerate(blocks):
-        begin = first if number else 0
-        index.append(BlockEntry(first_entry_id=begin, part_number=number + 1, offset=len(data)))
-        data += block_of(ObjectFormat.PIP17, ledger_id, (begin, entries))
-    return WrittenObject(
-        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
-        data=data,
-        index=pack_pip17_index(ledger_metadata(payloads), index, len(data)),
-        entries=(),
-    )
-
-
-def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], stop_entry_id: int) -> WrittenObject:
-    """A streaming object of one ledger, up to this entry."""
-    data, index = b"", []
-    for number, block in enumerate(blocks, start=1):
-        index.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
-        data += block_of(ObjectFormat.STREAMING, ledger_id, block)
-    info = LedgerInfo(ledger_id=ledger_id, entries=stop_entry_id, timestamp_ms=0)
-    return WrittenObject(
-        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
-        data=data,
-        index=pack_streaming_index([(info, index)], len(data)),
-        entries=(),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,21 +389,17 @@ def _objects(
     info: ManagedLedgerInfo,
     block_entries: int,
 ) -> dict[str, bytes]:
-    data, ledgers, part_number = b"", [], 0
+    ledgers = []
     for ledger_id, last in _ends(drawn.entries).items():
-        ids, blocks = drawn.of(ledger_id), []
-        parts = [(ids[i], ids[i : i + block_entries]) for i in range(0, len(ids), block_entries)]
+        ids = drawn.of(ledger_id)
+        parts = [ids[i : i + block_entries] for i in range(0, len(ids), block_entries)]
+        blocks = [(part[0], {i: payloads[ledger_id][i] for i in part}) for part in parts]
         if len(drawn.left_out) == len(drawn.entries) and not ledgers:
-            parts = [(drawn.entries[0].entry_id, [])]  # an object has a block
-        for first, some in parts:
-            part_number += 1
-            blocks.append(BlockEntry(first_entry_id=first, part_number=part_number, offset=len(data)))
-            entries = {i: payloads[ledger_id][i] for i in some}
-            data += block_of(ObjectFormat.STREAMING, ledger_id, (first, entries))
-        if not blocks:
-            continue
-        known = info.ledger(ledger_id)
-        assert known is not None
-        ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)
-        ledgers.append((ledger, blocks))
-    return {str(uuid): data, f"{uuid}-index": pack_streaming_index(ledgers, len(data))}
+            blocks = [(drawn.entries[0].entry_id, {})]  # an object has a block
+        if blocks:
+            described = info.ledger(ledger_id).info
+            if not described.is_closed:
+                described = LedgerInfo(ledger_id=ledger_id, entries=last + 1)
+            ledgers.append((described, blocks))
+    written = streaming_of_blocks(ledgers)
+    return {str(uuid): written.data, f"{uuid}-index": written.index}
