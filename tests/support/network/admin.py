@@ -12,23 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 from golden import BROKER
-from network.fronts import Answer, Front, Request
+from network.fronts import Answer, Front, Request, json_answer
 
 from offload_core.storage.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
 from offload_hooks.tls_options import tls_context
 
 ADMIN = "/admin/v2"
-JSON = {"Content-Type": "application/json"}
-
-
-def said(value: object, status: int = 200) -> Answer:
-    """JSON as an answer."""
-    return Answer(status=status, body=json.dumps(value).encode(), headers=JSON)
 
 
 def reason(status: int, text: str) -> Answer:
     """An error as Pulsar answers it."""
-    return said({"reason": text}, status)
+    return json_answer({"reason": text}, status)
 
 
 class AdminRest(Front):
@@ -50,7 +44,7 @@ class AdminRest(Front):
         answer = self.answers.get(_path(request))
         if answer is None:
             return reason(404, "Topic not found")
-        return answer if isinstance(answer, Answer) else said(answer)
+        return answer if isinstance(answer, Answer) else json_answer(answer)
 
 
 def _path(request: Request) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from servers.process import LOOPBACK, Child, ServerError, free_port, http_status
@@ -75,9 +74,7 @@ class Server(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._child is not None:
             self.stop()
 
