@@ -27,7 +27,7 @@ from scenes.judged import (
 )
 from servers.install import PULSAR
 from stores import Store
-from tiers import Names, put
+from tiers import put_object
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.index import BlockEntry
@@ -102,10 +102,8 @@ def pip17(oracle: Oracle, folder: Store) -> Callable[[WrittenObject], Callable[.
     """Stores a PIP-17 object, right or not, and returns how Pulsar reads ranges of it."""
 
     def store(written: WrittenObject) -> Callable[..., Read]:
-        key = replace(written.key, uuid=new_attempt())
         with folder.open() as tier:
-            put(tier, key.data_key, written.data, Names().as_metadata("data"))
-            put(tier, key.index_key, written.index, Names().as_metadata("index"))
+            key = put_object(tier, written, new_attempt())
         return partial(oracle.read, folder, key.uuid, key.ledger_id)
 
     return store

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import re
 import subprocess
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar
-from live.broker import PulsarAdmin
+from live.broker import LivePulsar
 from oracle import Oracle
 from servers import install
-from servers.broker import Broker
 
 from offload_proto.messages_pb2 import MessageIdData
 from pulsar_offload import TierReader, scan
@@ -113,7 +110,6 @@ def _as_number(value: Any) -> Any:
 
 
 RECEIVED_WITHIN_MS = 60_000
-ACKNOWLEDGED_WITHIN_S = 60.0
 
 KINDS = {
     "exclusive": pulsar.ConsumerType.Exclusive,
@@ -125,25 +121,14 @@ KINDS = {
 
 Row = dict[str, Any]
 
-_numbers = itertools.count()
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalPulsar(LivePulsar):
+    """A broker that takes transactions, with the Java client as well."""
 
-@dataclass(frozen=True, slots=True)
-class Clients:
-    """The Python and the Java client of a broker, and its admin REST."""
-
-    broker: Broker
-    admin: PulsarAdmin
-    python: pulsar.Client
     oracle: Oracle
 
-    def new_namespace(self, policies: Mapping[str, object]) -> str:
-        """Make an empty namespace with these offload policies; its name."""
-        return self.admin.make_namespace(
-            f"tests/transactions-{next(_numbers)}", policies, cluster=self.broker.cluster
-        )
-
-    def send(self, topic: str, steps: Sequence[Row]) -> dict[str, tuple[int, int]]:
+    def send_steps(self, topic: str, steps: Sequence[Row]) -> dict[str, tuple[int, int]]:
         """Send in transactions, as of `Transactions.java`; the ids by name."""
         answer = self.oracle.ask(
             "send_transactions", service_url=self.broker.service_url, topic=topic, steps=list(steps)
@@ -158,7 +143,7 @@ class Clients:
 
     def consume(self, topic: str, kind: str, name: str, count: int) -> list[Row]:
         """So many messages by a new subscription of this kind, from the first on; all are acknowledged."""
-        consumer = self.python.subscribe(
+        consumer = self.client.subscribe(
             topic, name, consumer_type=KINDS[kind], initial_position=pulsar.InitialPosition.Earliest
         )
         try:
@@ -171,7 +156,7 @@ class Clients:
 
     def sought(self, topic: str, name: str, times_ms: Sequence[int]) -> list[Row]:
         """The first message after each seek to a time."""
-        consumer = self.python.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
+        consumer = self.client.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
         found = []
         try:
             for time_ms in times_ms:
@@ -180,15 +165,6 @@ class Clients:
         finally:
             consumer.close()
         return found
-
-    def is_done(self, topic: str, subscription: str) -> bool:
-        """Whether the subscription's backlog becomes 0 within a minute."""
-        deadline = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while self.admin.backlog(topic, subscription):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
 
     def views(self, topic: str, subscriptions: str) -> dict[str, Any]:
         """All that is got of a topic: by a reader, by seeks, and by subscriptions of each kind, acknowledged.
