@@ -1,4 +1,4 @@
-"""What all tests share: what may be skipped where a part is missing, one Spark session, and the storage servers."""
+"""Fixtures for all tests: one Spark session, servers, skips where a toolchain is missing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.fixture(autouse=True)
 def closed_in_the_end() -> Iterator[None]:
-    """What scenes leave open is closed when their test ends."""
+    """Close what scenes left open."""
     yield
     close_what_is_left()
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted through Pulsar: what they leave in the bucket is told exactly, and nothing else is."""
+"""Topics that are deleted through Pulsar: exactly their leftovers in the bucket are reported."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Sealed:
         return {each.key for each in self.tier.list_objects()}
 
     def findings(self) -> list[Finding]:
-        """What a verification finds by the broker's admin REST, of this namespace's topics."""
+        """The findings of a verification by the broker's admin REST, of this namespace's topics."""
         records = partial(open_records, self.broker.endpoint, self.tier, {})
         verification = Verification(self.tier, deep=True, records=records)
         return [each for each in verification if each.topic is None or self.namespace in each.topic]
 
     def garbage(self) -> list[str]:
-        """What a collection finds by a copy of all records that the broker has of the namespace."""
+        """The findings of a collection by a copy of all records that the broker has of the namespace."""
         url = f"sqlite:{self.folder / 'records.db'}"
         (self.folder / "records.db").unlink(missing_ok=True)
         store = open_metadata_store(url, {"create": "true"})

@@ -50,7 +50,7 @@ def sent(
 
 
 def read(place: tuple[str, Path], topic: str, schemas: Any, **options: Any) -> list[Any]:
-    """What our scan gives, in the form of `oracle.Values`."""
+    """The values of our scan, in the form of `oracle.Values`."""
     with open_tier(place[1]) as tier:
         table = scan(tier, topic, schemas=schemas, **options).to_table()
     fields = [field for field in table.schema if not field.name.startswith("__")]

@@ -1,4 +1,4 @@
-"""What Pulsar's writer and reader do wrong, each with a test that fails when Pulsar has been mended.
+"""Faults of Pulsar's writer and reader, each with a test that fails when Pulsar has been mended.
 
 docs/compatibility.md has the list. Our own tests work around these, and so do our writers.
 """

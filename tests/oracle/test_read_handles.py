@@ -46,7 +46,7 @@ def by_our_handle(
     window_bytes: int,
     driver: DriverMetadata | None = None,
 ) -> list[Entry]:
-    """All that the ranges give, behind one another."""
+    """The entries of all ranges, one range after another."""
     context = OffloadContext(uuid=attempt, complete=True, driver=driver)
     readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(50_000), read_buffer_bytes=window_bytes)
     reader = readers.open(closed(ledger_id, entries, context), MANAGED_LEDGER)

@@ -1,4 +1,4 @@
-"""What is installed is whole: after a build that fails or is cut off, and with two processes at once."""
+"""Installed servers are whole: after a build that fails or is cut off, and with two processes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed for the tests is what was checked in: by checksum, without scripts, from whatever registry."""
+"""Servers are installed as pinned: by checksum, without scripts, from any registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JARS = [
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What builds would run; nothing is."""
+    """The commands of builds; none is run."""
     seen: list[list[str]] = []
 
     def run(command: list[str], env: Mapping[str, str], lock: int) -> None:

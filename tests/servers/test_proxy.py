@@ -1,4 +1,4 @@
-"""The proxy spoils as it says, seen through a real HTTP server."""
+"""The proxy does what `Spoil` declares, before a real HTTP server."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import numpy as np
 Family = Callable[[Random], None]
 
 OF_CHECKS = ("index is out of bounds", "bytes are out of bounds")
-"""What numba's checks say, and those of the kernels' own loads and copies."""
+"""The errors of numba's checks, and of the kernels' own loads and copies."""
 
 _CANARY = 0xC5
 _MARGIN = 64
@@ -33,7 +33,7 @@ class OutOfBoundsError(AssertionError):
 
 
 def called(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """What a kernel answers; None if it refuses its arguments. What only the checks of this run refuse is a fault."""
+    """The result of a kernel; None if it refuses its arguments. Refusals by this run's checks only are faults."""
     try:
         return kernel(*arguments)
     except IndexError as error:

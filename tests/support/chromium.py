@@ -36,7 +36,7 @@ class Chromium:
     """One page in a browser of its own, with its profile in `folder`.
 
     Attributes:
-        errors: what the console was told of errors and warnings, and exceptions.
+        errors: errors and warnings of the console, and exceptions.
         requests: the URLs that were asked for.
     """
 
@@ -129,7 +129,7 @@ class Chromium:
         self.send("Input.dispatchKeyEvent", type="keyUp", **known, modifiers=modifiers)
 
     def prefer(self, scheme: str) -> None:
-        """What the system prefers: `light` or `dark`."""
+        """Set the colour scheme of the system: `light` or `dark`."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def resize(self, width: int, height: int) -> None:
@@ -143,7 +143,7 @@ class Chromium:
         )
 
     def screenshot(self, **options: Any) -> bytes:
-        """What is seen, as an image; `format` and `quality` as of the protocol."""
+        """The visible page as an image; `format` and `quality` as of the protocol."""
         return base64.b64decode(self.send("Page.captureScreenshot", **options)["data"])
 
     def send(self, method: str, **parameters: Any) -> Any:

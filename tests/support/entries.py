@@ -82,7 +82,7 @@ def entry(
     unknown: bytes = b"",
     **metadata: Any,
 ) -> bytes:
-    """An entry of one message; `metadata`: fields of `MessageMetadata`; `unknown` is put behind them."""
+    """An entry of one message; `metadata`: fields of `MessageMetadata`; `unknown` is appended."""
     fields: dict[str, Any] = {
         "producer_name": "producer",
         "sequence_id": 0,
@@ -181,7 +181,7 @@ def ledger_metadata(payloads: Sequence[bytes], **changes: Any) -> LedgerMetadata
 
 
 def borders(payloads: Sequence[bytes]) -> np.ndarray:
-    """Where each payload begins and ends, all standing behind one another; int64, one more than payloads."""
+    """The borders of payloads that are joined; int64, one more than payloads."""
     return np.concatenate([[0], np.cumsum([len(payload) for payload in payloads])]).astype(np.int64)
 
 
@@ -332,7 +332,7 @@ def _read_block(
 
 
 def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A read-only uint8 array of the payloads behind one another, and their offsets and lengths (int64)."""
+    """A read-only uint8 array of the joined payloads, and their offsets and lengths (int64)."""
     ends = borders(payloads)
     block = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     block.flags.writeable = False

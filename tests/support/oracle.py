@@ -45,13 +45,13 @@ class OracleError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a read handle gave.
+    """The result of a read handle.
 
     Attributes:
         entries: all that was read, in the order in which it came.
         counts: for each range that was asked for, how many entries came, or the exception (`type: message`).
         ended: whether every read ended before its deadline.
-        last_add_confirmed, length: what the handle says of the ledger.
+        last_add_confirmed, length: the ledger's, by the handle.
     """
 
     entries: list[Entry]
@@ -96,8 +96,8 @@ class Oracle:
         """Write entries of any ledgers as one streaming object.
 
         Args:
-            closed: what is known of ledgers that are closed, by id: `entries`, `size`, `timestamp_ms`.
-            part_lengths: tell the store each part's length, which Pulsar itself does not.
+            closed: ledgers that are closed, by id: `entries`, `size`, `timestamp_ms`.
+            part_lengths: give the store each part's length, which Pulsar itself does not.
         """
         more = {"closed": closed or {}, "part_lengths": part_lengths, "settings": settings}
         self._write("stream", entries, uuid, tier=tier_of(store), **more)

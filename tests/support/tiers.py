@@ -78,7 +78,7 @@ def uuid_of(number: int) -> UUID:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What an object's user metadata says; a name that is None is left out."""
+    """The names in an object's user metadata; a name that is None is left out."""
 
     managed_ledger: str | None = MANAGED_LEDGER
     cluster: str | None = CLUSTER

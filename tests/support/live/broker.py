@@ -78,7 +78,7 @@ class PulsarAdmin:
         return namespace
 
     def set_offload_policies(self, namespace: str, offload: Mapping[str, object]) -> None:
-        """What the namespace's topics are offloaded to, and read from, as soon as they are loaded the next time."""
+        """Set where topics are offloaded to and read from once they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
@@ -128,7 +128,7 @@ class PulsarAdmin:
         )
 
     def backlog(self, topic: str, subscription: str) -> int:
-        """How many entries it has not acknowledged, markers and the like included until the broker passed them."""
+        """The number of entries not acknowledged, markers included until the broker passed them."""
         stats = self._ask("GET", f"{_path(topic)}/stats", query="getPreciseBacklog=true")
         return stats["subscriptions"][subscription]["msgBacklog"]
 
@@ -138,7 +138,7 @@ class PulsarAdmin:
         return found["ledgerId"], found["entryId"]
 
     def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
-        """What the broker tells of a version of a topic's schema; None for the newest."""
+        """A version of a topic's schema; None for the newest."""
         name = topic.removeprefix("persistent://")
         return self._ask("GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}"))
 
@@ -338,7 +338,7 @@ def _place(message_id: pulsar.MessageId) -> Place:
 
 
 def _text(data: Any) -> str:
-    """As the client shows what is absent: empty."""
+    """Absent text is empty, as for the client."""
     return "" if data is None else bytes(data).decode()
 
 
@@ -486,7 +486,7 @@ class LivePulsar:
         )
 
     def new_cold_namespace(self) -> ColdNamespace:
-        """Make a namespace with a bucket of its own; BookKeeper drops what is offloaded once it is trimmed."""
+        """Make a namespace with a bucket of its own; BookKeeper drops offloaded ledgers once the topic is trimmed."""
         bucket, store = self.new_store()
         namespace = self.new_namespace(self.broker.s3_policies(bucket, deletion_lag_ms=0))
         return ColdNamespace(namespace, store, self.admin)

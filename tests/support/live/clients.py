@@ -30,7 +30,7 @@ READ_COLUMNS = {
     "sequence_id": "__sequenceId",
     "replicated_from": "__replicatedFrom",
 }
-"""What `JavaClient.consume` gives of a message, and the column that must be the same."""
+"""The fields of a message from `JavaClient.consume`, and the columns that must equal them."""
 
 Read = dict[str, Any]
 
@@ -65,7 +65,7 @@ class JavaClient:
     def consume(
         self, topic: str, *, until: bytes | None = None, keys: Path | None = None, **options: Any
     ) -> list[Read]:
-        """What a reader gets from the first message on, up to that whose value is `until` or the last there is.
+        """Read from the first message to the one whose value is `until`, or to the last.
 
         Ids are without the batch size 0 that this client gives a message outside of batches, and the others do not.
         `options` are `crypto_failure_action` and `compacted`. The folder `keys` has `NAME.pem` of every name.
@@ -137,7 +137,7 @@ class TransactionalPulsar(LivePulsar):
         return {name: (most, least) for name, (most, least) in ids.items()}
 
     def read(self, topic: str) -> list[Row]:
-        """What the Java client's reader gets from the first message to the last that it is told to be there."""
+        """Read all messages by the Java client's reader."""
         answer = self.oracle.ask("read_transactions", service_url=self.broker.service_url, topic=topic)
         return answer["read"]
 
@@ -225,7 +225,7 @@ class PulsarShell:
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def run(self, commands: Sequence[str]) -> list[str]:
-        """What each of these commands of `pulsar-admin` shows; errors are not told apart from answers."""
+        """The output of each of these commands of `pulsar-admin`, errors included."""
         script = self._folder / "commands.txt"
         script.write_text("".join(f"admin {command}\n" for command in commands))
         arguments = ["-c", str(self._conf), "-f", str(script), "-np"]
@@ -237,7 +237,7 @@ class PulsarShell:
 
 
 def run_main(main: str, arguments: Sequence[str], home: Path) -> str:
-    """What a class of the distribution with a `main` prints."""
+    """The output of a class of the distribution with a `main`."""
     java, installed = install.broker()
     quiet = Path(__file__).parents[1] / "servers" / "pulsar" / "log4j2.properties"
     options = ["-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={quiet}", f"-Duser.home={home}"]

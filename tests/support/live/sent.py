@@ -22,7 +22,7 @@ PARTITIONS = {"partitioned": 3}
 
 
 class Order(Record):
-    """What the topics `json` and `avro` hold."""
+    """A record of the topics `json` and `avro`."""
 
     number = Long()
     item = String()

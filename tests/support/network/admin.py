@@ -1,4 +1,4 @@
-"""A broker's admin REST on a real socket: golden answers, or those that a test says."""
+"""A broker's admin REST on a real socket: golden answers, or those of a test."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def namespace_answers(*topics: str) -> dict[str, object]:
 
 
 def golden_answers(folder: str = "s3") -> dict[str, object]:
-    """What a broker answered about the golden topics `acme/cold/…` of an offload driver."""
+    """The answers of a broker about the golden topics `acme/cold/…` of an offload driver."""
     topics = sorted((BROKER.parent / folder / "topics").iterdir())
     answers = namespace_answers(*(f"acme/cold/{topic.name}" for topic in topics))
     for topic in topics:

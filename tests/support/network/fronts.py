@@ -85,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is answered instead of the server behind."""
+    """An answer in place of the server's."""
 
     status: int
     body: bytes = b""
@@ -103,9 +103,9 @@ class Lost:
 
 
 NEVER_SENT = Lost()
-"""The server behind does not get the request."""
+"""The server does not get the request."""
 NEVER_ANSWERED = Lost()
-"""The server behind gets the request, and its answer is dropped."""
+"""The server gets the request, and its answer is dropped."""
 
 Rule = Callable[[Request], Answer | Lost | None]
 
@@ -117,7 +117,7 @@ class Front:
 
     Attributes:
         rule: what happens to a request; None passes it on.
-        change: what is passed on for a request.
+        change: the request to pass on for a request.
         requests: those that came, in order.
     """
 
@@ -171,7 +171,7 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
-            except ConnectionError:  # the client went away, or the server behind is down
+            except ConnectionError:  # the client went away, or the server is down
                 self.close_connection = True
 
         def do(self) -> None:
@@ -202,7 +202,7 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
 
 def _passed_on(behind: SplitResult, request: Request) -> Answer:
     if not behind.hostname:
-        raise ConnectionRefusedError("no server is behind this one")
+        raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
     connection = http.client.HTTPConnection(behind.hostname, behind.port, timeout=60)
     try:
@@ -219,7 +219,7 @@ def _passed_on(behind: SplitResult, request: Request) -> Answer:
         connection.close()
 
 
-# --- What stands in for Microsoft Entra and a machine's identity service, which cannot run here; and Azurite with TLS.
+# --- A replacement for Microsoft Entra and a machine's identity service, which cannot run here; and Azurite with TLS.
 #
 # Tokens are what Azurite checks with `--oauth basic`: claims, no signature.
 
@@ -277,12 +277,12 @@ class Identities:
 
     @property
     def authority(self) -> str:
-        """What AZURE_AUTHORITY_HOST is to be."""
+        """The value of AZURE_AUTHORITY_HOST."""
         return self._secure.url
 
     @property
     def machine_endpoint(self) -> str:
-        """What IDENTITY_ENDPOINT is to be."""
+        """The value of IDENTITY_ENDPOINT."""
         return f"{self._plain.url}/msi"
 
     def __enter__(self) -> Self:

@@ -21,7 +21,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoil:
-    """What happens to one connection; bytes are counted from its beginning, over all its requests.
+    """The faults of one connection; bytes are counted from its beginning, over all its requests.
 
     Attributes:
         delay_s: every chunk comes so much later, in both directions; the rate stays.

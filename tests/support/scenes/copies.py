@@ -159,7 +159,7 @@ class TwoCopies:
     tier: Tier
     ledger_id: int
     uuid: UUID
-    told: list[Fallback] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
 
     @classmethod
     def make(cls, hot: FileLedgerStore, tier: Tier, payloads: Sequence[bytes] = PAYLOADS) -> TwoCopies:
@@ -191,10 +191,10 @@ class TwoCopies:
         """Readers over the hot folder and this tier, by windows that are smaller than the ledger."""
         tiers = KnownTiers(self.tier if tier is None else tier)
         cold = ColdReaders(tiers, memory=ReadMemory(), read_buffer_bytes=WINDOW)
-        return TieredReaders(self.hot, cold, listener=self.told.append)
+        return TieredReaders(self.hot, cold, listener=self.fallbacks.append)
 
     def seen(self) -> list[tuple[str, str, int | None]]:
         """The fallbacks since the last question: which copy failed, why, and at which entry."""
-        seen = [(each.copy.value, each.reason.value, each.entry_id) for each in self.told]
-        self.told.clear()
+        seen = [(each.copy.value, each.reason.value, each.entry_id) for each in self.fallbacks]
+        self.fallbacks.clear()
         return seen

@@ -54,7 +54,7 @@ class FilteredLedger:
 
     Attributes:
         blocks: of each object the first entries of its blocks; the next one's begins an object.
-        mark: what the user metadata of its objects says of a filter; None for `MARKED` where entries are missing.
+        mark: the filter's mark in the user metadata of its objects; None for `MARKED` where entries are missing.
     """
 
     ledger_id: int
@@ -101,7 +101,7 @@ class FilteredLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCopy:
-    """An object, what its user metadata says of a filter, and the entries that it has."""
+    """An object, its filter's mark in user metadata, and its entries."""
 
     key: ObjectKey
     data: bytes
@@ -155,7 +155,7 @@ class DrawnTopic:
         return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)
 
     def info(self, objects: int | None = None) -> ManagedLedgerInfo:
-        """What the topic's record says once so many of its objects are there; None for all."""
+        """The topic's record once so many of its objects are there; None for all."""
         records: list[LedgerRecord] = []
         number, where = 0, tier_record(Tier(MemoryDriver({})))
         for ledger in self.ledgers:
@@ -266,7 +266,7 @@ class SegmentedTopic:
         return TierReader(self.tier)
 
     def cold_entries(self) -> list[tuple[int, int, bytes]]:
-        """What a scan reads: ledger, entry, payload."""
+        """The entries of a scan: ledger, entry, payload."""
         return [(ledger, i, self.payloads[ledger][i]) for ledger, ids in self.cold.items() for i in ids]
 
 

@@ -38,7 +38,7 @@ Entry = tuple[EntryPosition, bytes]
 
 @dataclass(kw_only=True)
 class SwitchedTopic:
-    """The topic, open here; what is done to it one after the other.
+    """The topic, open here, and the steps of its life.
 
     Attributes:
         records: where its record is, as an option names it.

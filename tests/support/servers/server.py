@@ -1,4 +1,4 @@
-"""What all servers have in common: one port and one folder, kept over a restart."""
+"""The base of all servers: one port and one folder, kept over a restart."""
 
 from __future__ import annotations
 
