@@ -19,7 +19,6 @@ from required import need
 from servers.azurite import Azurite
 from servers.broker import Broker
 from servers.fake_gcs import FakeGcs
-from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
 from servers.server import AnyServer, StartServer
@@ -44,7 +43,6 @@ _GROUPS = {
     "fake_gcs": "stores",
     "azurite": "stores",
     "minihdfs": "stores",
-    "libhdfs": "stores",
     "servers": "stores",
     "stores": "stores",
     "test_on_servers": "stores",
@@ -232,16 +230,6 @@ def zookeeper_broker(
     broker = Broker(versitygw, transactions=True, metadata_url=zookeeper.make_root("/pulsar"))
     with started(broker, tmp_path_factory) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def libhdfs() -> dict[str, str]:
-    """The environment of a process that reads HDFS by pyarrow."""
-    try:
-        return os.environ | build_libhdfs()
-    except ToolchainMissing as missing:
-        need(missing.part, False, missing.how)
-        raise
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ class HdfsClient:
     """One process's client of one file system.
 
     Args:
-        raw: the library's client, or an `ArrowClient`.
+        raw: the library's client.
         location: the tier's URL, for messages.
         deadline_s: how long one request may take.
         replication: of new files; None for the server's default.

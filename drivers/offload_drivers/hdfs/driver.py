@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -49,9 +48,6 @@ CAPABILITIES = Capabilities(
     ranges_ahead=8,
 )
 
-READ_ONLY = replace(CAPABILITIES, create_only=False)
-"""Of `client="pyarrow"`, which refuses to write."""
-
 AT_ONCE = 8
 """How many ranges are read, or objects deleted, at once in one call."""
 
@@ -70,7 +66,6 @@ class HdfsDriver:
         kerberos_cache: the ticket cache of the principal.
         replication: how many copies HDFS keeps of what is written; else the server's default.
         timeout_s: how long one request may take.
-        client: `hdfs-native`, or `pyarrow`, which can only read.
     """
 
     hook_spec_version = 1
@@ -88,7 +83,6 @@ class HdfsDriver:
         kerberos_cache: str = "",
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
-        client: str = "hdfs-native",
     ) -> None:
         self._options = checked_options(
             url=url,
@@ -100,7 +94,6 @@ class HdfsDriver:
             kerberos_cache=kerberos_cache,
             replication=replication,
             timeout_s=timeout_s,
-            client=client,
         )
         self._paths = HdfsPaths(self._options.root)
         self._connections = Connections(self._options)
@@ -122,7 +115,7 @@ class HdfsDriver:
         return DriverDescription(
             name="hdfs",
             location=self._options.location,
-            capabilities=READ_ONLY if self._options.client == "pyarrow" else CAPABILITIES,
+            capabilities=CAPABILITIES,
             driver_metadata={
                 "storageBasePath": self._options.root,
                 "serviceEndpoint": self._options.file_system,
