@@ -67,7 +67,6 @@ class S3Driver:
         connect_timeout_s: how long a connection may take.
         read_timeout_s: how long nothing may come, or be taken, in a request.
         max_connections: the most connections of a process.
-        client: what reads ranges: `s3fs`, or `obstore` where that can be used.
         checksum: what the store is to check and keep of what is written: `crc32`, or `none` for one that cannot.
         payload_signing: whether signatures cover what is written: `always`, `never`; `auto`: unless it goes by https
             and has a checksum.
@@ -99,7 +98,6 @@ class S3Driver:
         connect_timeout_s: float | str = 10.0,
         read_timeout_s: float | str = 60.0,
         max_connections: int | str = 64,
-        client: str = "s3fs",
         checksum: str = "crc32",
         payload_signing: str = "auto",
         server_side_encryption: str = "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import sys
 
 import pytest
 
@@ -12,7 +11,7 @@ from offload_core.storage.tier import registry
 from offload_core.storage.tier.urls import open_store
 from offload_drivers.s3 import CAPABILITIES, S3Driver
 from offload_drivers.s3.options import ALIASES
-from offload_hooks.errors import InvalidKeyError, MissingExtraError, OptionError
+from offload_hooks.errors import InvalidKeyError, OptionError
 
 KEYS = {"access_key_id": "an-id", "secret_access_key": "hunter2secret"}
 
@@ -127,13 +126,6 @@ def test_without_an_endpoint_it_is_amazons():
     }
 
 
-def test_a_client_that_is_not_installed_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'pulsar-offload\[obstore\]'"):
-        S3Driver(bucket="bucket", client="obstore")
-    S3Driver(bucket="bucket")
-
-
 def test_the_limits_are_those_of_s3():
     assert (CAPABILITIES.max_blocks, CAPABILITIES.min_block_bytes) == (10_000, 5 * 1024**2)
     assert CAPABILITIES.max_block_bytes == 5 * 1024**3
@@ -181,7 +173,6 @@ def test_a_key_has_room_beside_the_prefix_only():
         {"read_timeout_s": 0},
         {"max_connections": "0"},
         {"max_connections": "1.5"},
-        {"client": "boto3"},
         {"checksum": "md5"},
         {"payload_signing": "sometimes"},
         {"server_side_encryption": "ROT13"},
