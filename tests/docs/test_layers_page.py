@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_layers.retry.commit_marker import MARKER
+from offload_layers.retry import MARKER
 
 TEXT = (Path(__file__).parents[2] / "docs" / "layers.md").read_text()
 LAYERS = {
