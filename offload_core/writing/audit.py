@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.storage.clock import system_now_ms
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError
 from offload_hooks.json_text import JsonObject, read_json
 from offload_hooks.private_files import open_file, sync_directory

@@ -15,8 +15,8 @@ from offload_core.format.messages.entry import split_entry
 from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition, OffloadContext
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.storage.tier import open_store
-from offload_core.writing.filters import FilterMode, FilterRecord
 from offload_core.writing.offload import LedgerOffloader
 from pulsar_offload import open_tier, scan
 

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
-from offload_core.metadata.records.filter_record import MARKER_CAUSE, aborted_cause
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.metadata.records.filter_record import (
+    MARKER_CAUSE,
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    aborted_cause,
+    parse_filter_record,
+)
 from offload_hooks.errors import FormatError, MetadataError, UnsupportedVersionError
 
 COUNTS = st.builds(DroppedEntries, entries=st.integers(0, 1 << 40), payload_bytes=st.integers(0, 1 << 50))

@@ -15,9 +15,9 @@ from entries import entry
 from scenes.filters import FilteredTopic, short_record
 
 from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import survey
 from offload_core.storage.tier.registry import make_filter
-from offload_core.writing.filters import FilterMode
 from offload_hooks.errors import FormatError, OptionError
 from offload_hooks.filters import OffloadFilter
 from offload_hooks.ledger_stores import EntryBatch

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events, of
 
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.errors import ChecksumError, UnresolvedTransactionError
 from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import EntryBatch

@@ -14,11 +14,16 @@ from offload_core.metadata.records import (
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY, aborted_cause
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    aborted_cause,
+)
 from offload_core.reading.transactions import BufferSnapshot, TransactionId
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.writing.filters.recorded_filters import settled_by_filters
 from offload_core.writing.offload.hot_copy_check import check_settled
+from offload_core.writing.offload_filters import settled_by_filters
 from offload_hooks.errors import OffloadError
 
 ONE = TransactionId(0, 1)

@@ -19,11 +19,18 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
 )
-from offload_core.metadata.records.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
+from offload_core.metadata.records.filter_record import (
+    MARKER_CAUSE,
+    RECORD_KEY,
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    aborted_cause,
+    parse_filter_record,
+)
 from offload_core.reading.transactions import BufferSnapshot, SnapshotStore
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import FileAuditLog
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds

@@ -13,13 +13,18 @@ from scenes.segments import SETTINGS, pool_of
 
 from offload_core.format.codec.filtered_objects import FILTERED_KEY
 from offload_core.maintenance.recover import Unknown, recover_records
-from offload_core.metadata.records.filter_record import RECORD_KEY, recorded_filter
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
+    DroppedEntries,
+    FilterMode,
+    parse_filter_record,
+    recorded_filter,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.audit import LoggedChanges
-from offload_core.writing.filters import NO_FILTER, DroppedEntries, FilterMode, parse_filter_record
-from offload_core.writing.filters.recorded_filters import settled_by_filters
 from offload_core.writing.managed_ledger import Environment, StreamingPool
 from offload_core.writing.managed_ledger.streaming.status import SegmentCompletion
+from offload_core.writing.offload_filters import NO_FILTER, settled_by_filters
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader
 

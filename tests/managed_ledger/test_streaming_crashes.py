@@ -23,16 +23,17 @@ from scenes.segments import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, segments_of, unfinished_segment
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.offload_attempt import prepare_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import NO_FILTER, ChosenFilter, FilterMode
 from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     StreamingPool,
     open_managed_ledger,
 )
+from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore

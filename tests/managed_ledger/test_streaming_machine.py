@@ -23,15 +23,16 @@ from scenes.segments import in_segments, left_in, pool_of
 
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, unfinished_segment
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.filters import NO_FILTER, FilterMode
 from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     StreamingSettings,
     open_managed_ledger,
 )
+from offload_core.writing.offload_filters import NO_FILTER
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import (

@@ -22,10 +22,9 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.writing.managed_ledger import (
     EntriesRead,
     Environment,

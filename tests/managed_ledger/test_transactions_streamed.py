@@ -13,11 +13,11 @@ from scenes.segments import SETTINGS, left_in, pool_of
 
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.filters import FilterMode
-from offload_core.writing.filters.recorded_filters import recorded_filters, settled_by_filters
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.streaming.completion_requests import with_request
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
+from offload_core.writing.offload_filters import recorded_filters, settled_by_filters
 from offload_core.writing.settings import ResolvedPolicies
 
 

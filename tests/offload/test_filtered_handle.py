@@ -28,19 +28,19 @@ from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
-from offload_core.metadata.records.filter_record import RECORD_KEY
-from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.filters import (
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
     DroppedEntries,
     FilterMode,
     FilterRecord,
-    FilterRun,
     parse_filter_record,
 )
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import OfferResult, OffloadHandle
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_core.writing.offload.segment_offloader import SegmentFilter, segment_key
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader

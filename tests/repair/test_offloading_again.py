@@ -25,13 +25,14 @@ from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import CopyForm, LedgerRecord, begin_replacement, other_copies, read_copies
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode
 from offload_core.writing.managed_ledger import Environment, HotLedgers
 from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload.running_attempt import lease_from, working_on
+from offload_core.writing.offload_filters import ChosenFilter
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
 from offload_hooks.ledger_stores import EntryBatch
 

@@ -22,10 +22,10 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transactions import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.audit import AuditLog, LoggedChanges
-from offload_core.writing.filters import NO_FILTER, ChosenFilter
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
 from offload_core.writing.offload.offloads import Offloads
+from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
 from offload_hooks.errors import FormatError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
 

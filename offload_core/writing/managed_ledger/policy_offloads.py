@@ -30,12 +30,12 @@ from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
 from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
 from offload_core.storage.tier.watched_tiers import CountedTier
-from offload_core.writing.filters import FilterRun
 from offload_core.writing.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import ProgressListener
 from offload_core.writing.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload_filters import FilterRun
 from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import (
     LiveAttemptError,

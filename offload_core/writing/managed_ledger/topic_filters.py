@@ -23,6 +23,7 @@ from offload_core.format.messages.entry import split_entry
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.reading.transactions import (
     BufferSnapshot,
     BufferState,
@@ -31,10 +32,14 @@ from offload_core.reading.transactions import (
     TransactionId,
 )
 from offload_core.storage.tier.registry import make_filter
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRun
-from offload_core.writing.filters.recorded_filters import has_unsettled_copies, settled_by_filters
 from offload_core.writing.managed_ledger.environment import Environment, KnownWait
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgersView, TailCache, TopicReader
+from offload_core.writing.offload_filters import (
+    ChosenFilter,
+    FilterRun,
+    has_unsettled_copies,
+    settled_by_filters,
+)
 from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import OffloadError
 from offload_hooks.filters import OffloadFilter, SettledTransactions

@@ -20,12 +20,13 @@ from typing import Literal
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.writing.audit import Deletion
-from offload_core.writing.filters import FilterRecord, FilterRun
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.offload import OffloadProgress
 from offload_core.writing.offload.offloads import Offloads
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import (
     OffloadError,
     OffloadStoppedError,

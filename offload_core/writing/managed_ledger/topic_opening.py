@@ -19,7 +19,6 @@ from functools import partial
 
 from offload_core.metadata.records import LedgerRecord
 from offload_core.writing.audit import Deletion
-from offload_core.writing.filters.recorded_filters import recorded_filters
 from offload_core.writing.managed_ledger.appender import RolloverPolicy
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.ledger_deletion import delete_hot
@@ -30,6 +29,7 @@ from offload_core.writing.managed_ledger.owned_record import (
     end_ledger,
     lose_ledger,
 )
+from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import DataLossError, FormatError, StoreError, UnknownLedgerError
 
 _log = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from offload_core.format.codec.object_format import (
     SOFTWARE_VERSION_KEY,
     ObjectKey,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterRecord, FilterRun
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreError
 from offload_hooks.ledger_stores import LedgerStatus
 

@@ -25,9 +25,8 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.transactions import BufferSnapshot, TransactionId
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import DataLossError
 
 _NAMED = 5

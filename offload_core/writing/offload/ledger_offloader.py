@@ -36,11 +36,10 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.read_handles import ColdReader, ColdReaders
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
-from offload_core.writing.filters import FilterMode, FilterRecord, FilterRun
-from offload_core.writing.filters.filter_run import MOST_TOMBSTONE_BYTES
 from offload_core.writing.offload.attempt_objects import (
     WrittenChecksums,
     delete_attempt,
@@ -49,6 +48,7 @@ from offload_core.writing.offload.attempt_objects import (
     ledger_metadata,
     user_metadata,
 )
+from offload_core.writing.offload_filters import MOST_TOMBSTONE_BYTES, FilterRun
 from offload_hooks.errors import DataLossError, OptionError, placed
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
 

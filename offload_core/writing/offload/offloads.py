@@ -7,8 +7,9 @@ from typing import Protocol
 from uuid import UUID
 
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OtherCopy
-from offload_core.writing.filters import FilterRecord, FilterRun
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.writing.offload.ledger_offloader import ProgressListener
+from offload_core.writing.offload_filters import FilterRun
 
 Announce = Callable[[UUID, str], None]
 """Told of each attempt whose objects are about to be deleted, and why; if it raises, they are not."""

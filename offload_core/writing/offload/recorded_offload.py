@@ -35,6 +35,7 @@ from offload_core.metadata.records import (
     prepare_attempt,
     replacement_of,
 )
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.metadata.records.offload_attempt import is_complete
 from offload_core.metadata.records.record_corrections import is_marked_damaged
 from offload_core.metadata.records.segment_deletion import needed_objects
@@ -43,8 +44,6 @@ from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.reading.transactions import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterRecord, FilterRun
-from offload_core.writing.filters.recorded_filters import recorded_filters
 from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_core.writing.offload.hot_copy_check import check_cold_copies, check_settled
 from offload_core.writing.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
@@ -59,6 +58,7 @@ from offload_core.writing.offload.running_attempt import (
     check_over,
     clean_up,
 )
+from offload_core.writing.offload_filters import FilterRun, recorded_filters
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,

@@ -28,10 +28,9 @@ from offload_core.format.codec.byte_arrays import read_only
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
-from offload_core.writing.filters import FilteredEntries, FilterRecord, FilterRun, joined
 from offload_core.writing.offload.attempt_objects import (
     delete_attempt,
     filter_counts,
@@ -41,6 +40,7 @@ from offload_core.writing.offload.attempt_objects import (
 from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.writing.offload.segment_upload import OffloadedSegment, SegmentOutcome, SegmentUpload
 from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, BlockLimits, StreamingBlocks
+from offload_core.writing.offload_filters import FilteredEntries, FilterRun, joined
 from offload_hooks import ReadableBuffer
 from offload_hooks.errors import OptionError, UploadError
 from offload_hooks.ledger_stores import EntryBatch

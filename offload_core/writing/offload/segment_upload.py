@@ -19,8 +19,8 @@ from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.filters import FilterRecord
 from offload_core.writing.offload.attempt_objects import WrittenChecksums, delete_attempt
 from offload_core.writing.offload.streaming_blocks import BuiltBlock
 from offload_hooks import BlockReceipt, Upload

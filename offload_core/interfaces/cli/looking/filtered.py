@@ -8,8 +8,13 @@ from functools import partial
 from typing import Any
 
 from offload_core.metadata.catalogue import Piece
-from offload_core.metadata.records.filter_record import indexed_filter
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.metadata.records.filter_record import (
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    indexed_filter,
+    parse_filter_record,
+)
 from offload_hooks.errors import FormatError
 
 _PLACES = {FilterMode.GAP: "gaps", FilterMode.TOMBSTONE: "tombstones"}

@@ -23,7 +23,6 @@ from uuid import UUID
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.records.segment_shares import Segment, unfinished_segment
 from offload_core.writing.audit import AuditLog, Deletion
-from offload_core.writing.filters import FilterRun
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.managed_ledger.streaming.feed import (
@@ -53,6 +52,7 @@ from offload_core.writing.managed_ledger.topic_reader import LedgersView, TailCa
 from offload_core.writing.offload import OffloadedSegment
 from offload_core.writing.offload.recorded_segments import RecordedSegment
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,

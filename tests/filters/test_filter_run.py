@@ -15,7 +15,8 @@ from scenes.filters import PlainFilter
 from offload_core.format.codec.byte_arrays import read_only
 from offload_core.format.codec.kernels.kept import copy_kept
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.filters import DroppedEntries, FilteredEntries, FilterMode, FilterRun
+from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode
+from offload_core.writing.offload_filters import FilteredEntries, FilterRun
 from offload_hooks.errors import BrokenPluginError, EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
 

@@ -1,6 +1,9 @@
-"""`FilterRun`: one filter over the entries of a ledger or a segment, as they are written: filtered, and counted.
+"""Offload filters at work: which entries are written, what takes the place of the others, and the count of both.
 
-Filtering is without effects, so that entries that found no memory may be given again; what was written is noted.
+    FilterRun          one filter over the entries of a ledger or a segment, as they are written
+    recorded_filters   what records state of filters that ran: over which entries, and up to where all was settled
+
+Filtering has no effects, so entries that found no memory may be filtered again; `note` counts what was written.
 
 A tombstone takes the place of an entry that is dropped, so that Pulsar serves the rest to its consumers. Its form is
 that of `pack_tombstone`, the kernel's reference implementation. Markers stay as they are: brokers pass over them as
@@ -10,31 +13,36 @@ well, and a reader of the topic needs to know how transactions ended. Source: do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.filtered_objects import FILTERED_TRANSACTIONS
 from offload_core.format.codec.kernels.kept import copy_kept
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.kernels import fields as f
 from offload_core.format.messages.kernels import tombstones as kernels
 from offload_core.format.messages.new_entry import pack_tombstone
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import (
     DroppedEntries,
     FilterMode,
     FilterRecord,
-    parse_filter_record,
+    recorded_filter,
 )
-from offload_core.writing.filters.disabled import OffloadFilterDisable
 from offload_hooks.errors import BrokenPluginError, EntryOrderError, MetadataError, OffloadError, placed
 from offload_hooks.filters import FilteredTopic, OffloadFilter, TopicFilter
 from offload_hooks.ledger_stores import EntryBatch
 
-__all__ = ["DroppedEntries", "FilterMode", "FilterRecord", "joined", "parse_filter_record"]
+
+class OffloadFilterDisable:
+    """Keep all entries, and wait for nothing. The default."""
+
+    def open(self, topic: FilteredTopic) -> None:
+        """See `OffloadFilter`."""
 
 
 def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
@@ -287,3 +295,48 @@ class ChosenFilter:
 
 NO_FILTER = ChosenFilter(name="disabled", mode=FilterMode.TOMBSTONE, filter=OffloadFilterDisable())
 """The default."""
+
+
+def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
+    """The short records of the filters that a ledger's complete copies were written through, as `recorded_filter`."""
+    found = (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    return tuple(record for record in found if record is not None)
+
+
+def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
+    """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
+
+    All before it is settled as well: it takes nothing behind the first entry that is not. Another filter's stop may be
+    of something else. Errors as `recorded_filter`.
+    """
+    ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))
+    return next(ends, None)
+
+
+def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
+    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`."""
+    return any(
+        record is None or record.name != FILTERED_TRANSACTIONS
+        for ledger in info.ledgers
+        for record in (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    )
+
+
+def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
+    """The last entry of each of a ledger's copies that the filter has settled, the last one first."""
+    for driver, end in reversed(list(_copies(ledger))):
+        record = recorded_filter(driver, ledger.ledger_id)
+        if record is not None and record.name == FILTERED_TRANSACTIONS and record.stop is not None:
+            yield EntryPosition(ledger.ledger_id, end)
+
+
+def _copies(ledger: LedgerRecord) -> Iterator[tuple[DriverMetadata | None, int]]:
+    """The driver and the last entry of a ledger's copy, or of each of its segments, that is complete."""
+    context = ledger.context
+    if context is None:
+        return
+    for share in context.segments:
+        if share.complete and share.end_entry_id is not None:
+            yield share.driver, share.end_entry_id
+    if not context.segments and context.complete:
+        yield context.driver, (ledger.info.entries or 0) - 1
