@@ -124,6 +124,9 @@ class LoggedChanges:
         _log.info("%s: %s: %s", change.action.value, said, change.why)
 
 
+PROGRAM_LOG: AuditLog = LoggedChanges()
+
+
 class FileAuditLog:
     """Records changes as lines at the end of a file, durably; several processes may share it.
 

@@ -30,7 +30,7 @@ from offload_core.metadata.records.filter_record import (
 )
 from offload_core.reading.transactions import BufferSnapshot, SnapshotStore
 from offload_core.storage.tier import MemoryBudget
-from offload_core.writing.audit import FileAuditLog
+from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
@@ -58,7 +58,7 @@ def by_segments(topic: FilteredTopic) -> None:
             lambda: nullcontext(topic.tiers),
             executor=executor,
             budget=MemoryBudget(),
-            announce=lambda *_: None,
+            audit=PROGRAM_LOG,
             now_ms=lambda: 1000,
             lease_s=30,
         )

@@ -141,7 +141,7 @@ def test_a_ledger_of_a_later_owner_is_never_taken_for_a_leftover(opened, environ
             later[0].add_entry(b"a")
         return owned
 
-    monkeypatch.setattr("offload_core.writing.managed_ledger.topic_opening.claim_record", then_another_opens)
+    monkeypatch.setattr("offload_core.writing.managed_ledger.managed_ledger.claim_record", then_another_opens)
     former = opened()
     with pytest.raises(OwnershipLostError):
         former.add_entry(b"b")

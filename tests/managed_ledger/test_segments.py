@@ -28,6 +28,7 @@ from offload_core.writing.managed_ledger import (
     delete_managed_ledger,
     open_managed_ledger,
 )
+from offload_core.writing.offload.segment_offloader import segment_key
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError, StoreUnavailableError
 from pulsar_offload import TierReader
 
@@ -284,7 +285,7 @@ def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
         def fails(*_: object) -> None:
             raise StoreUnavailableError("the store is away")
 
-        broken.setattr(environment.offloads, "delete_segment", fails)
+        broken.setattr(environment.offloads, "delete_cold_copy", fails)
         with pytest.raises(StoreUnavailableError):
             topic.open.trim(EVERYTHING)
     assert [ledger.is_condemned for ledger in recorded().in_order] == [True, True, True, False]
@@ -303,7 +304,7 @@ def test_objects_that_a_ledger_needs_are_not_deleted(
     uuid = topic.offloads.offload(topic.end(1, 1))
     assert environment.offloads is not None
     with pytest.raises(AttemptError, match="no ledger needs it"):
-        environment.offloads.delete_segment(NAME, uuid, None)
+        environment.offloads.delete_cold_copy(NAME, segment_key(uuid), None)
     assert objects(cold) == segment_keys([uuid])
 
 

@@ -76,7 +76,7 @@ def test_a_managed_ledger_that_is_closed_stops_its_offload_and_cleans_up(
     with ThreadPoolExecutor(2) as pool:
         running = begun(pool, topic, watched)
         closing = pool.submit(topic.close)
-        while not topic._offloads._prefix._is_closed:
+        while not topic._offloads._is_closed:
             pass
         watched.may_go_on.set()
         closing.result(60)
@@ -133,7 +133,7 @@ def test_closing_the_loop_stops_its_offloads_and_the_status_says_so(
     assert watched.began.wait(60)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(loop.close, 60)
-        while not beside._prefix._run.is_stopped:
+        while not beside._run.is_stopped:
             pass
         watched.may_go_on.set()
         closing.result(60)

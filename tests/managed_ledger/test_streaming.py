@@ -306,14 +306,14 @@ def test_a_topic_that_is_not_streamed_gets_no_segments(topic: Topic) -> None:
 
 def test_streaming_waits_for_the_ledger_offload_of_its_own_process(topic: Topic) -> None:
     topic.add(12)
-    prefix = topic.ledger._offloads._prefix
-    prefix.status = OffloadStatus(state="running")
+    offloads = topic.ledger._offloads
+    offloads.offload_status = OffloadStatus(state="running")
     topic.ledger.set_streaming(SETTINGS)
     topic.run()
     assert topic.segments == ()
     assert topic.status.failures_in_a_row == 0
     topic.ledger.set_streaming(None)
-    prefix.status = OffloadStatus()
+    offloads.offload_status = OffloadStatus()
     topic.ledger.offload_prefix(EntryPosition(0, 0))
     topic.ledger.set_streaming(SETTINGS)
     topic.run()

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 import offloading_process
 import pytest
-from managed_ledgers import NAME, environment_in
+from managed_ledgers import NAME, Audit, FailingAudit, environment_in
 from offloading_process import offloads_in, tiers_in
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
@@ -59,7 +59,7 @@ class SharedTopic:
         self.records = environment.records
         with open_managed_ledger(environment, NAME) as topic:
             self.ledger_id = topic.add_entries(PAYLOADS).ledger_id
-        self.audit: list[tuple[UUID, str]] = []
+        self.audit = Audit()
 
     @property
     def ledger(self) -> LedgerRecord:
@@ -77,9 +77,7 @@ class SharedTopic:
         return offloads_in(self.folder, lease_s)
 
     def offload(self, lease_s: float = 60.0) -> bool:
-        return self.offloads(lease_s).offload(
-            NAME, self.ledger_id, announce=lambda *said: self.audit.append(said)
-        )
+        return self.offloads(lease_s).offload(NAME, self.ledger_id, audit=self.audit)
 
     def left_by(self, holder: AttemptHolder, left_ms: int, raw: str | None = None) -> UUID:
         """An attempt of another process is recorded, and of its data object there is something."""
@@ -152,7 +150,7 @@ def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: 
         assert process.communicate("go on\n", timeout=WITHIN_S)[0] == "done\n"
     world.check_complete()
     assert world.offload() is False
-    assert world.audit == []
+    assert world.audit.changes == []
 
 
 def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: SharedTopic) -> None:
@@ -163,7 +161,9 @@ def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: Sh
         uuid = world.ledger.context.uuid
     assert world.offload()
     world.check_complete()
-    assert world.audit == [(uuid, "its offload was left unfinished, and is begun anew")]
+    assert [(each.uuid, each.why) for each in world.audit.deletions] == [
+        (uuid, "its offload was left unfinished, and is begun anew")
+    ]
 
 
 def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(
@@ -264,11 +264,11 @@ def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(
     if is_live:
         with pytest.raises(LiveAttemptError):
             world.offload()
-        assert (world.ledger, world.audit) == (before, [])
+        assert (world.ledger, world.audit.changes) == (before, [])
         return
     assert world.offload()
     world.check_complete()
-    assert [each for each, _ in world.audit] == [uuid]
+    assert [each.uuid for each in world.audit.deletions] == [uuid]
 
 
 @pytest.mark.parametrize(
@@ -417,11 +417,8 @@ def test_another_users_process_is_alive_as_long_as_it_is_there() -> None:
 def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: SharedTopic) -> None:
     world.left_by(ELSEWHERE, -1)
 
-    def no_audit(*_: object) -> None:
-        raise StoreUnavailableError("no audit log")
-
-    with pytest.raises(StoreUnavailableError, match="no audit log"):
-        world.offloads().offload(NAME, world.ledger_id, announce=no_audit)
+    with pytest.raises(StoreUnavailableError, match="no audit"):
+        world.offloads().offload(NAME, world.ledger_id, audit=FailingAudit(1))
     assert len(os.listdir(world.folder / "cold")) > 0
     assert world.offload()
     world.check_complete()
@@ -432,10 +429,8 @@ def test_who_gives_an_attempt_up_says_why(world: SharedTopic) -> None:
         raise StoreUnavailableError("in the middle")
 
     with pytest.raises(StoreUnavailableError):
-        world.offloads().offload(
-            NAME, world.ledger_id, listener=fail, announce=lambda *said: world.audit.append(said)
-        )
-    assert [why for _, why in world.audit] == ["its offload failed: StoreUnavailableError"]
+        world.offloads().offload(NAME, world.ledger_id, listener=fail, audit=world.audit)
+    assert [each.why for each in world.audit.deletions] == ["its offload failed: StoreUnavailableError"]
     assert world.ledger.context is None
     with open_tier(world.folder / "cold") as tier:
         assert not list(tier.store.list_objects())

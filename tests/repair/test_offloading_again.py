@@ -472,10 +472,13 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopi
 def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
+
+    class Begins:
+        def record(self, _: object) -> None:
+            begin(world, ledger_id, uuid)
+
     with working_on(uuid):
-        assert not offloads.delete_hot_copy(
-            NAME, ledger_id, 0, announce=lambda _: begin(world, ledger_id, uuid)
-        )
+        assert not offloads.delete_hot_copy(NAME, ledger_id, 0, audit=Begins())
         assert ledger_id in world.hot.ledger_ids()
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 

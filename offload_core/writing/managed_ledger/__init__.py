@@ -2,11 +2,15 @@
 
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger.appender import RolloverPolicy
-from offload_core.writing.managed_ledger.configured_environment import open_environment, policies_by_name
-from offload_core.writing.managed_ledger.environment import Environment, HotLedgers
+from offload_core.writing.managed_ledger.environment import (
+    Environment,
+    HotLedgers,
+    open_environment,
+    policies_by_name,
+)
 from offload_core.writing.managed_ledger.ledger_deletion import delete_managed_ledger
-from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.writing.managed_ledger.policy_offloads import PolicyOffloads, PolicyReads
+from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, open_managed_ledger
+from offload_core.writing.managed_ledger.policy_tiers import PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
@@ -23,22 +27,19 @@ from offload_core.writing.managed_ledger.topic_offloads import (
     no_tier,
     topic_offloads,
 )
-from offload_core.writing.managed_ledger.topic_opening import open_managed_ledger
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgerEntries, OpenReader
 from offload_core.writing.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
 from offload_core.writing.managed_ledger.upkeep import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
     DueLedgers,
+    TenantThreads,
+    UpkeepLoop,
     UpkeepRound,
+    UpkeepStatus,
     complete_streamed,
     due_ledgers,
     keep_up,
-)
-from offload_core.writing.managed_ledger.upkeep_loop import (
-    FIRST_WAIT_S,
-    LONGEST_WAIT_S,
-    TenantThreads,
-    UpkeepLoop,
-    UpkeepStatus,
 )
 
 __all__ = [
@@ -52,8 +53,8 @@ __all__ = [
     "ManagedLedger",
     "OffloadStatus",
     "OpenReader",
-    "PolicyOffloads",
     "PolicyReads",
+    "PolicyTiers",
     "RolloverPolicy",
     "SnapshotPolicy",
     "StreamingPool",

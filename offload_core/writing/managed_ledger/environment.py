@@ -12,22 +12,32 @@ sealed since, the answer is the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles.fallbacks import Fallback
 from offload_core.reading.transactions import SnapshotStore
 from offload_core.storage.clock import system_now_ms
-from offload_core.writing.audit import AuditLog, LoggedChanges
+from offload_core.storage.offloader_stats import OffloaderStats
+from offload_core.storage.tier import Tier, UploadTimeouts, open_store
+from offload_core.storage.tier.registry import make_ledger_store
+from offload_core.writing.audit import AuditLog, FileAuditLog, LoggedChanges
+from offload_core.writing.managed_ledger.policy_tiers import PolicyFilters, PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
-from offload_core.writing.offload.offloads import Offloads
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
-from offload_hooks.errors import FormatError, UnknownLedgerError
+from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings
+from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.metadata_stores import WritableMetadataStore
 
 NAME_KEY = "pulsar/managed-ledger"
 
@@ -139,7 +149,7 @@ class Environment:
     open_reader: OpenReader | None = None
     priority_of: Callable[[str], ReadPriority] = _offloaded_first
     cache_bytes: int = DEFAULT_CACHE_BYTES
-    offloads: Offloads | None = None
+    offloads: RecordedOffloads | None = None
     filter_of: Callable[[str], ChosenFilter] = _not_filtered
     waits: KnownWaits = field(default_factory=KnownWaits)
     streaming: StreamingPool | None = None
@@ -157,3 +167,79 @@ class Environment:
         if self.open_reader is None:
             return self.hot.store.open(record.ledger_id)
         return self.open_reader(record, priority, name)
+
+
+def policies_by_name(policies: PolicyStore) -> Callable[[str], ResolvedPolicies]:
+    """The policies in force for a managed ledger, by its name."""
+    return lambda name: policies.resolve(topic_of_managed_ledger(name))
+
+
+@contextmanager
+def open_environment(
+    configuration: Configuration,
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    *,
+    stats: OffloaderStats | None = None,
+) -> Iterator[Environment]:
+    """Open the environment of a process's managed ledgers, until the block ends.
+
+    Args:
+        store, policies: of `open_policies`.
+        stats: counts what is offloaded, read and deleted.
+
+    Raises:
+        OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.
+    """
+    hot_tier, path = configuration.hot_tier, configuration.audit_log.path
+    if not hot_tier.options:
+        raise OptionError("nothing says where the hot tier is", hint="Set hot_tier.options.path.")
+    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
+    records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
+    with ExitStack() as stack:
+        hot = stack.enter_context(closing(make_ledger_store(hot_tier.store, options)))
+        others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
+        tiers = stack.enter_context(
+            closing(
+                PolicyTiers(
+                    policies_of,
+                    others,
+                    stats=stats,
+                    upload_niceness=configuration.uploads.niceness,
+                    upload_timeouts=UploadTimeouts(
+                        silence_s=configuration.uploads.silence_timeout_s,
+                        block_s=configuration.uploads.block_timeout_s,
+                    ),
+                )
+            )
+        )
+        limits = configuration.streaming
+        streaming = stack.enter_context(
+            StreamingPool(
+                partial(tiers.lease, to_write=True),
+                budget_bytes=limits.block_bytes,
+                buffer_bytes=limits.buffer_bytes,
+                threads=limits.threads,
+            )
+        )
+        reads = PolicyReads(hot, tiers, listener=None if stats is None else partial(_count_fallback, stats))
+        yield Environment(
+            records=records,
+            hot=HotLedgers(hot),
+            open_reader=reads.open_reader,
+            priority_of=reads.priority_of,
+            offloads=RecordedOffloads(records, hot, tiers.lease, offloader_of=tiers.offloader, stats=stats),
+            filter_of=PolicyFilters(policies_of).choose,
+            streaming=streaming,
+            forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
+            audit=LoggedChanges() if path is None else FileAuditLog(path),
+        )
+
+
+def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
+    stats.count_fallback(fallback.copy.value, fallback.reason.value)
+
+
+def _opened(tier: TierSettings) -> Tier:
+    options: dict[str, Any] = {name: value.get_secret_value() for name, value in tier.options.items()}
+    return open_store(tier.driver, **options)

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from uuid import uuid4
 
+from offload_core.metadata.catalogue.recorded_copies import other_copy_key, recorded_copies
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     AttemptStatus,
@@ -108,28 +110,30 @@ class CopyDeletion:
             entries=ledger.info.entries,
             size_bytes=ledger.info.size,
         )
+        offloads = environment.offloads
         if context is not None and context.uuid is not None:
-            offloads = environment.offloads
             if offloads is None:
                 raise OptionError(
                     f"a ledger of {name} has a cold copy, and no tier is configured",
                     ledger_id=ledger.ledger_id,
                 )
-            if not context.segments:
-                environment.audit.record(deletion(copy="cold", uuid=context.uuid, why=why))
-                offloads.delete_cold_copy(name, ledger)
-            for share in context.segments:
-                if share.uuid not in self._settled:
-                    environment.audit.record(
-                        deletion(copy="cold", uuid=share.uuid, why=why, begin=share.begin, end=share.end)
-                    )
-                    offloads.delete_segment(name, share.uuid, share.driver or context.driver)
-                    self._settled.add(share.uuid)
-            for copy in others_of(ledger):
-                if copy.uuid not in self._settled:
-                    environment.audit.record(deletion(copy="cold", uuid=copy.uuid, why=_why_other(copy, why)))
-                    offloads.delete_other_copy(name, copy)
-                    self._settled.add(copy.uuid)
+            topic = topic_of_managed_ledger(name)
+            shares = {share.uuid: share for share in context.segments}
+            copies = [(copy.key, copy.driver, why) for copy in recorded_copies(topic, ledger)]
+            copies += [
+                (other_copy_key(topic, copy), copy.driver, _why_other(copy, why))
+                for copy in others_of(ledger)
+            ]
+            for key, driver, why_copy in copies:
+                if key.uuid in self._settled:
+                    continue
+                share = shares.get(key.uuid)
+                begin, end = (None, None) if share is None else (share.begin, share.end)
+                environment.audit.record(
+                    deletion(copy="cold", uuid=key.uuid, why=why_copy, begin=begin, end=end)
+                )
+                offloads.delete_cold_copy(name, key, driver)
+                self._settled.add(key.uuid)
         delete_hot(environment, deletion(copy="hot", why=why))
 
 

@@ -4,7 +4,6 @@
                            if it is settled farther
     settle_transactions    does so for a managed ledger that need not be open here, over its sealed ledgers; what is in
                            the ledger that is written, its owner settles
-    PolicyFilters          the offload filter that policies choose for a topic
     open_filter            its run over what is offloaded next
 
 Entries are read hot or cold, as they are there. What a topic's owner and others do meanwhile does no harm: a snapshot
@@ -14,7 +13,6 @@ Source: docs/transactions.md, "The transaction buffer".
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ from offload_core.format.messages.entry import split_entry
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.reading.transactions import (
     BufferSnapshot,
     BufferState,
@@ -31,18 +28,15 @@ from offload_core.reading.transactions import (
     TransactionBuffer,
     TransactionId,
 )
-from offload_core.storage.tier.registry import make_filter
 from offload_core.writing.managed_ledger.environment import Environment, KnownWait
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgersView, TailCache, TopicReader
 from offload_core.writing.offload_filters import (
-    ChosenFilter,
     FilterRun,
     has_unsettled_copies,
     settled_by_filters,
 )
-from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import OffloadError
-from offload_hooks.filters import OffloadFilter, SettledTransactions
+from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
 READ_AT_ONCE = 10_000
@@ -269,36 +263,6 @@ def _followed(
 
 def _is_settled(snapshot: BufferSnapshot, up_to: EntryPosition) -> bool:
     return up_to < snapshot.stop
-
-
-class PolicyFilters:
-    """The filters that policies choose, each constructed once. Calls may come from many threads at once.
-
-    Args:
-        policies_of: what holds for a managed ledger, by its name.
-    """
-
-    def __init__(self, policies_of: Callable[[str], ResolvedPolicies]) -> None:
-        self._policies_of = policies_of
-        self._lock = threading.Lock()
-        self._made: dict[tuple[str, tuple[tuple[str, str], ...]], OffloadFilter] = {}
-
-    def choose(self, name: str) -> ChosenFilter:
-        """The filter of a managed ledger now.
-
-        Raises:
-            UnknownPluginError, BrokenPluginError, OptionError: there is none of that name, or not with those options.
-        """
-        policies = self._policies_of(name).offload
-        options = policies.filter_options
-        key = policies.filter_name, tuple(sorted(options.items()))
-        with self._lock:
-            made = self._made.get(key)
-        if made is None:
-            made = make_filter(policies.filter_name, options)
-            with self._lock:
-                made = self._made.setdefault(key, made)
-        return ChosenFilter(name=policies.filter_name, mode=FilterMode(policies.filter_mode), filter=made)
 
 
 def open_filter(

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,12 +31,19 @@ from uuid import UUID
 
 import xxhash
 
-from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, Segment
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.offload_attempt import renew_attempt
+from offload_core.metadata.records.offload_attempt import abandon_attempt, fail_attempt, renew_attempt
+from offload_core.metadata.records.segment_shares import find_segment
+from offload_core.metadata.records.segments import abandon_segment, forget_segment
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.hot.file_calls import boot_identity
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import AuditLog, Deletion
+from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -248,29 +256,110 @@ class RunningAttempt:
                 )
 
 
-def clean_up(
-    update: Callable[[Change], object],
-    abandon: Change,
-    delete: Callable[[], None],
-    forget: Change | None = None,
-) -> None:
-    """Abandon an attempt in its record, delete its objects, and forget it; it can be called again after any failure.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedAttempt:
+    """An attempt at a ledger or a segment that is to be cleaned up; see `ledger_attempt`, `segment_attempt`.
 
-    The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it, so
-    its objects are not needed; and until they are deleted its record names them, so that they are found.
-
-    Args:
-        update: makes a step in the record.
-        abandon: refuses an attempt whose lease is held, unless it is this process's own.
-        delete: announces the deletion, and makes it.
-        forget: None if another attempt takes its place in the record.
-
-    Errors: those of the four.
+    Attributes:
+        key: its data object.
+        driver: what is recorded of it.
+        deletion: the line of the audit log for its objects.
+        abandon, forget: the steps in the record.
+        check: refuses an attempt whose lease is held (`LiveAttemptError`), by the record and the time.
     """
-    update(abandon)
-    delete()
-    if forget is not None:
-        update(forget)
+
+    key: ObjectKey
+    driver: DriverMetadata | None
+    deletion: Deletion
+    abandon: Change
+    forget: Change
+    check: Callable[[ManagedLedgerInfo, int, AttemptProcess], None]
+
+    def delete(self, tier: Tier, audit: AuditLog) -> None:
+        """Delete its objects, which the audit log says first."""
+        audit.record(self.deletion)
+        delete_attempt(tier, self.key)
+
+    def clean_up(
+        self,
+        update: Callable[[Change], object],
+        tiers: KnownTiers,
+        audit: AuditLog,
+        now_ms: Callable[[], int],
+        *,
+        process: AttemptProcess = THIS_PROCESS,
+        forgets: bool,
+    ) -> None:
+        """Abandon it in its record, delete its objects, and forget it; it can be called again after any failure.
+
+        The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it,
+        so its objects are not needed; and until they are deleted its record names them, so that they are found.
+
+        Args:
+            update: makes a step in the record.
+            forgets: false if another attempt takes its place in the record.
+
+        Raises:
+            LiveAttemptError: its lease is held; nothing was changed.
+            OptionError: its objects lie in a tier that is not configured; nothing was changed.
+            AttemptError, StoreError: of the record, the audit log and the tier.
+        """
+        tier = tiers.find(self.driver)
+
+        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            self.check(info, now_ms(), process)
+            return self.abandon(info)
+
+        update(abandon)
+        self.delete(tier, audit)
+        if forgets:
+            update(self.forget)
+
+
+def ledger_attempt(name: str, ledger: LedgerRecord, why: str, uuid: UUID | None = None) -> UnfinishedAttempt:
+    """The attempt that a ledger's record names, or that of `uuid`, to be cleaned up for this reason."""
+    context, ledger_id = ledger.context, ledger.ledger_id
+    uuid = uuid or (None if context is None else context.uuid)
+    assert uuid is not None
+
+    def check(info: ManagedLedgerInfo, now_ms: int, process: AttemptProcess) -> None:
+        check_not_alive(info.ledger(ledger_id), now_ms, process=process)
+
+    return UnfinishedAttempt(
+        key=ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False),
+        driver=None if context is None else context.driver,
+        deletion=Deletion(
+            managed_ledger=name,
+            ledger_id=ledger_id,
+            copy="cold",
+            why=why,
+            uuid=uuid,
+            entries=ledger.info.entries,
+            size_bytes=ledger.info.size,
+        ),
+        abandon=partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid),
+        forget=partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
+        check=check,
+    )
+
+
+def segment_attempt(name: str, segment: Segment, why: str) -> UnfinishedAttempt:
+    """An attempt at a segment, to be cleaned up for this reason."""
+    uuid, ledger_id = segment.uuid, segment.begin.ledger_id
+
+    def check(info: ManagedLedgerInfo, now_ms: int, process: AttemptProcess) -> None:
+        known = find_segment(info, uuid)
+        if known is not None and not known.is_finished:
+            check_over(uuid, known.driver, now_ms, ledger_id, process)
+
+    return UnfinishedAttempt(
+        key=ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False),
+        driver=segment.driver,
+        deletion=Deletion(managed_ledger=name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid),
+        abandon=partial(abandon_segment, uuid=uuid),
+        forget=partial(forget_segment, uuid=uuid),
+        check=check,
+    )
 
 
 def check_not_alive(

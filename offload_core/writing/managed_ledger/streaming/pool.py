@@ -18,13 +18,13 @@ from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Any, Protocol, Self
-from uuid import UUID
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import MemoryBudget
 from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES
+from offload_core.writing.audit import AuditLog
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.offload.recorded_segments import RecordedSegments
 from offload_core.writing.offload.running_attempt import check_lease_length
@@ -123,7 +123,7 @@ class StreamingPool:
         self,
         owned: OwnedRecord,
         records: ManagedLedgerRecords,
-        announce: Callable[[int, UUID, str], None],
+        audit: AuditLog,
         now_ms: Callable[[], int],
     ) -> RecordedSegments:
         """The segments of a topic; see `RecordedSegments`."""
@@ -134,7 +134,7 @@ class StreamingPool:
             partial(self._tiers_of, owned.name),
             executor=self._stores,
             budget=self.budget,
-            announce=announce,
+            audit=audit,
             now_ms=now_ms,
             lease_s=self._lease_s,
         )

@@ -18,11 +18,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.records.segment_shares import Segment, unfinished_segment
-from offload_core.writing.audit import AuditLog, Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.managed_ledger.streaming.feed import (
@@ -170,9 +168,8 @@ _log = logging.getLogger(__name__)
 class StreamingOutcomes:
     """Of the managed ledger of this name. `pause` is the one after the newest failure."""
 
-    def __init__(self, name: str, audit: AuditLog, now_ms: Callable[[], int]) -> None:
+    def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
         self._name = name
-        self._audit = audit
         self._now_ms = now_ms
         self._status = StreamingStatus()
         self.pause = RetryPause()
@@ -188,12 +185,6 @@ class StreamingOutcomes:
         """A segment was completed."""
         self._status = replace(self._status, completed=self._status.completed + 1, last_end=segment.end)
         self.pause.failures = 0
-
-    def announce(self, ledger_id: int, uuid: UUID, why: str) -> None:
-        """Objects of an attempt are about to be deleted."""
-        self._audit.record(
-            Deletion(managed_ledger=self._name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid)
-        )
 
     def stopped(self) -> OffloadStoppedError:
         """The error of those who wait for more."""
@@ -251,10 +242,8 @@ class TopicStreaming:
         self._moved = moved
         self._is_offloading = is_offloading
         self._now_ms = environment.now_ms
-        self._outcomes = StreamingOutcomes(owned.name, environment.audit, environment.now_ms)
-        self._segments = pool.segments_of(
-            owned, environment.records, self._outcomes.announce, environment.now_ms
-        )
+        self._outcomes = StreamingOutcomes(owned.name, environment.now_ms)
+        self._segments = pool.segments_of(owned, environment.records, environment.audit, environment.now_ms)
         self._buffer = OffloadBuffer(pool.buffer_budget)
         self._hot = environment.hot.store
         self._source = EntrySource(self._buffer, cache, self._hot)
