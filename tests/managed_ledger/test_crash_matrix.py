@@ -8,20 +8,25 @@ complete is there. Then the same is done again, to its end, and nothing is left 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
-from effort import Sample
+from crash_matrix import CrashMatrix
+from crash_points import Killed, Points
 from managed_ledgers import NAME, ColdLedger, environment_of
 from scenes.segments import SegmentedOffloads
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, segments_of
+from offload_core.metadata.records import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    segments_of,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.tier import Tier
@@ -120,6 +125,7 @@ class CrashedTopic:
 
     def check(self, where: str) -> None:
         """Open the topic anew, and compare."""
+        had_gone = self.deleted and self.info() is None
         try:
             topic = self.open(Points())
         except TopicDeletedError:
@@ -130,6 +136,8 @@ class CrashedTopic:
         wanted = [payload for payload in self.acknowledged if payload not in self.doubtful]
         assert len(found) == len(set(found)), where
         if self.deleted and not found:
+            if had_gone:  # this opening has made it anew
+                delete_managed_ledger(self.environment(Points()), NAME)
             return
         kept = [payload for payload in wanted if payload not in self.trimmed]
         assert known == wanted[len(wanted) - len(known) :], where
@@ -167,6 +175,9 @@ class CrashedTopic:
 
 
 # --- what is done ------------------------------------------------------------------------------
+
+
+Prepare = Callable[[CrashedTopic], None]
 
 
 def nothing(_: CrashedTopic) -> None:
@@ -283,78 +294,72 @@ def delete_topic(world: CrashedTopic, points: Points) -> None:
     delete_managed_ledger(world.environment(points), NAME)
 
 
-VERBS: dict[str, tuple[Callable[[CrashedTopic], None], Callable[[CrashedTopic, Points], None]]] = {
-    "open": (nothing, open_it),
-    "open after a kill": (killed_while_beginning, open_it),
-    "add": (nothing, add),
-    "add after a kill": (with_entries, add),
-    "rollover": (nothing, add_over_ledgers),
-    "trim": (partly_cold, trim),
-    "terminate": (with_entries, terminate),
-    "offload_prefix": (with_two_ledgers, offload_prefix),
-    "delete hot copies": (offloaded, delete_hot_copies),
-    "delete topic": (partly_cold, delete_topic),
-    "trim segments": (in_segments, trim),
-    "delete hot copies of segments": (in_segments, delete_hot_copies),
-    "delete topic in segments": (in_segments_one_of_which_is_unfinished, delete_topic),
-}
+def has_gone(world: CrashedTopic) -> bool:
+    return world.info() is None
 
 
-def is_done(world: CrashedTopic, verb: str) -> bool:
-    """Whether the verb has come to its end."""
+def contexts(world: CrashedTopic) -> list[OffloadContext]:
     info = world.info()
-    if verb.startswith("delete topic"):
-        return info is None
     assert info is not None
-    contexts = [ledger.context for ledger in info.ledgers]
-    if verb.startswith("trim"):
-        return len(info.ledgers) == 1
-    if verb == "terminate":
-        return info.terminated_at is not None
-    if verb == "offload_prefix":
-        return all(context is not None and context.complete for context in contexts)
-    if verb == "delete hot copies":
-        return all(context is not None and context.bookkeeper_deleted for context in contexts)
-    if verb == "delete hot copies of segments":
-        return [context is not None and context.bookkeeper_deleted for context in contexts] == [
-            True,
-            True,
-            False,
-        ]
-    return True
+    return [ledger.context or OffloadContext() for ledger in info.ledgers]
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and the disk would take half of the time; what it keeps is tested with the driver."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def is_trimmed(world: CrashedTopic) -> bool:
+    return len(contexts(world)) == 1
+
+
+def is_terminated(world: CrashedTopic) -> bool:
+    info = world.info()
+    return info is not None and info.terminated_at is not None
+
+
+def is_offloaded(world: CrashedTopic) -> bool:
+    return all(context.complete for context in contexts(world))
+
+
+def is_cold_only(world: CrashedTopic) -> bool:
+    return all(context.bookkeeper_deleted for context in contexts(world))
+
+
+def are_two_cold_only(world: CrashedTopic) -> bool:
+    return [context.bookkeeper_deleted for context in contexts(world)] == [True, True, False]
+
+
+def is_there(world: CrashedTopic) -> bool:
+    return world.info() is not None
+
+
+VERBS: dict[str, tuple[Prepare, Callable[[CrashedTopic, Points], None], Callable[[CrashedTopic], bool]]] = {
+    "open": (nothing, open_it, is_there),
+    "open after a kill": (killed_while_beginning, open_it, is_there),
+    "add": (nothing, add, is_there),
+    "add after a kill": (with_entries, add, is_there),
+    "rollover": (nothing, add_over_ledgers, is_there),
+    "trim": (partly_cold, trim, is_trimmed),
+    "terminate": (with_entries, terminate, is_terminated),
+    "offload_prefix": (with_two_ledgers, offload_prefix, is_offloaded),
+    "delete hot copies": (offloaded, delete_hot_copies, is_cold_only),
+    "delete topic": (partly_cold, delete_topic, has_gone),
+    "trim segments": (in_segments, trim, is_trimmed),
+    "delete hot copies of segments": (in_segments, delete_hot_copies, are_two_cold_only),
+    "delete topic in segments": (in_segments_one_of_which_is_unfinished, delete_topic, has_gone),
+}
+"""What there is before, what is done, and how it ends."""
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    tmp_path: Path,
-    verb: str,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
+    crash_matrix: CrashMatrix, verb: str
 ) -> None:
-    prepare, run = VERBS[verb]
-    world, counted = CrashedTopic(tmp_path / "calls"), Points()
-    prepare(world)
-    run(world, counted)
-    assert is_done(world, verb)
-    assert world.leftovers() == set()
-    points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 19)
-    record_property("crash points", len(points))
-    for at, fault in points:
-        where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = CrashedTopic(tmp_path / f"{at}-{fault}")
+    prepare, run, is_done = VERBS[verb]
+
+    def scene(folder: Path) -> CrashedTopic:
+        world = CrashedTopic(folder)
         prepare(world)
-        with suppress(OffloadError, Killed):
-            run(world, Points(at=at, fault=fault))
-        world.check(where)
-        run(world, Points())
-        if not world.deleted:
-            world.check(where)
-        assert is_done(world, verb), where
+        return world
+
+    def check_done(world: CrashedTopic, where: str) -> None:
+        assert is_done(world), where
         assert world.leftovers() == set(), where
-    print(f"{verb}: {len(counted.calls)} calls, {len(points)} points")
+
+    crash_matrix(scene, run, check=CrashedTopic.check, check_done=check_done, every=19)

@@ -6,15 +6,11 @@ to be left, the snapshot is right, and the same goes on to its end, leaving noth
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
-from effort import Sample
+from crash_matrix import CrashMatrix
+from crash_points import Points
 from managed_ledgers import NAME, environment_of
 from scenes.filters import END, FilteredTopic, chosen, short_record
 from scenes.transactions import Model
@@ -22,7 +18,6 @@ from scenes.transactions import Model
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.reading.transactions import SnapshotStore
 from offload_core.writing.managed_ledger import Environment, topic_offloads
-from offload_hooks.errors import OffloadError
 
 
 def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
@@ -77,32 +72,16 @@ def leftovers(topic: FilteredTopic) -> set[str]:
     return ({each.key for each in topic.tier.list_objects()} - wanted) | uploads
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def check_done(topic: FilteredTopic, where: str) -> None:
+    assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
+    assert leftovers(topic) == set(), where
 
 
 @pytest.mark.parametrize("mode", FilterMode)
 def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
-    tmp_path: Path,
-    mode: FilterMode,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
+    crash_matrix: CrashMatrix, mode: FilterMode
 ) -> None:
-    points = Points()
-    offload(prepared(tmp_path / "calls", mode), points)
-    assert len(points.calls) > 20
-    cases = sample(list(itertools.product(range(1, len(points.calls) + 1), FAULTS)), 19)
-    record_property("crash points", len(cases))
-    for at, fault in cases:
-        topic = prepared(tmp_path / f"{at}-{fault}", mode)
-        where = f"{fault} call {at}, {points.calls[at - 1]}"
-        with suppress(OffloadError, Killed):
-            offload(topic, Points(at=at, fault=fault))
-        check(topic, where)
-        offload(topic, Points())
-        check(topic, where)
-        assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
-        assert leftovers(topic) == set(), where
-    print(f"{mode.value}: {len(points.calls)} calls, {len(cases)} points")
+    calls = crash_matrix(
+        lambda folder: prepared(folder, mode), offload, check=check, check_done=check_done, every=19
+    )
+    assert len(calls) > 20

@@ -8,15 +8,14 @@ entry lies in the tier once, and nothing is left behind there. A sample by defau
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points, watched
-from effort import Sample
+from crash_matrix import CrashMatrix
+from crash_points import Killed, Points, watched
 from managed_ledgers import NAME, Clock, ColdLedger, environment_of
 from scenes.filters import PlainFilter, chosen
 from scenes.segments import SETTINGS, in_segments, left_in, pool_of
@@ -290,30 +289,15 @@ def check_done(world: CrashedStream, where: str) -> None:
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
-    tmp_path: Path, scenario: str, sample: Sample[tuple[int, Fault]]
+    crash_matrix: CrashMatrix, scenario: str
 ) -> None:
     prepare, run = SCENARIOS[scenario]
-    world, counted = CrashedStream(tmp_path / "calls"), Points()
-    prepare(world)
-    run(world, counted)
-    check_done(world, "without a fault")
-    points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 53)
-    for at, fault in points:
-        where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = CrashedStream(tmp_path / f"{at}-{fault}")
+
+    def scene(folder: Path) -> CrashedStream:
+        world = CrashedStream(folder)
         prepare(world)
-        with suppress(OffloadError, Killed):
-            run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]
-        world.check(where)
-        run(world, Points())
-        world.check(where)
-        check_done(world, where)
-    print(f"{scenario}: {len(counted.calls)} calls, {len(points)} points")
+        return world
+
+    crash_matrix(scene, run, check=CrashedStream.check, check_done=check_done, every=53)

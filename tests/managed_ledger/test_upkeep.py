@@ -171,10 +171,10 @@ def test_what_was_trimmed_is_told_where_another_ledger_could_not_be(topic, envir
     topic.offload_prefix(EntryPosition(second + 1, 0))
     delete = environment.offloads.delete_cold_copy
 
-    def fails(name, ledger):
-        if ledger.ledger_id == second:
+    def fails(name, key, driver):
+        if key.ledger_id == second:
             raise StoreUnavailableError("no answer")
-        delete(name, ledger)
+        delete(name, key, driver)
 
     monkeypatch.setattr(environment.offloads, "delete_cold_copy", fails)
     done = keep_up(topic, policies(RetentionPolicies()), clock.now_ms)

@@ -6,15 +6,13 @@ and nothing is left behind in the tier.
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points, left_open
-from effort import Sample
+from crash_matrix import CrashMatrix
+from crash_points import Killed, Points, left_open
 from managed_ledgers import offloads_of
 
 from offload_core.format.codec.ledger_info import LedgerInfo
@@ -27,7 +25,6 @@ from offload_core.writing.offload.running_attempt import DEFAULT_LEASE_S
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
-    OffloadError,
     OptionError,
 )
 from offload_hooks.testing import MemoryMetadataStore
@@ -86,13 +83,13 @@ class CrashedLedger:
         with closing(self._hot.open(self.ledger_id)) as reader:
             return [bytes(each) for each in reader.read(0, len(PAYLOADS) - 1)]
 
-    def check(self) -> None:
+    def check(self, where: str = "") -> None:
         """Every entry is readable where the record says that it is."""
         context = self.ledger.context
         if context is not None and context.complete:
-            assert self.read_cold() == PAYLOADS
+            assert self.read_cold() == PAYLOADS, where
         if context is None or not context.bookkeeper_deleted:
-            assert self.read_hot() == PAYLOADS
+            assert self.read_hot() == PAYLOADS, where
 
     def leftovers(self) -> set[str]:
         """Keys in the tier that are not of the recorded copy, and uploads."""
@@ -106,10 +103,6 @@ class CrashedLedger:
 
 def offload(world: CrashedLedger, points: Points) -> None:
     world.offloads(points).offload(NAME, world.ledger_id)
-
-
-def offload_over_a_stale_attempt(world: CrashedLedger, points: Points) -> None:
-    offload(world, points)
 
 
 def delete_hot_copy(world: CrashedLedger, points: Points) -> None:
@@ -128,53 +121,31 @@ def offloaded(world: CrashedLedger) -> None:
 
 VERBS: dict[str, tuple[Callable[[CrashedLedger], None], Callable[[CrashedLedger, Points], None]]] = {
     "offload": (lambda _: None, offload),
-    "offload after a kill": (killed_in_the_middle, offload_over_a_stale_attempt),
+    "offload after a kill": (killed_in_the_middle, offload),
     "delete the hot copy": (offloaded, delete_hot_copy),
 }
 
 
-def calls_of(folder: Path, verb: str) -> list[str]:
-    prepare, run = VERBS[verb]
-    world, points = CrashedLedger(folder), Points()
-    prepare(world)
-    run(world, points)
-    return points.calls
-
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and the disk would take half of the time; what it keeps is tested with the driver."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    tmp_path: Path,
-    verb: str,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
+    crash_matrix: CrashMatrix, verb: str
 ) -> None:
     prepare, run = VERBS[verb]
-    calls = calls_of(tmp_path / "calls", verb)
-    assert len(calls) >= 5
-    points = sample(list(itertools.product(range(1, len(calls) + 1), FAULTS)), 7)
-    record_property("crash points", len(points))
-    for at, fault in points:
-        world = CrashedLedger(tmp_path / f"{at}-{fault}")
+
+    def scene(folder: Path) -> CrashedLedger:
+        world = CrashedLedger(folder)
         prepare(world)
-        injected = Points(at=at, fault=fault)
-        with suppress(OffloadError, Killed):
-            run(world, injected)
-        where = f"{fault} call {at}, {calls[at - 1]}"
-        world.check()
-        run(world, Points())
-        world.check()
+        return world
+
+    def check_done(world: CrashedLedger, where: str) -> None:
         context = world.ledger.context
         assert context is not None, where
         assert context.complete, where
         assert context.bookkeeper_deleted == (verb == "delete the hot copy"), where
         assert world.leftovers() == set(), where
-    print(f"{verb}: {len(calls)} calls, {len(points)} points")
+
+    calls = crash_matrix(scene, run, check=CrashedLedger.check, check_done=check_done, every=7)
+    assert len(calls) >= 5
 
 
 def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
