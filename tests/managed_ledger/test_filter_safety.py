@@ -7,17 +7,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME, Audit
+from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import (
+    DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
 )
 from offload_core.metadata.records.filter_record import (
     MARKER_CAUSE,
@@ -28,15 +34,17 @@ from offload_core.metadata.records.filter_record import (
     aborted_cause,
     parse_filter_record,
 )
-from offload_core.reading.transactions import BufferSnapshot, SnapshotStore
+from offload_core.reading.transactions import BufferSnapshot, SnapshotStore, TransactionId
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.topic_filters import open_filter
+from offload_core.writing.offload.hot_copy_check import check_settled
 from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import settled_by_filters
 from offload_core.writing.settings import ResolvedPolicies
-from offload_hooks.errors import DataLossError, StoreError
+from offload_hooks.errors import DataLossError, OffloadError, StoreError
 
 PREFIX = EntryPosition(1 << 40, 0)
 STEPS = ("m", "1", "2", "2", "a2", "c1", "|")
@@ -363,3 +371,58 @@ def test_what_cannot_be_recorded_is_not_deleted(topic: FilteredTopic) -> None:
     (ledger,) = topic.ledgers
     assert ledger.context is not None
     assert not ledger.context.bookkeeper_deleted
+
+
+ONE = TransactionId(0, 1)
+
+
+def record_of(dropped: int, stop: EntryPosition | None) -> FilterRecord:
+    causes = {aborted_cause(ONE): DroppedEntries(entries=dropped)} if dropped else {}
+    return FilterRecord.of("transactions", FilterMode.GAP, stop, DroppedEntries(), causes)
+
+
+@pytest.mark.parametrize(
+    ("record", "stable", "aborted", "right"),
+    [
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 1), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 0), [ONE], False),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [], False),
+        (record_of(1, None), None, [ONE], True),
+        (record_of(1, None), None, [], False),
+        (record_of(0, EntryPosition(3, 2)), None, [], True),
+        (record_of(1, EntryPosition(0, 0)), None, [ONE], True),
+    ],
+)
+def test_what_is_settled_is_what_the_snapshot_says(
+    record: FilterRecord, stable: EntryPosition | None, aborted: list[TransactionId], right: bool
+) -> None:
+    check = partial(check_settled, [record], ledger_id=7)
+    snapshot = BufferSnapshot(stable_position=stable, aborted=dict.fromkeys(aborted, PREFIX))
+    if right:
+        check(snapshot=snapshot)
+    else:
+        with pytest.raises(OffloadError) as caught:
+            check(snapshot=snapshot)
+        assert caught.value.ledger_id == 7
+
+
+def test_settled_by_filters_is_what_is_complete_and_was_bounded() -> None:
+    def share(number: int, record: FilterRecord | None, *, complete: bool = True) -> OffloadSegment:
+        driver = DriverMetadata(name="local")
+        text = None if record is None else record.pack(short=True)
+        return OffloadSegment(
+            uuid=UUID(int=number),
+            complete=complete,
+            end_entry_id=number,
+            driver=driver.with_property(RECORD_KEY, text),
+        )
+
+    def settled(*shares: OffloadSegment) -> EntryPosition | None:
+        return settled_by_filters(managed_ledger(closed(7, 9, OffloadContext.of_segments(shares))))
+
+    bounded, unbounded = record_of(0, EntryPosition(7, 9)), record_of(0, None)
+    assert settled(share(1, bounded), share(3, bounded)) == EntryPosition(7, 3)
+    assert settled(share(1, bounded), share(3, unbounded)) == EntryPosition(7, 1)
+    assert settled(share(1, bounded), share(3, bounded, complete=False)) == EntryPosition(7, 1)
+    assert settled(share(1, None)) is None

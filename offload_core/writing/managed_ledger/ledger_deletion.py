@@ -36,7 +36,7 @@ from offload_core.metadata.records.segment_deletion import needed_objects
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property
-from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
+from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _MIB = 1 << 20
 
@@ -99,10 +99,15 @@ class CopyDeletion:
         """Delete a ledger's copies, but for objects that another ledger needs.
 
         Raises:
+            AttemptError: the ledger is not marked for deletion.
             OptionError: a cold copy lies in a tier that is not configured.
             StoreError: of a tier or the audit log; it can be called again.
         """
         environment, name, context = self._environment, self._name, ledger.context
+        if ledger.has_complete_copy:
+            raise AttemptError(
+                f"copies of {name} are deleted after its record says so", ledger_id=ledger.ledger_id
+            )
         deletion = partial(
             Deletion,
             managed_ledger=name,
