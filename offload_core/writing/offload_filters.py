@@ -57,7 +57,7 @@ def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> Filte
 
 _BEFORE = read_only(b"\x0a\x0fpulsar.filtered\x10\x00\x18")
 _AFTER = read_only(b"\xa0\x01\x16")
-"""Metadata of a tombstone, before and behind the publish time: producer name, sequence id; type of marker."""
+"""Metadata of a tombstone, before and after the publish time: producer name, sequence id; type of marker."""
 
 MOST_TOMBSTONE_BYTES = 6 + 4 + len(_BEFORE) + 10 + len(_AFTER)
 """No tombstone is longer, but for what a broker put before its entry, which stays."""
@@ -69,13 +69,13 @@ def replace_by_tombstones(
     """The payloads, those that are dropped replaced by tombstones, but for markers; and which were replaced.
 
     Args:
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads, one after another.
         offsets: int64, where each begins in `data`, and the end of the last.
         dropped: bool, of each.
         first_entry_id: the first one's id, for errors.
 
     Raises:
-        FormatError: one that is dropped is no entry of Pulsar's, or damaged; its id is said.
+        FormatError: one that is dropped is no entry of Pulsar's, or damaged; with its id.
     """
     from offload_core.format.messages.arrays import new_bytes
 
@@ -105,7 +105,7 @@ class FilteredEntries:
 
     Attributes:
         entry_ids: int64, ascending, of what is written; by tombstones all, by gaps those that are kept.
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads, one after another.
         offsets: int64, where each begins in `data`, and the end of the last: one more than ids.
         causes: int32, of each id of the range: 0 if it is kept, n if it is dropped for the n-th cause.
         lengths: int64, of each id of the range: the bytes of its payload before.
@@ -220,7 +220,7 @@ class FilterRun:
             stop, waits_for = self._filter.stop, str(self._filter.waits_for)
             return None if stop is None else EntryPosition(*map(int, stop)), waits_for
         except Exception as error:  # a plugin's own code
-            raise self._broken("does not say what it decides of", error) from error
+            raise self._broken("has no valid bound", error) from error
 
     def _look(self, ledger_id: int, entries: EntryBatch) -> npt.NDArray[np.int32]:
         with placed(ledger_id=ledger_id):
@@ -252,7 +252,7 @@ class FilterRun:
 
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
-    """The payloads that are kept, behind one another."""
+    """The payloads that are kept, one after another."""
 
     from offload_core.format.messages.arrays import new_bytes
 
@@ -306,7 +306,7 @@ def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
 def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
     """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
 
-    All before it is settled as well: it takes nothing behind the first entry that is not. Another filter's stop may be
+    All before it is settled as well: it takes nothing after the first entry that is not. Another filter's stop may be
     of something else. Errors as `recorded_filter`.
     """
     ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))

@@ -38,7 +38,7 @@ from offload_core.reading.transactions import BufferSnapshot, SnapshotStore, Tra
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
-from offload_core.writing.managed_ledger.topic_filters import open_filter
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload.hot_copy_check import check_settled
 from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
 from offload_core.writing.offload.segment_offloader import SegmentFilter

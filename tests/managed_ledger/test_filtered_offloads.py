@@ -23,8 +23,7 @@ from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLe
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterMode, parse_filter_record
 from offload_core.reading.transactions import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
-from offload_core.writing.managed_ledger.environment import KnownWait
-from offload_core.writing.managed_ledger.topic_filters import open_filter
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload_filters import OffloadFilterDisable
 from offload_hooks.errors import (
     BrokenPluginError,
@@ -378,10 +377,10 @@ def test_what_a_topic_waits_for_is_forgotten_with_it(tmp_path: Path) -> None:
     topic.do("1", "m", "|")
     topic.offload()
     ledger = topic.ledgers[0].ledger_id
-    known = KnownWait(None, EntryPosition(ledger, 1))
-    assert topic.environment.waits.find(NAME, known) is not None
+    known = topic.environment.waits[NAME]
+    assert (known.stable_position, known.sealed) == (None, EntryPosition(ledger, 1))
     delete_managed_ledger(topic.environment, NAME)
-    assert topic.environment.waits.find(NAME, known) is None
+    assert topic.environment.waits == {}
 
 
 @pytest.mark.parametrize("trigger", ["threshold_in_bytes", "threshold_in_seconds"])

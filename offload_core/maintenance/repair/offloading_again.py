@@ -30,8 +30,8 @@ from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_core.writing.managed_ledger import Environment
 from offload_core.writing.managed_ledger.environment import NAME_KEY
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.managed_ledger.replacements import Replacement
-from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import OffloadProgress
 from offload_core.writing.offload_filters import FilterRun

@@ -8,18 +8,18 @@ from offload_core.writing.managed_ledger.environment import (
     open_environment,
     policies_by_name,
 )
+from offload_core.writing.managed_ledger.followed_transactions import (
+    TransactionStatus,
+    begin_times_ms,
+    look_at_transactions,
+    settle_transactions,
+)
 from offload_core.writing.managed_ledger.ledger_deletion import delete_managed_ledger
 from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, open_managed_ledger
 from offload_core.writing.managed_ledger.policy_tiers import PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
-from offload_core.writing.managed_ledger.topic_filters import (
-    TransactionStatus,
-    begin_times_ms,
-    look_at_transactions,
-    settle_transactions,
-)
 from offload_core.writing.managed_ledger.topic_offloads import (
     OffloadStatus,
     TopicOffloads,

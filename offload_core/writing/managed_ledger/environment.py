@@ -3,10 +3,6 @@
 `HotLedgers` finds the managed ledger of each ledger of a hot tier, by the custom metadata that the ledger was created
 with: so one that no record lists, because its creator ended before it was recorded, is found. Source: BookKeeper's
 custom metadata as Pulsar writes it (`LedgerMetadataUtils`).
-
-`KnownWaits` keeps what topics' transactions were found to wait for. To find it, all entries after the stable position
-are read, and upkeep asks every few seconds. Where no snapshot was persisted that is settled farther, and no ledger
-sealed since, the answer is the same.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ NAME_KEY = "pulsar/managed-ledger"
 
 
 class HotLedgers:
-    """The ledgers of a hot tier by managed ledger. What was looked up of a ledger is kept: it never changes."""
+    """The ledgers of a hot tier by managed ledger. The answers are kept: they never change."""
 
     def __init__(self, store: LedgerStore) -> None:
         self.store = store
@@ -60,7 +56,7 @@ class HotLedgers:
         return writer
 
     def of(self, name: str) -> list[int]:
-        """The ids of this managed ledger's ledgers, ascending. A ledger that says nothing, being damaged, is nobody's.
+        """The ids of this managed ledger's ledgers, ascending; not of one that is too damaged to state its own.
 
         Each ledger of the store is opened once in the life of this object. Errors as `LedgerStore.ledger_ids`.
         """
@@ -84,32 +80,22 @@ class HotLedgers:
         return None if name is None else name.decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWait:
-    """The facts of that moment: the stable position that was persisted, and the last entry of the sealed ledgers."""
+    """What a topic's transactions were found to wait for, and by which facts.
+
+    To find it, all entries after the stable position are read, and upkeep asks every few seconds. With the same facts
+    the answer is the same.
+
+    Attributes:
+        stable_position: that of the persisted snapshot.
+        sealed: the last entry of the sealed ledgers.
+        waits_for: in words.
+    """
 
     stable_position: EntryPosition | None
     sealed: EntryPosition | None
-
-
-class KnownWaits:
-    """By the names of managed ledgers. Calls may come from many threads at once."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[KnownWait, str]] = {}
-
-    def find(self, name: str, known: KnownWait) -> str | None:
-        """In words, what the topic waits for; None if there is more to know than there was."""
-        found = self._found.get(name)
-        return found[1] if found is not None and found[0] == known else None
-
-    def keep(self, name: str, known: KnownWait, waits_for: str) -> None:
-        """That is what it waits for."""
-        self._found[name] = known, waits_for
-
-    def forget(self, name: str) -> None:
-        """It waits for nothing."""
-        self._found.pop(name, None)
+    waits_for: str
 
 
 def _offloaded_first(_: str) -> ReadPriority:
@@ -132,14 +118,14 @@ class Environment:
         records: their records.
         hot: their ledgers; one of these for all that use a store.
         open_reader: opens a ledger for reading; None reads the hot tier only.
-        priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call does not say it.
+        priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call has none.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
         filter_of: which filter its entries go through when they are offloaded, by its name; see `open_filter`.
-        waits: what topics' transactions were found to wait for.
+        waits: what topics' transactions were found to wait for, by the names of managed ledgers.
         streaming: streams topics that are switched to it; None for none.
         audit: where each deletion is recorded.
-        forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
+        forget: called with the name of each managed ledger that is deleted: forgets what else is kept of it.
         now_ms: the time, in ms since 1970, UTC.
         snapshots: of their transactions.
     """
@@ -151,7 +137,7 @@ class Environment:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: RecordedOffloads | None = None
     filter_of: Callable[[str], ChosenFilter] = _not_filtered
-    waits: KnownWaits = field(default_factory=KnownWaits)
+    waits: dict[str, KnownWait] = field(default_factory=dict)
     streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedChanges)
     forget: Callable[[str], None] = _nothing_else
@@ -193,7 +179,7 @@ def open_environment(
     """
     hot_tier, path = configuration.hot_tier, configuration.audit_log.path
     if not hot_tier.options:
-        raise OptionError("nothing says where the hot tier is", hint="Set hot_tier.options.path.")
+        raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
     options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
     with ExitStack() as stack:

@@ -36,7 +36,13 @@ from offload_core.metadata.records.segment_deletion import needed_objects
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property
-from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError, VersionConflictError
+from offload_hooks.errors import (
+    AttemptError,
+    OffloadError,
+    OptionError,
+    UnknownTopicError,
+    VersionConflictError,
+)
 
 _MIB = 1 << 20
 
@@ -84,10 +90,10 @@ _TRIES = 10
 
 
 class CopyDeletion:
-    """Step 2, of ledgers that are condemned; an object of several of them is deleted once.
+    """Step 2, of ledgers that are marked for deletion; an object of several of them is deleted once.
 
     Args:
-        info: a record in which they are condemned.
+        info: a record in which they are marked.
     """
 
     def __init__(self, environment: Environment, name: str, info: ManagedLedgerInfo) -> None:
@@ -142,14 +148,16 @@ class CopyDeletion:
         delete_hot(environment, deletion(copy="hot", why=why))
 
 
-def delete_condemned(
+def delete_marked(
     environment: Environment,
     name: str,
     info: ManagedLedgerInfo,
     why: Mapping[int, str],
     listener: Callable[[int], None] | None = None,
 ) -> tuple[list[int], list[OffloadError]]:
-    """Step 2, of all that are condemned: those that were deleted, of which the listener is told, and what failed.
+    """Step 2, of all that are marked for deletion: those that were deleted, and what failed.
+
+    The listener is called with each that was deleted.
 
     A failure that the others would share ends it; else they are deleted all the same.
     """
@@ -183,7 +191,7 @@ def delete_hot(environment: Environment, deletion: Deletion) -> None:
 def delete_managed_ledger(environment: Environment, name: str) -> bool:
     """Delete a topic: its cold objects, its ledgers, its record, what else is kept of it. Whether there was one.
 
-    Whoever has it open has lost it. It can be called again after any failure, also by another process, and must be
+    An owner that has it open loses it. It can be called again after any failure, also by another process, and must be
     before the topic can be opened or made anew.
 
     Raises:
@@ -194,7 +202,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
     try:
         info = environment.records.update(name, partial(begin_deletion, deletion=uuid4().hex)).info
     except UnknownTopicError:
-        environment.forget(name)  # whoever deleted it may have been cut off before
+        environment.forget(name)  # an earlier deletion may have been cut off before this
         return False
     mark = get_property(info, DELETION_PROPERTY)
     for is_last in (*[False] * _TRIES, True):
@@ -203,7 +211,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
             info.in_order, key=_is_closed
         ):  # what is written goes first: its writer is fenced
             copies.delete_copies(ledger, why)
-        # looked for before the mark is seen again: then they are not of a topic that was made anew
+        # listed before the mark is read again: then they are not of a topic that was made anew
         unrecorded = environment.hot.of(name)
         known = environment.records.read(name)
         if known is None or get_property(known.info, DELETION_PROPERTY) != mark:
@@ -213,10 +221,10 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
         environment.snapshots.delete(name)
         try:
             environment.records.delete(name, known)
-            environment.waits.forget(name)
+            environment.waits.pop(name, None)
             environment.forget(name)
             return True
-        except VersionConflictError:  # an offload that was under way has said that it failed
+        except VersionConflictError:  # an offload that was under way has recorded its failure
             if is_last:
                 raise
         info = known.info

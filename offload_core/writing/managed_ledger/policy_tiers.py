@@ -5,7 +5,7 @@
     PolicyFilters   the offload filter
 
 A copy is read and deleted in the tier of its record: one that a policy has named since the process began, or one that
-is configured beside them. Whoever uses tiers holds a lease; of tiers in no lease the least recently used are closed,
+is configured beside them. A user of tiers holds a lease; of tiers in no lease the least recently used are closed,
 beyond a few. The place of each is kept, in options alone, so that it can be opened again.
 """
 
@@ -158,7 +158,7 @@ class PolicyTiers:
             return len(self._opened)
 
     def close(self) -> None:
-        """Close the tiers that policies named, whoever holds a lease."""
+        """Close the tiers that policies named, also those in leases."""
         with self._lock:
             opened = list(self._opened.values())
             self._opened.clear()
@@ -291,7 +291,7 @@ class PolicyReads:
         hot: where ledgers are before they are offloaded.
         tiers: where they are after that.
         kept_s: how long policies are taken to hold.
-        listener: told of each read that turned to the other copy; it must not raise.
+        listener: called with each read that turned to the other copy; it must not raise.
         clock: seconds that never go back.
     """
 

@@ -21,7 +21,7 @@ from typing import Literal
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.writing.audit import AuditLog, Change, Deletion
 from offload_core.writing.managed_ledger.environment import Environment
-from offload_core.writing.managed_ledger.topic_filters import open_filter
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload import OffloadProgress
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_hooks.errors import (
@@ -33,7 +33,7 @@ from offload_hooks.errors import (
 )
 
 STOP_TIMEOUT_S = 10.0
-"""How long closing waits for an offload that was told to stop, which ends with the blocks that are on their way."""
+"""How long closing waits for an offload that is to stop, which ends with the blocks that are on their way."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def no_tier(topic: object) -> OptionError:
 
 
 def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
-    """The first position that is in no complete cold copy; if all are, the one behind the last entry."""
+    """The first position that is in no complete cold copy; if all are, one past the last entry."""
     end = EntryPosition(0, 0)
     for ledger in info.in_order:
         if ledger.is_condemned:
@@ -202,7 +202,7 @@ class TopicOffloads:
         offloads = self._configured()
         complete = [ledger.ledger_id for ledger in self.read_info().in_order if ledger.has_complete_copy]
         if not complete:
-            return []  # the usual case of a round of upkeep, and the hot tier's listing is the dear part
+            return []  # the usual case of a round of upkeep, and the hot tier's listing is slow
         is_hot = set(self._environment.hot.of(self.name)).__contains__
         found: list[int] = []
         failures: list[OffloadError] = []
@@ -283,7 +283,7 @@ class TopicOffloads:
 
 
 def topic_offloads(environment: Environment, name: str) -> TopicOffloads:
-    """The offloads of a managed ledger that need not be open here, nor is it looked for yet.
+    """The offloads of a managed ledger that need not be open here; nothing is read yet.
 
     Its calls raise `UnknownTopicError` if there is none.
     """

@@ -125,7 +125,7 @@ KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
 
 _COMPLETION_S = 30.0
-"""How long a round waits for a segment that somebody asked to be completed."""
+"""How long a round waits for a segment that is requested to be completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +155,12 @@ def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
 
 
 def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
-    """Do all that is due to a topic now. What fails is told, not raised.
+    """Do all that is due for a topic now. Failures are in the result, not raised.
 
     Rollover, retention, streaming and snapshots of transactions are its owner's alone, of a topic that is open here.
 
-    Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
-    deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
+    Retention comes before the offload, which then does not move what is to be deleted. Where it is not set, nothing is
+    deleted: Pulsar's default keeps what is not consumed yet, and here are no consumers.
     """
     topic = offloads_of(kept)
     failures: dict[str, OffloadError] = {}
@@ -174,7 +174,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
             rolled = topic.roll_if_due()
     if isinstance(kept, TransactionalTopic):
         with _noted(failures, "transactions"):  # before retention: they are read before they go
-            if requests_of(kept.topic.read_info()):  # somebody waits for what can be offloaded now
+            if requests_of(kept.topic.read_info()):  # a request waits for what can be offloaded now
                 kept.snapshot()
             else:
                 kept.snapshot_if_due()
@@ -215,16 +215,16 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
 def complete_streamed(
     environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ManagedLedgerInfo:
-    """Offload all of a streamed topic: by its owner, or here, where nobody has it open; the record as it is then.
+    """Offload all of a streamed topic: by its owner, or here, if it has none; the record as it is then.
 
     It is opened here only while it has no owner: no owner loses it by that. One that was killed counts as an owner.
 
-    Raises: as `request_completion`, but that nobody has it open; or as `open_managed_ledger`.
+    Raises: as `request_completion`, but that it has no owner; or as `open_managed_ledger`.
     """
     try:
         return request_completion(environment.records, name, timeout_s=timeout_s)
     except OptionError:
-        pass  # nobody has it open
+        pass  # it has no owner
     try:
         topic = open_managed_ledger(environment, name, create=False, only_free=True)
     except OwnershipLostError:  # opened by another just now
@@ -235,11 +235,11 @@ def complete_streamed(
             topic.answer_requests(timeout_s)
 
     with topic:
-        topic.set_streaming(_wanted(policies))
+        topic.set_streaming(_streaming_settings(policies))
         return request_completion(environment.records, name, timeout_s=timeout_s, wait=answer)
 
 
-def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
+def _streaming_settings(policies: EffectivePolicies) -> StreamingSettings | None:
     """The streaming settings of policies; None if they have a topic not streamed."""
     if not policies.is_streamed or policies.driver is None:
         return None
@@ -252,11 +252,11 @@ def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
 
 
 def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
-    """Switch streaming as the policies say, and complete the segment if somebody asked for that."""
-    wanted = _wanted(policies)
-    if topic.streaming != wanted or topic.has_left_segments:
-        topic.set_streaming(wanted)
-    with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
+    """Switch streaming as the policies say, and complete the segment if that is requested."""
+    settings = _streaming_settings(policies)
+    if topic.streaming != settings or topic.has_left_segments:
+        topic.set_streaming(settings)
+    with suppress(OffloadStoppedError):  # it goes on, and the request waits for the next round
         topic.answer_requests(_COMPLETION_S)
 
 
@@ -352,7 +352,7 @@ class TenantThreads:
 
 
 def _cancel(future: Future[None]) -> None:
-    """Cancel what has not begun, so that who waits for it does not wait."""
+    """Cancel what has not begun, so that its waiters go on."""
     if future.cancel():
         future.set_running_or_notify_cancel()
 

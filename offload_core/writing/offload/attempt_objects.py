@@ -151,8 +151,8 @@ def delete_unless(
 ) -> None:
     """Delete the objects of these attempts as `delete_objects`, but keep those that are needed by then.
 
-    The indexes go first. From then on who records an attempt finds that it is not whole; who did so before is found by
-    `needed`, and the index is put back.
+    The indexes go first. A process that records an attempt after that finds that it is not whole; one that did so
+    before is found by `needed`, and the index is put back.
 
     Args:
         needed: gives, once the indexes are gone, the attempts that are needed after all; in its block the others go. If

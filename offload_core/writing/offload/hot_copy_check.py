@@ -66,7 +66,7 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
 
 def _lacking(mismatch: Mismatch, ledger: LedgerRecord, copy: RecordedCopy | None) -> DataLossError:
     return DataLossError(
-        f"a cold copy that is recorded as complete is not what its record says: {mismatch.what}",
+        f"a cold copy that is recorded as complete does not match its record: {mismatch.what}",
         key=None if copy is None else mismatch.key(copy),
         ledger_id=ledger.ledger_id,
         entry_id=mismatch.entry_id,

@@ -75,15 +75,15 @@ class LedgerBlocks:
 
     Args:
         ledger: a sealed ledger.
-        status: what it says of itself; it has at least one entry.
+        status: its status; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
         new_block: makes memory for so many bytes of a block.
         filter_run: what the entries go through; None for nothing.
-        exact_size: whether the entries must have the bytes that `status` says, which can be wrong of a cold copy.
+        exact_size: whether the entries must have the size of `status`, which can be wrong for a cold copy.
 
     Raises (as it is iterated over):
         StoreError, FormatError: of the hot tier.
-        DataLossError: it gave other entries than those it was asked for, or of another size than it says.
+        DataLossError: it gave other entries than those it was asked for, or of another size than its status.
         PluginError, UnresolvedTransactionError: of the filter.
     """
 
@@ -186,7 +186,7 @@ class LedgerBlocks:
             )
             if self._exact_size and is_other:
                 raise DataLossError(
-                    "the hot tier gave entries of another size than it says that the ledger has",
+                    "the hot tier gave entries of another size than the status of the ledger",
                     ledger_id=self._ledger.ledger_id,
                     expected=f"{self._payload_bytes} bytes",
                     found=f"{size} bytes up to entry {begin - 1}",
@@ -309,11 +309,11 @@ class LedgerOffloader:
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
             filter_run: what the entries go through; None for nothing. For this call only.
             exact_size: see `LedgerBlocks`.
-            listener: told after each block that was built.
+            listener: called after each block that was built.
 
         Raises:
             OptionError: the ledger is open or empty, or the tier takes no such blocks; nothing was sent.
-            DataLossError: the hot tier gave other entries than it says that it has.
+            DataLossError: the hot tier gave other entries than its status has.
             StoreError, FormatError: of either side.
             PluginError, UnresolvedTransactionError: of the filter.
         """
@@ -408,7 +408,7 @@ def _watched(
     total: int,
     listener: ProgressListener | None,
 ) -> Iterator[memoryview]:
-    """The blocks as they are made, each told of when the next is asked for."""
+    """The blocks as they are made; the listener is called when the next is asked for."""
     started = time.monotonic()
     for block in made:
         yield block

@@ -270,14 +270,14 @@ class RecordedOffloads:
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
 
-        It stays while another cold copy is being made, and where its record says that the cold one is damaged.
+        It stays while another cold copy is being made, and where its record marks the cold one as damaged.
 
         Args:
             audit: records it before, with what filters took out of the cold copy; again where it is deleted again.
 
         Raises:
             UnknownTopicError, UnknownLedgerError, OptionError: as `offload`.
-            DataLossError: the record says that there is a cold copy, and it is not there as it should be; or a filter
+            DataLossError: the recorded cold copy is not there as it should be; or a filter
                 took entries out of it, and it is not known, or not so, that these were to go.
             StoreError: the hot tier's, the tier's or the metadata's; it can be called again.
         """
@@ -346,7 +346,7 @@ class RecordedOffloads:
         """Check the cold copies now that the record names no hot one: a process that deletes copies reads it then.
 
         Raises:
-            DataLossError: they are not there any more; the record says again that the hot copy is.
+            DataLossError: they are not there any more; the record names the hot copy again.
         """
         try:
             check_cold_copies(tiers, name, before)

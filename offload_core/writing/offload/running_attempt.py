@@ -87,7 +87,7 @@ def _machine() -> int:
 
 
 def _look(process: int) -> tuple[str, int] | None:
-    """State and start of a process, in the system's ticks; None where it does not tell. Source: proc_pid_stat(5)."""
+    """State and start of a process, in the system's ticks; None if the system has none. Source: proc_pid_stat(5)."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
         fields = text.rpartition(")")[2].split()
@@ -100,7 +100,7 @@ DEFAULT_LEASE_S = 60.0
 """How long a lease is; it is renewed three times in that time."""
 
 LONGEST_LEASE_S = 600.0
-"""A lease that goes further from now was written by another clock, and is not believed."""
+"""A lease that ends later than this was written by another clock, and does not count."""
 
 WATCHED_S = LONGEST_LEASE_S / 2
 """How long a lease that is watched must stay as it is to be over: the longest is renewed more often, at each third."""
@@ -117,7 +117,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptProcess:
-    """A process that makes attempts: which it is, which attempts it is at, and what it has seen of those of others.
+    """A process that makes attempts: its identity, its attempts, and the leases of other processes that it watches.
 
     Args:
         holder: which process it is.
@@ -125,8 +125,8 @@ class AttemptProcess:
         monotonic_s: a clock that is never set, in s.
 
     Attributes:
-        running: the attempts that it is at.
-        watches: whether it was taken an attempt that went on, and believes no clock but its own any more.
+        running: its attempts.
+        watches: whether one of its running attempts was taken over; from then on it compares no clocks.
     """
 
     def __init__(
@@ -149,13 +149,13 @@ class AttemptProcess:
         return uuid in self.running if lease.holder == self.holder() else not self._has_ended(lease.holder)
 
     def left_s(self, uuid: UUID, lease: AttemptLease, now_ms: int) -> float:
-        """The seconds for which the lease is to be believed; 0 or less if it is expired."""
+        """The seconds for which the lease is held; 0 or less if it is expired."""
         if lease.holder == self.holder() or not self.watches:
             left_s = (lease.until_ms - now_ms) / 1000
             return left_s if left_s <= LONGEST_LEASE_S else 0.0
         now_s = self._monotonic_s()
         with self._lock:
-            # what was not looked at for so long is watched from the beginning, if it comes again
+            # a lease that was not asked for that long is watched anew
             self._seen = {each: at for each, at in self._seen.items() if now_s - at[1] <= 2 * WATCHED_S}
             known = self._seen.get(uuid)
             if known is None or known[0] != lease:
@@ -170,7 +170,7 @@ class RunningAttempt:
     """An attempt at a ledger, as a context: in it, the attempt is this process's. Leaving it waits for a renewal.
 
     Args:
-        lease_s: how long others are to believe that it goes on, after each renewal.
+        lease_s: how long the lease is, from each renewal on.
         now_ms: the time, in ms since 1970, UTC.
         renew: the step that records another lease; None for that of an offload attempt.
         process: whose attempt it is.
@@ -228,7 +228,7 @@ class RunningAttempt:
     def notice_loss(self) -> None:
         """Look why it failed: if another took it over while it went on, the process watches leases from now on.
 
-        The failure itself does not tell: it may be of an upload that the other has aborted.
+        The failure itself does not show it: it may be of an upload that the other has aborted.
         """
         try:
             known = self._records.read(self._name)
@@ -276,7 +276,7 @@ class UnfinishedAttempt:
     check: Callable[[ManagedLedgerInfo, int, AttemptProcess], None]
 
     def delete(self, tier: Tier, audit: AuditLog) -> None:
-        """Delete its objects, which the audit log says first."""
+        """Delete its objects; the audit log has it first."""
         audit.record(self.deletion)
         delete_attempt(tier, self.key)
 

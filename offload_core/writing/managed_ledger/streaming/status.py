@@ -119,7 +119,7 @@ class SegmentCompletion:
 
     Attributes:
         end: the last entry up to which all of it is; None if there is nothing.
-        waits_for: in words, what the entries behind that wait for, of which the topic's filter does not decide yet;
+        waits_for: in words, what the entries after that wait for, of which the topic's filter does not decide yet;
             None if all is there.
     """
 
@@ -144,21 +144,21 @@ class SegmentWaiters:
             self._waiting.append((target, waiter))
         return waiter
 
-    def tell_done(self, begin: EntryPosition | None) -> None:
-        """All before `begin` is offloaded; None: all that is to be."""
+    def complete_before(self, begin: EntryPosition | None) -> None:
+        """End the waiters for what is before `begin`; None: all of them."""
         with self._lock:
             done = [each for each in self._waiting if begin is None or each[0] < begin]
             self._waiting = [each for each in self._waiting if each not in done]
         for target, waiter in done:
             waiter.set_result(SegmentCompletion(end=target))
 
-    def tell_held(self, completion: SegmentCompletion) -> None:
-        """Nobody waits any more: this is all that may be offloaded now."""
+    def complete_all(self, completion: SegmentCompletion) -> None:
+        """End all waiters: this is all that may be offloaded now."""
         for _, waiter in self._take_all():
             waiter.set_result(completion)
 
-    def tell(self, error: OffloadError) -> None:
-        """It failed; nobody waits any more."""
+    def fail(self, error: OffloadError) -> None:
+        """Streaming failed: all waiters get the error."""
         for _, waiter in self._take_all():
             waiter.set_exception(error)
 

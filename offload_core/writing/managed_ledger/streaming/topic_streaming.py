@@ -111,7 +111,7 @@ class FilterLooks:
         self.is_asked = False
 
     def ask(self) -> None:
-        """Have it be asked at once when the next look is due, pause or not; by any thread."""
+        """Have it asked when it is due next, pause or not; by any thread."""
         self.is_asked = True
 
     def look(self, view: LedgersView) -> bool:
@@ -187,7 +187,7 @@ class StreamingOutcomes:
         self.pause.failures = 0
 
     def stopped(self) -> OffloadStoppedError:
-        """The error of those who wait for more."""
+        """The error for callers that wait for more."""
         return OffloadStoppedError(f"the streaming of {self._name} was stopped")
 
     def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
@@ -220,7 +220,7 @@ class TopicStreaming:
 
     Args:
         view: the ledgers as they are now.
-        moved: told of each ledger whose copies are others now.
+        moved: called with each ledger whose copies are others now.
         is_offloading: whether a ledger-based offload of the topic runs.
         open_run: asks the topic's filter.
     """
@@ -277,7 +277,7 @@ class TopicStreaming:
         self.wake()
 
     def offer(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """Take entries that were acknowledged, if there is room for them; it waits for nobody."""
+        """Take entries that were acknowledged, if there is room for them; it returns at once."""
         if not self._is_active:
             return
         if not self._outcomes.pause.failures and not self._looks.is_stuck:
@@ -298,10 +298,10 @@ class TopicStreaming:
         target = self._view().last_position()
         if target is None:
             return SegmentCompletion(end=None)
-        self._looks.ask()  # before somebody can be told what it has said before
+        self._looks.ask()  # before a waiter can get its last answer
         done = self._waiters.add(target)
         if self._is_closed:
-            self._waiters.tell(self._outcomes.stopped())
+            self._waiters.fail(self._outcomes.stopped())
         self._finishes, self._outcomes.pause.until_ms = True, None
         self.wake()
         if not self._pool.wait(done, timeout_s):
@@ -359,7 +359,7 @@ class TopicStreaming:
             self._is_closed = True
             self._end(error)
         except (AttemptError, UnknownLedgerError) as error:
-            self._leave()  # another has abandoned it, or its entries went: the record says what is to be resumed
+            self._leave()  # another has abandoned it, or its entries went: the record has what is to be resumed
             self._note_failure(error)
         except OffloadError as error:
             self._note_failure(error)
@@ -405,8 +405,8 @@ class TopicStreaming:
             return self._resume(info, old)
         begin = next_begin(info, is_on=due.is_on)
         self._finishes = begin is not None
-        self._arrivals.disarm()  # what comes behind the next look wakes
-        self._waiters.tell_done(begin)
+        self._arrivals.disarm()  # what comes after the next look wakes
+        self._waiters.complete_before(begin)
         waiting = 0 if begin is None else due.pending(info, begin)
         if begin is None or not waiting:
             due.since_ms = None
@@ -425,7 +425,7 @@ class TopicStreaming:
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
         segment_filter, end = self._looks.new_filter(), None
-        if due.is_on and segment_filter is None:  # else nobody knows how much is left of entries
+        if due.is_on and segment_filter is None:  # else it is unknown how much is left of entries
             end = planned_end(info, begin, due.bounds.max_segment_bytes, self._hot)
         self._start(self._segments.assign(begin, due.bounds.of_segments, end, segment_filter))
         return True
@@ -477,7 +477,7 @@ class TopicStreaming:
         return self._rest(waiting) if fed is Fed.ALL else fed is Fed.MORE
 
     def _look_on(self, segment: RecordedSegment) -> bool:
-        """Ask the filter; whether the open segment can go on by what it says."""
+        """Ask the filter; whether the open segment can go on by its answer."""
         if not self._looks.look(self._view()) or self._looks.continues(segment.filter):
             return True
         _log.info("the filter of %s was changed: its open segment is begun anew", self._owned.name)
@@ -491,7 +491,7 @@ class TopicStreaming:
         self._due.since_ms = None
         if not self._looks.is_asked:
             end = self._view().last_position(begin)
-            self._waiters.tell_held(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
+            self._waiters.complete_all(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
         return self._rest(0)
 
     def _settle(self, segment: RecordedSegment) -> None:
@@ -512,7 +512,7 @@ class TopicStreaming:
         self._pool.note_open(self, is_open=False)
 
     def _leave(self) -> None:
-        """Give the segment up; it stays recorded, for who resumes it. What nobody else would find is deleted."""
+        """Give the segment up; it stays recorded, to be resumed. Objects that no record names are deleted."""
         segment, self._segment = self._segment, None
         self._end_segment()
         if segment is not None:
@@ -520,10 +520,10 @@ class TopicStreaming:
             self._segments.delete_lost(segment)
 
     def _end(self, error: OffloadError) -> None:
-        """Give back all that there is, and tell those who wait."""
+        """Give back all that there is, and fail all waiters."""
         self._buffer.close()
         self._leave()
-        self._waiters.tell(error)
+        self._waiters.fail(error)
 
     # --- what is due ---------------------------------------------------------------------------
 
@@ -551,4 +551,4 @@ class TopicStreaming:
     def _note_failure(self, error: OffloadError) -> None:
         self._pool.wake_at(self, self._outcomes.fail(error))
         self._buffer.clear()
-        self._waiters.tell(error)
+        self._waiters.fail(error)

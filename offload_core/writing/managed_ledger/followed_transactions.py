@@ -102,7 +102,7 @@ class FollowedTransactions:
         return self.buffer.state is not BufferState.NO_SNAPSHOT
 
     def use(self, last: EntryPosition | None) -> None:
-        """Persist the first snapshot, if there is none: from now on, behind `last`, there may be such entries."""
+        """Persist the first snapshot, if there is none: from now on, after `last`, there may be such entries."""
         if not self.is_used:
             self.persisted = self._snapshots.write(self._name, BufferSnapshot(stable_position=last))
             self._restore(self.persisted)
@@ -128,7 +128,7 @@ class FollowedTransactions:
             self.buffer.become_ready()
 
     def persist(self) -> BufferSnapshot | None:
-        """Persist what was read, unless somebody has come farther; what is persisted then, None if it was deleted.
+        """Persist what was read, unless another has come farther; what is persisted then, None if it was deleted.
 
         What only ledgers had that the topic has no more is forgotten.
         """
@@ -161,12 +161,12 @@ class FollowedTransactions:
 def settle_transactions(
     environment: Environment, name: str, up_to: EntryPosition | None = None
 ) -> BufferSnapshot | None:
-    """Settle a topic's transactions as far as its sealed ledgers tell; the snapshot that is persisted then.
+    """Settle a topic's transactions as far as its sealed ledgers allow; the snapshot that is persisted then.
 
     It ends before the first entry of a transaction that is open, or that ends in the ledger that is written.
 
     Args:
-        up_to: if it is settled up to here, nothing is read, and what cannot be read behind it is no error; None for
+        up_to: if it is settled up to here, nothing is read, and what cannot be read after it is no error; None for
             the end of the sealed ledgers.
 
     Returns:
@@ -174,7 +174,7 @@ def settle_transactions(
 
     Raises:
         UnknownTopicError: there is no such managed ledger.
-        MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
+        MetadataError, FormatError: the snapshot, or an entry after it, is damaged, with the place.
         StoreError: of the metadata, or of where entries are read; it can be called again. What was read is persisted.
     """
     snapshots = environment.snapshots
@@ -302,16 +302,23 @@ class _Topic:
         waits_for = None
         if snapshot.stop <= self._last:
             sealed = LedgersView.of(self._info, None).last_position()
-            waits_for = environment.waits.find(name, KnownWait(snapshot.stable_position, sealed))
+            known = environment.waits.get(name)
+            if known is not None and (known.stable_position, known.sealed) == (
+                snapshot.stable_position,
+                sealed,
+            ):
+                waits_for = known.waits_for
             if waits_for is None:
                 snapshot = settle_transactions(environment, name, self._last)
                 if snapshot is None:
                     return None  # the topic is being deleted
                 if snapshot.stop <= self._last:
                     waits_for = self._waits_for()
-                    environment.waits.keep(name, KnownWait(snapshot.stable_position, sealed), waits_for)
+                    environment.waits[name] = KnownWait(
+                        stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
+                    )
         if waits_for is None:
-            environment.waits.forget(name)
+            environment.waits.pop(name, None)
         return SettledTransactions(
             stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
             aborted=frozenset(snapshot.aborted),
