@@ -12,7 +12,7 @@ from managed_ledgers import NAME, FailingAudit
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.writing.managed_ledger import Environment, delete_managed_ledger, open_managed_ledger
+from offload_core.writing.managed_ledger import delete_managed_ledger, open_managed_ledger
 from offload_core.writing.settings import PolicyStore
 from offload_hooks.errors import (
     LedgerClosedError,
@@ -198,7 +198,7 @@ TOPIC = topic_of_managed_ledger(NAME)
 
 
 @pytest.mark.parametrize("fault", ["unavailable", "unknown-before", "unknown-after"])
-def test_whichever_call_of_the_metadata_fails(environment: Environment, fault: str) -> None:
+def test_whichever_call_of_the_metadata_fails(environment, fault):
     for number in itertools.count():
         store = FaultyMetadataStore(MemoryMetadataStore())
         policies = PolicyStore(store)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -20,8 +18,6 @@ from offload_core.metadata.policies import RetentionPolicies, parse_policies, re
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
 )
@@ -49,14 +45,12 @@ from offload_hooks.errors import DataLossError, OffloadError, StoreError
 PREFIX = EntryPosition(1 << 40, 0)
 STEPS = ("m", "1", "2", "2", "a2", "c1", "|")
 
-Offload = Callable[[FilteredTopic], None]
 
-
-def by_ledgers(topic: FilteredTopic) -> None:
+def by_ledgers(topic):
     topic.offload()
 
 
-def by_segments(topic: FilteredTopic) -> None:
+def by_segments(topic):
     """Each sealed ledger in two segments."""
     with ThreadPoolExecutor(1) as executor:
         segments = RecordedSegments(
@@ -90,14 +84,14 @@ WAYS = pytest.mark.parametrize("offload", [by_ledgers, by_segments])
 
 
 @pytest.fixture(params=[FilterMode.GAP, FilterMode.TOMBSTONE])
-def topic(request: pytest.FixtureRequest, tmp_path: Path) -> FilteredTopic:
+def topic(request, tmp_path):
     """One with an aborted transaction of two entries, a committed one, and a message."""
     topic = FilteredTopic(tmp_path / "cold", mode=request.param)
     topic.do(*STEPS)
     return topic
 
 
-def put_snapshot(topic: FilteredTopic, snapshot: BufferSnapshot | None) -> None:
+def put_snapshot(topic, snapshot):
     """As if it had been persisted."""
     snapshots = SnapshotStore(topic.records.store)
     snapshots.delete(NAME)
@@ -105,7 +99,7 @@ def put_snapshot(topic: FilteredTopic, snapshot: BufferSnapshot | None) -> None:
         snapshots.write(NAME, snapshot)
 
 
-def refused(topic: FilteredTopic, match: str) -> None:
+def refused(topic, match):
     """The hot copy stays, however often it is tried, and nothing is recorded."""
     audit = Audit()
     topic.open(audit=audit)
@@ -121,9 +115,7 @@ def refused(topic: FilteredTopic, match: str) -> None:
 
 
 @WAYS
-def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
-    topic: FilteredTopic, offload: Offload, tmp_path: Path
-) -> None:
+def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(topic, offload, tmp_path):
     topic.open(audit=FileAuditLog(tmp_path / "audit.jsonl", now_ms=lambda: 1000))
     first = topic.ledgers[0]
     sizes = [len(payload) for _, payload in topic.hot_entries()]
@@ -139,7 +131,7 @@ def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
     if topic.mode is FilterMode.TOMBSTONE:  # which markers are as good as
         kept, markers = kept + markers, DroppedEntries()
     assert sum((each.kept for each in records), DroppedEntries()) == kept
-    dropped: dict[str, DroppedEntries] = {}
+    dropped = {}
     for record in records:
         for cause, each in (record.dropped or {}).items():
             dropped[cause] = dropped.get(cause, DroppedEntries()) + each
@@ -149,9 +141,7 @@ def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
 
 
 @WAYS
-def test_it_is_checked_by_what_is_persisted_then_also_by_others(
-    topic: FilteredTopic, offload: Offload
-) -> None:
+def test_it_is_checked_by_what_is_persisted_then_also_by_others(topic, offload):
     offload(topic)
     topic.do("3", "m", "|")
     settle_transactions(topic.environment, NAME)
@@ -160,9 +150,7 @@ def test_it_is_checked_by_what_is_persisted_then_also_by_others(
 
 
 @WAYS
-def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(
-    topic: FilteredTopic, offload: Offload
-) -> None:
+def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(topic, offload):
     """Also when the ledgers before it are gone, and many others were aborted."""
     topic.do("4", "a4", "|", "5", "a5", "|")
     offload(topic)
@@ -171,12 +159,11 @@ def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(
     topic.topic.topic.trim(keep_last, consumed_before=EntryPosition(second.ledger_id, 0))
     topic.do("m")
     snapshot = topic.topic.snapshot()
-    assert snapshot is not None
     assert set(snapshot.aborted) == {topic.begun[4], topic.begun[5]}
     assert topic.topic.topic.delete_hot_copies(0)[0] == second.ledger_id
 
 
-def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path: Path) -> None:
+def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path):
     topic = FilteredTopic(tmp_path)
     topic.do("m", "1", "|", "c1", "|")
     by_ledgers(topic)
@@ -187,7 +174,7 @@ def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path: Path) -> 
     assert first.ledger_id not in topic.hot.ledger_ids()
 
 
-def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> None:
+def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path):
     topic = FilteredTopic(tmp_path, filter=PlainFilter(lambda payload: payload.endswith(b"0")))
     topic.do("m", "m", "|")
     by_ledgers(topic)
@@ -195,21 +182,21 @@ def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> No
     assert len(topic.topic.topic.delete_hot_copies(0)) == 1
 
 
-def other(topic: FilteredTopic) -> FilteredTopic:
+def other(topic):
     """The same topic, its filter one of another name."""
     named = chosen(topic.mode, topic.filter, name="by-age")
     topic.open(filter_of=lambda _: named)
     return topic
 
 
-def test_another_filters_own_bound_is_not_one_of_transactions(tmp_path: Path) -> None:
+def test_another_filters_own_bound_is_not_one_of_transactions(tmp_path):
     topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 1, stop=(1 << 40, 0))))
     topic.do("m", "m", "|")
     by_ledgers(topic)
     assert len(topic.topic.topic.delete_hot_copies(0)) == 1
 
 
-def test_what_another_filter_let_go_ends_no_transaction(tmp_path: Path) -> None:
+def test_what_another_filter_let_go_ends_no_transaction(tmp_path):
     topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 0, stop=(1 << 40, 0))))
     topic.do("1", "m", "|")
     by_ledgers(topic)
@@ -222,14 +209,14 @@ def test_what_another_filter_let_go_ends_no_transaction(tmp_path: Path) -> None:
 
 
 @WAYS
-def test_without_a_snapshot_it_stays(topic: FilteredTopic, offload: Offload) -> None:
+def test_without_a_snapshot_it_stays(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     refused(topic, "there is no snapshot")
 
 
 @WAYS
-def test_what_is_not_settled_any_more_stays(topic: FilteredTopic, offload: Offload) -> None:
+def test_what_is_not_settled_any_more_stays(topic, offload):
     """As of a topic that was reset, and has not been read since."""
     offload(topic)
     ledger_id, aborted = topic.ledgers[0].ledger_id, {topic.begun[2]: PREFIX}
@@ -244,14 +231,14 @@ def test_what_is_not_settled_any_more_stays(topic: FilteredTopic, offload: Offlo
 
 
 @WAYS
-def test_entries_of_a_transaction_that_was_not_aborted_stay(topic: FilteredTopic, offload: Offload) -> None:
+def test_entries_of_a_transaction_that_was_not_aborted_stay(topic, offload):
     offload(topic)
     put_snapshot(topic, BufferSnapshot(stable_position=PREFIX))
     refused(topic, rf"that were not aborted.*found \({topic.begun[2].most_bits},")
 
 
 @WAYS
-def test_upkeep_says_so_and_goes_on(topic: FilteredTopic, offload: Offload) -> None:
+def test_upkeep_says_so_and_goes_on(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     topic.open()
@@ -265,19 +252,16 @@ def test_upkeep_says_so_and_goes_on(topic: FilteredTopic, offload: Offload) -> N
     assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
 
 
-def changed_record(
-    topic: FilteredTopic, change: Callable[[FilterRecord], FilterRecord | None]
-) -> Callable[[ManagedLedgerInfo], ManagedLedgerInfo]:
+def changed_record(topic, change):
     """What the offload contexts say of filters, changed."""
 
-    def of_ledger(ledger: LedgerRecord) -> LedgerRecord:
+    def of_ledger(ledger):
         context = ledger.context
         if context is None or not ledger.is_fully_offloaded:
             return ledger
         drivers = [share.driver for share in context.segments] or [context.driver]
         made = []
         for driver in drivers:
-            assert driver is not None
             record = change(parse_filter_record(driver.get(RECORD_KEY) or ""))
             made.append(driver.with_property(RECORD_KEY, record and record.pack(short=True)))
         if not context.segments:
@@ -300,21 +284,17 @@ def changed_record(
     ],
     ids=["none", "name", "stop", "kept", "dropped"],
 )
-def test_a_record_that_is_not_the_indexs_is_refused(
-    topic: FilteredTopic, offload: Offload, change: Callable[[FilterRecord], FilterRecord | None]
-) -> None:
+def test_a_record_that_is_not_the_indexs_is_refused(topic, offload, change):
     offload(topic)
     topic.records.update(NAME, changed_record(topic, change))
     refused(topic, "an index does not say of a filter what the offload context says")
 
 
-def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: FilteredTopic) -> None:
+def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic):
     by_ledgers(topic)
 
-    def damaged(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def damaged(info):
         (ledger, *others) = info.ledgers
-        assert ledger.context is not None
-        assert ledger.context.driver is not None
         driver = ledger.context.driver.with_property(RECORD_KEY, "{")
         return replace(
             info, ledgers=(replace(ledger, context=replace(ledger.context, driver=driver)), *others)
@@ -330,7 +310,7 @@ def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: 
 
 
 @pytest.mark.parametrize("reopens", [False, True])
-def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, reopens: bool) -> None:
+def test_a_deletion_that_is_made_again_is_recorded_again(topic, reopens):
     """It was recorded in full before anything was changed."""
     by_ledgers(topic)
     audit = Audit()
@@ -338,13 +318,13 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, r
     ledger_id = topic.ledgers[0].ledger_id
     delete = topic.hot.delete
 
-    def fails(_: int) -> bool:
+    def fails(_):
         raise StoreError("no")
 
-    topic.hot.delete = fails  # type: ignore[method-assign]
+    topic.hot.delete = fails
     with pytest.raises(StoreError, match="no"):
         topic.topic.topic.delete_hot_copies(0)
-    topic.hot.delete = delete  # type: ignore[method-assign]
+    topic.hot.delete = delete
     put_snapshot(topic, None)  # what was decided is not asked again
     if reopens:
         topic.open()
@@ -358,25 +338,24 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, r
     assert again.filtered[0].dropped is None, "of a deletion that was begun the context tells"
 
 
-def test_what_cannot_be_recorded_is_not_deleted(topic: FilteredTopic) -> None:
+def test_what_cannot_be_recorded_is_not_deleted(topic):
     by_ledgers(topic)
 
     class Full:
-        def record(self, _: object) -> None:
+        def record(self, _):
             raise StoreError("no room")
 
     topic.open(audit=Full())
     with pytest.raises(StoreError, match="no room"):
         topic.topic.topic.delete_hot_copies(0)
     (ledger,) = topic.ledgers
-    assert ledger.context is not None
     assert not ledger.context.bookkeeper_deleted
 
 
 ONE = TransactionId(0, 1)
 
 
-def record_of(dropped: int, stop: EntryPosition | None) -> FilterRecord:
+def record_of(dropped, stop):
     causes = {aborted_cause(ONE): DroppedEntries(entries=dropped)} if dropped else {}
     return FilterRecord.of("transactions", FilterMode.GAP, stop, DroppedEntries(), causes)
 
@@ -394,9 +373,7 @@ def record_of(dropped: int, stop: EntryPosition | None) -> FilterRecord:
         (record_of(1, EntryPosition(0, 0)), None, [ONE], True),
     ],
 )
-def test_what_is_settled_is_what_the_snapshot_says(
-    record: FilterRecord, stable: EntryPosition | None, aborted: list[TransactionId], right: bool
-) -> None:
+def test_what_is_settled_is_what_the_snapshot_says(record, stable, aborted, right):
     check = partial(check_settled, [record], ledger_id=7)
     snapshot = BufferSnapshot(stable_position=stable, aborted=dict.fromkeys(aborted, PREFIX))
     if right:
@@ -407,8 +384,8 @@ def test_what_is_settled_is_what_the_snapshot_says(
         assert caught.value.ledger_id == 7
 
 
-def test_settled_by_filters_is_what_is_complete_and_was_bounded() -> None:
-    def share(number: int, record: FilterRecord | None, *, complete: bool = True) -> OffloadSegment:
+def test_settled_by_filters_is_what_is_complete_and_was_bounded():
+    def share(number, record, *, complete=True):
         driver = DriverMetadata(name="local")
         text = None if record is None else record.pack(short=True)
         return OffloadSegment(
@@ -418,7 +395,7 @@ def test_settled_by_filters_is_what_is_complete_and_was_bounded() -> None:
             driver=driver.with_property(RECORD_KEY, text),
         )
 
-    def settled(*shares: OffloadSegment) -> EntryPosition | None:
+    def settled(*shares):
         return settled_by_filters(managed_ledger(closed(7, 9, OffloadContext.of_segments(shares))))
 
     bounded, unbounded = record_of(0, EntryPosition(7, 9)), record_of(0, None)

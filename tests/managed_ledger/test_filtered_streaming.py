@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 from records import knowable, partly_offloaded
 from scenes.filters import Filtered, chosen
 from scenes.repairs import findings
@@ -23,27 +21,25 @@ from offload_core.metadata.records.filter_record import (
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.audit import LoggedChanges
-from offload_core.writing.managed_ledger import Environment, StreamingPool, request_completion, waits_of
+from offload_core.writing.managed_ledger import request_completion, waits_of
 from offload_core.writing.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.writing.offload_filters import NO_FILTER, settled_by_filters
 from offload_hooks.errors import UnresolvedTransactionError
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader, scan
+from pulsar_offload import scan
 
 
 @pytest.fixture
-def pool(cold: TierReader, clock: Clock) -> StreamingPool:
+def pool(cold, clock):
     return pool_of(cold.store, clock)
 
 
 @pytest.fixture
-def topic(environment: Environment, pool: StreamingPool, cold: TierReader, tmp_path: Path) -> Filtered:
+def topic(environment, pool, cold, tmp_path):
     return Filtered.streamed(environment, pool, cold.store, tmp_path / "cold")
 
 
-def test_only_what_is_before_the_stop_goes_and_the_rest_when_that_has_moved(
-    topic: Filtered, clock: Clock
-) -> None:
+def test_only_what_is_before_the_stop_goes_and_the_rest_when_that_has_moved(topic, clock):
     topic.add(1)
     topic.filter.stop_at(EntryPosition(topic.position(0).ledger_id, 14))
     topic.add(30)
@@ -65,7 +61,7 @@ def test_only_what_is_before_the_stop_goes_and_the_rest_when_that_has_moved(
     assert topic.status.waits_for is None
 
 
-def test_segments_are_as_large_as_what_is_left(topic: Filtered) -> None:
+def test_segments_are_as_large_as_what_is_left(topic):
     topic.filter.unwanted = set(range(0, 60, 3))
     topic.add(45)
     topic.run()
@@ -76,9 +72,7 @@ def test_segments_are_as_large_as_what_is_left(topic: Filtered) -> None:
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonetheless(
-    topic: Filtered, rolls: bool
-) -> None:
+def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonetheless(topic, rolls):
     topic.filter.unwanted = set(range(3, 12))
     topic.add(6)
     if rolls:
@@ -96,9 +90,7 @@ def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonethel
     assert findings(topic.tier, {NAME: topic.info}) == []
 
 
-def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(
-    topic: Filtered, cold: TierReader
-) -> None:
+def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic, cold):
     topic.filter.unwanted = {0, 1, 4, 5, 6, 7, 9}
     for count in (2, 3, 3, 2):
         topic.add(count)
@@ -115,16 +107,13 @@ def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(
     ]
 
 
-def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
-    topic: Filtered, pool: StreamingPool, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(topic, pool, clock, monkeypatch):
     topic.add(4)
     topic.filter.stop_at(topic.position(1))
     topic.add(30)
     topic.run()
     assert topic.filter.opened == 1
     asked, turns, streaming = [], [], topic.ledger._streaming
-    assert streaming is not None
     go_on = streaming._go_on
     monkeypatch.setattr(streaming, "_go_on", lambda: (turns.append(1), go_on()))
     for _ in range(600):
@@ -148,7 +137,7 @@ def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
     assert pool.buffer_budget.taken_bytes > 0
 
 
-def test_a_topic_without_a_turn_for_it_is_not_asked(topic: Filtered, clock: Clock) -> None:
+def test_a_topic_without_a_turn_for_it_is_not_asked(topic, clock):
     topic.add(1)
     topic.run()
     for _ in range(59):
@@ -161,7 +150,7 @@ def test_a_topic_without_a_turn_for_it_is_not_asked(topic: Filtered, clock: Cloc
     assert topic.filter.opened == 1
 
 
-def test_what_is_settled_of_an_open_segment_is_closed_by_its_age(topic: Filtered, clock: Clock) -> None:
+def test_what_is_settled_of_an_open_segment_is_closed_by_its_age(topic, clock):
     topic.add(9)
     topic.filter.stop_at(topic.position(5))
     topic.run()
@@ -172,7 +161,7 @@ def test_what_is_settled_of_an_open_segment_is_closed_by_its_age(topic: Filtered
     assert topic.status.state == "idle"
 
 
-def test_completed_by_hand_is_what_is_settled_and_the_rest_is_told_of(topic: Filtered, clock: Clock) -> None:
+def test_completed_by_hand_is_what_is_settled_and_the_rest_is_told_of(topic, clock):
     topic.add(7)
     topic.filter.stop_at(topic.position(5))
     wanted = SegmentCompletion(end=topic.position(4), waits_for="a sign")
@@ -186,7 +175,7 @@ def test_completed_by_hand_is_what_is_settled_and_the_rest_is_told_of(topic: Fil
     assert topic.sparse_entries() == topic.added
 
 
-def test_nothing_settled_is_told_of_as_well(topic: Filtered) -> None:
+def test_nothing_settled_is_told_of_as_well(topic):
     assert topic.ledger.complete_segment() == SegmentCompletion(end=None)
     topic.filter.stop = (0, 0)
     topic.add(3)
@@ -197,12 +186,12 @@ def test_nothing_settled_is_told_of_as_well(topic: Filtered) -> None:
     assert topic.segments == ()
 
 
-def test_who_asks_from_elsewhere_is_told_what_the_rest_waits_for(topic: Filtered) -> None:
+def test_who_asks_from_elsewhere_is_told_what_the_rest_waits_for(topic):
     topic.add(3)
     topic.filter.stop_at(topic.position(2))
     records = topic.environment.records
 
-    def answer(_: float) -> None:
+    def answer(_):
         topic.ledger.answer_requests()
 
     assert waits_of(request_completion(records, NAME, wait=answer)) == "a sign"
@@ -212,7 +201,7 @@ def test_who_asks_from_elsewhere_is_told_what_the_rest_waits_for(topic: Filtered
     assert topic.sparse_entries() == topic.added
 
 
-def test_a_filter_that_fails_is_asked_again_after_a_pause(topic: Filtered, clock: Clock) -> None:
+def test_a_filter_that_fails_is_asked_again_after_a_pause(topic, clock):
     topic.filter.error = UnresolvedTransactionError("not now")
     topic.add(12)
     topic.run()
@@ -226,7 +215,7 @@ def test_a_filter_that_fails_is_asked_again_after_a_pause(topic: Filtered, clock
     assert topic.sparse_entries() == topic.added[:10]
 
 
-def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_again(topic: Filtered) -> None:
+def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_again(topic):
     topic.add(5)
     topic.run()
     opened = topic.filter.opened
@@ -239,9 +228,7 @@ def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_a
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_resumed_segment_has_its_positions_and_is_filtered_anew(
-    topic: Filtered, clock: Clock, kill: bool
-) -> None:
+def test_a_resumed_segment_has_its_positions_and_is_filtered_anew(topic, clock, kill):
     topic.filter.unwanted = {0, 1, 4, 11, 14}
     topic.add(24)
     topic.filter.stop_at(topic.position(20))
@@ -263,7 +250,7 @@ def test_a_resumed_segment_has_its_positions_and_is_filtered_anew(
     assert topic.left() == set()
 
 
-def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic: Filtered, clock: Clock) -> None:
+def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic, clock):
     topic.add(5)
     topic.run()
     topic.ledger.close()
@@ -280,16 +267,13 @@ def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic: Filte
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_a_segment_whose_end_is_recorded_waits_for_it(
-    topic: Filtered, clock: Clock, pool: StreamingPool, is_old: bool
-) -> None:
+def test_a_segment_whose_end_is_recorded_waits_for_it(topic, clock, pool, is_old):
     """As it is where history was begun without a filter."""
     topic.ledger.set_streaming(None)
     topic.add(20)
     topic.ledger.roll()
     topic.choice = NO_FILTER
     topic.ledger.set_streaming(SETTINGS)
-    assert topic.ledger._streaming is not None
     topic.ledger._streaming.turn()
     (old,) = topic.segments
     assert old.end == topic.position(9)
@@ -316,7 +300,7 @@ def test_a_segment_whose_end_is_recorded_waits_for_it(
 
 
 @pytest.mark.parametrize("to", ["none", "another", "mode"])
-def test_where_another_filter_is_chosen_the_open_segment_is_begun_anew(topic: Filtered, to: str) -> None:
+def test_where_another_filter_is_chosen_the_open_segment_is_begun_anew(topic, to):
     topic.filter.unwanted = {1, 3}
     topic.add(6)
     topic.run()
@@ -340,7 +324,7 @@ def test_where_another_filter_is_chosen_the_open_segment_is_begun_anew(topic: Fi
     assert topic.left() == set()
 
 
-def test_switched_off_a_ledger_is_finished_when_all_of_it_is_settled(topic: Filtered, clock: Clock) -> None:
+def test_switched_off_a_ledger_is_finished_when_all_of_it_is_settled(topic, clock):
     topic.add(12)
     topic.run()
     topic.ledger.set_streaming(None)
@@ -360,7 +344,7 @@ def test_switched_off_a_ledger_is_finished_when_all_of_it_is_settled(topic: Filt
     assert len(topic.segments) == 2
 
 
-def test_history_goes_through_the_filter_too(topic: Filtered) -> None:
+def test_history_goes_through_the_filter_too(topic):
     topic.ledger.set_streaming(None)
     topic.filter.unwanted = set(range(0, 80, 2))
     for count in (4, 25, 3, 12):
@@ -374,7 +358,7 @@ def test_history_goes_through_the_filter_too(topic: Filtered) -> None:
     assert [segment.end for segment in topic.segments] == [topic.position(i) for i in (19, 39, 46)]
 
 
-def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
+def test_what_was_done_is_in_the_record_of_each_ledger(topic):
     topic.filter.unwanted = {1, 2, 5}
     topic.add(4)
     topic.ledger.roll()
@@ -384,10 +368,8 @@ def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
     first, second = topic.info.in_order
     found = []
     for ledger in (first, second):
-        assert ledger.context is not None
         (share,) = ledger.context.segments
         record = recorded_filter(share.driver, ledger.ledger_id)
-        assert record is not None
         assert share.filter_record is not None
         assert record == parse_filter_record(share.filter_record)
         found.append((record.name, record.stop, record.kept.entries, record.total_dropped))
@@ -400,12 +382,8 @@ def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
     topic.filter.stop_at(None)
     topic.ledger.complete_segment()
     context = topic.info.in_order[1].context
-    assert context is not None
     record = recorded_filter(context.segments[-1].driver, 1)
-    assert record is not None
     assert record.stop is None
-    assert first.context is not None
-    assert first.context.driver is not None
     assert first.context.driver.get(RECORD_KEY) is None
     segment, _ = topic.segments
     for key in (f"{segment.uuid}", f"{segment.uuid}-index"):
@@ -416,7 +394,7 @@ def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
 
 
 @pytest.mark.parametrize("rolls", [False, True])
-def test_records_come_back_from_filtered_segments(topic: Filtered, rolls: bool) -> None:
+def test_records_come_back_from_filtered_segments(topic, rolls):
     topic.filter.unwanted = {0, 1, 5, 9, 10, 11, *range(14, 20)}
     topic.add(13)
     if rolls:
@@ -427,7 +405,6 @@ def test_records_come_back_from_filtered_segments(topic: Filtered, rolls: bool) 
     records = ManagedLedgerRecords(MemoryMetadataStore())
     (recovered,) = recover_records(topic.tier, records, LoggedChanges())
     back = records.read(NAME)
-    assert back is not None
     assert knowable(back.info, partly=partly_offloaded(original)) == knowable(original)
     assert {fact.what for fact in recovered.rebuilt.unknown} <= {Unknown.OPEN_LEDGER}
     assert not findings(topic.tier, {NAME: back.info})

@@ -189,7 +189,7 @@ def test_policies_without_a_driver_offload_nothing(topics, said, clock):
 
 def test_blocks_are_sent_by_a_process_of_a_lower_priority_where_that_is_asked_for(
     records, hot, said, clock, environment, tmp_path
-) -> None:
+):
     before = set(psutil.Process().children())
     with (
         offloads_by(said.__getitem__, records, hot, clock, upload_niceness=1) as (offloads, _),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Audit, Clock, ColdLedger
+from managed_ledgers import NAME, Audit, ColdLedger
 from scenes.segments import SegmentedOffloads
 
 from offload_core.maintenance.rollback import (
     Allowed,
     Need,
-    RollbackPlan,
     Verdict,
     delete_judged,
     judge_tier,
@@ -21,12 +19,9 @@ from offload_core.maintenance.rollback import (
 )
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.records import EntryPosition
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.managed_ledger import Environment, ManagedLedger, open_managed_ledger
-from pulsar_offload import TierReader
+from offload_core.writing.managed_ledger import open_managed_ledger
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 LAG_S = 3600
@@ -36,9 +31,7 @@ TOPIC = parse_topic("acme/cold/orders")
 class Streamed:
     """Three sealed ledgers in two segments, which end inside the second and with the third; a fourth is written."""
 
-    def __init__(
-        self, environment: Environment, hot: FileLedgerStore, cold: TierReader, clock: Clock
-    ) -> None:
+    def __init__(self, environment, hot, cold, clock):
         readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
         self.environment = replace(environment, open_reader=readers.open, cache_bytes=0)
         self.open = open_managed_ledger(self.environment, NAME)
@@ -57,26 +50,25 @@ class Streamed:
         ]
 
     @property
-    def info(self) -> ManagedLedgerInfo:
+    def info(self):
         known = self.records.read(NAME)
-        assert known is not None
         return known.info
 
-    def plan(self) -> RollbackPlan:
+    def plan(self):
         return plan_rollback(self.tier, {TOPIC: self.info})
 
-    def roll_back(self) -> list[Verdict]:
+    def roll_back(self):
         judged = judge_tier(self.tier, lambda: release_recorded(self.records, [], dry_run=False).infos)
         delete_judged(self.tier, judged, self.audit, allowed=Allowed(recorded=False))
         return [each.verdict for each in judged]
 
-    def read(self, opened: ManagedLedger | None = None) -> list[bytes]:
+    def read(self, opened=None):
         read = (opened or self.open).read_entries(START, 100)
         return [bytes(payload) for _, payload in read]
 
-    def as_an_old_version(self, cold: Path, hot: FileLedgerStore) -> list[bytes]:
+    def as_an_old_version(self, cold, hot):
         """What is read by who knows hot and one-object copies only: a complete record means the latter."""
-        found: list[bytes] = []
+        found = []
         for ledger in self.info.in_order:
             context = ledger.context
             if context is not None and context.complete:
@@ -90,11 +82,11 @@ class Streamed:
 
 
 @pytest.fixture
-def topic(environment: Environment, hot: FileLedgerStore, cold: TierReader, clock: Clock) -> Streamed:
+def topic(environment, hot, cold, clock):
     return Streamed(environment, hot, cold, clock)
 
 
-def test_the_whole_way_back(topic: Streamed, hot: FileLedgerStore, clock: Clock, tmp_path: Path) -> None:
+def test_the_whole_way_back(topic, hot, clock, tmp_path):
     assert topic.as_an_old_version(tmp_path / "cold", hot) == topic.payloads, "from the hot copies"
     assert [ledger.ledger_id for ledger in topic.plan().of(Need.RELEASE)] == topic.ids[:3]
     assert topic.roll_back() == [Verdict.FREE, Verdict.FREE]
@@ -116,9 +108,7 @@ def test_the_whole_way_back(topic: Streamed, hot: FileLedgerStore, clock: Clock,
         assert topic.read(again) == topic.payloads
 
 
-def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(
-    topic: Streamed, clock: Clock
-) -> None:
+def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(topic, clock):
     clock.pass_s(LAG_S)
     assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
     plan = topic.plan()
@@ -133,9 +123,7 @@ def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(
     assert topic.read() == topic.payloads
 
 
-def test_a_way_back_that_is_broken_off_can_be_gone_forth_again(
-    topic: Streamed, records: ManagedLedgerRecords, clock: Clock, hot: FileLedgerStore
-) -> None:
+def test_a_way_back_that_is_broken_off_can_be_gone_forth_again(topic, records, clock, hot):
     topic.roll_back()
     offloads = SegmentedOffloads(name=NAME, records=records, hot=hot, tier=topic.tier, now_ms=clock)
     offloads.offload(EntryPosition(topic.ids[2], 4))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.metadata.records import AttemptStatus, ManagedLedgerInfo
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
 from offload_core.writing.managed_ledger import (
-    Environment,
     HotLedgers,
     delete_managed_ledger,
     open_managed_ledger,
@@ -31,19 +28,17 @@ from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
 from offload_hooks.testing.fault_plan import FaultPlan
 from offload_hooks.testing.faults import FaultLayer
 
-Opened = Callable[..., Topic]
-
 
 @pytest.fixture
-def ledgers() -> MemoryLedgers:
+def ledgers():
     return MemoryLedgers()
 
 
 @pytest.fixture
-def opened(environment: Environment, ledgers: MemoryLedgers, tmp_path: Path, clock: Clock) -> Opened:
+def opened(environment, ledgers, tmp_path, clock):
     """Opens a topic, streamed to a tier with these faults; its ledgers are in memory."""
 
-    def make(faults: str = "", **given: int) -> Topic:
+    def make(faults="", **given):
         layers = []
         if faults:
             plan = FaultPlan.parse(faults)
@@ -51,7 +46,7 @@ def opened(environment: Environment, ledgers: MemoryLedgers, tmp_path: Path, clo
         tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
         made = replace(
             environment,
-            hot=HotLedgers(MemoryLedgerStore(ledgers)),  # type: ignore[arg-type]
+            hot=HotLedgers(MemoryLedgerStore(ledgers)),
             streaming=pool_of(tier, clock, **given),
         )
         topic = Topic(made, tmp_path / "cold")
@@ -63,9 +58,7 @@ def opened(environment: Environment, ledgers: MemoryLedgers, tmp_path: Path, clo
 
 @pytest.mark.parametrize("hook", ["begin_data", "write_block", "commit_data", "write_index"])
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
-def test_a_segment_that_failed_is_resumed_after_a_pause_that_grows(
-    opened: Opened, clock: Clock, kind: str, hook: str
-) -> None:
+def test_a_segment_that_failed_is_resumed_after_a_pause_that_grows(opened, clock, kind, hook):
     calls = "#1,9,17" if hook == "write_block" else "#1,2,3"  # eight blocks are on their way at once
     topic = opened(f"{kind} {hook} {calls}")
     topic.add(12)
@@ -89,11 +82,11 @@ def test_a_segment_that_failed_is_resumed_after_a_pause_that_grows(
     assert (status.state, status.failures_in_a_row, status.next_try_ms) == ("idle", 0, None)
     assert status.last_error is not None
     assert topic.left() == set()
-    deletions = topic.environment.audit.deletions  # type: ignore[attr-defined]
+    deletions = topic.environment.audit.deletions
     assert [each.copy for each in deletions] == ["cold"] * 3
 
 
-def test_a_segment_that_was_closed_is_offloaded_again_to_the_same_end(opened: Opened, clock: Clock) -> None:
+def test_a_segment_that_was_closed_is_offloaded_again_to_the_same_end(opened, clock):
     topic = opened("fail-before commit_data #1")
     topic.add(12)
     topic.run()
@@ -107,7 +100,7 @@ def test_a_segment_that_was_closed_is_offloaded_again_to_the_same_end(opened: Op
     assert topic.cold_entries() == topic.added[:30]
 
 
-def test_no_segment_begins_while_one_is_failed(opened: Opened, clock: Clock) -> None:
+def test_no_segment_begins_while_one_is_failed(opened, clock):
     topic = opened("fail-before write_block 100%")
     topic.add(50)
     for _ in range(5):
@@ -118,9 +111,7 @@ def test_no_segment_begins_while_one_is_failed(opened: Opened, clock: Clock) -> 
         clock.pass_s(61)
 
 
-def test_who_completes_a_segment_by_hand_is_told_what_failed_and_it_goes_on(
-    opened: Opened, clock: Clock
-) -> None:
+def test_who_completes_a_segment_by_hand_is_told_what_failed_and_it_goes_on(opened, clock):
     topic = opened("fail-before commit_data #1")
     topic.add(3)
     with pytest.raises(StoreUnavailableError, match="commit_data"):
@@ -129,7 +120,7 @@ def test_who_completes_a_segment_by_hand_is_told_what_failed_and_it_goes_on(
     assert topic.cold_entries() == topic.added
 
 
-def test_a_hot_tier_that_fails_is_asked_again(opened: Opened, clock: Clock, ledgers: MemoryLedgers) -> None:
+def test_a_hot_tier_that_fails_is_asked_again(opened, clock, ledgers):
     topic = opened(buffer_bytes=1)
     topic.add(12)
     topic.ledger._cache.close()
@@ -143,9 +134,7 @@ def test_a_hot_tier_that_fails_is_asked_again(opened: Opened, clock: Clock, ledg
     assert topic.cold_entries() == topic.added[:10]
 
 
-def test_who_lost_the_topic_gives_its_segment_up_and_the_next_owner_goes_on(
-    opened: Opened, clock: Clock
-) -> None:
+def test_who_lost_the_topic_gives_its_segment_up_and_the_next_owner_goes_on(opened, clock):
     former = opened()
     former.add(5)
     former.run()
@@ -168,9 +157,7 @@ def test_who_lost_the_topic_gives_its_segment_up_and_the_next_owner_goes_on(
         former.add(1)
 
 
-def test_one_that_is_complete_in_the_tier_and_not_recorded_is_cleaned_up_by_the_next_owner(
-    opened: Opened, clock: Clock
-) -> None:
+def test_one_that_is_complete_in_the_tier_and_not_recorded_is_cleaned_up_by_the_next_owner(opened, clock):
     former = opened()
     former.add(12)
     topic = opened()
@@ -183,12 +170,10 @@ def test_one_that_is_complete_in_the_tier_and_not_recorded_is_cleaned_up_by_the_
     assert topic.left() == set()
 
 
-def test_a_topic_that_is_deleted_while_its_segment_is_written_leaves_nothing(
-    environment: Environment, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_topic_that_is_deleted_while_its_segment_is_written_leaves_nothing(environment, clock, tmp_path):
     class Deleting:
         @hookimpl(wrapper=True)
-        def write_index(self) -> Iterator[None]:
+        def write_index(self):
             delete_managed_ledger(environment, NAME)
             return (yield)
 
@@ -203,7 +188,7 @@ def test_a_topic_that_is_deleted_while_its_segment_is_written_leaves_nothing(
     assert left_in(topic.cold, ManagedLedgerInfo()) == set()
 
 
-def test_closing_leaves_an_open_segment_to_the_next_owner(opened: Opened) -> None:
+def test_closing_leaves_an_open_segment_to_the_next_owner(opened):
     topic = opened()
     topic.add(5)
     topic.run()
@@ -213,19 +198,16 @@ def test_closing_leaves_an_open_segment_to_the_next_owner(opened: Opened) -> Non
     assert topic.left() == set()
     assert topic.status.state == "ended"
     pool = topic.environment.streaming
-    assert pool is not None
     assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
 
 
-def test_where_memory_is_short_for_long_the_oldest_segment_is_closed_early(
-    environment: Environment, clock: Clock, tmp_path: Path
-) -> None:
+def test_where_memory_is_short_for_long_the_oldest_segment_is_closed_early(environment, clock, tmp_path):
     tier = Tier(LocalDriver(str(tmp_path / "cold")))
     pool = pool_of(tier, clock, budget_bytes=16 << 10)
     settings = replace(SETTINGS, block_bytes=6 << 10, max_segment_bytes=1 << 20)
     first, second = (
         open_managed_ledger(
-            replace(environment, streaming=pool, hot=HotLedgers(MemoryLedgerStore())),  # type: ignore[arg-type]
+            replace(environment, streaming=pool, hot=HotLedgers(MemoryLedgerStore())),
             f"acme/cold/persistent/{name}",
         )
         for name in ("first", "second")
@@ -248,7 +230,7 @@ def test_where_memory_is_short_for_long_the_oldest_segment_is_closed_early(
     assert second.streaming_status.completed == 1
 
 
-def test_an_entry_that_no_block_takes_is_told_of(opened: Opened, clock: Clock) -> None:
+def test_an_entry_that_no_block_takes_is_told_of(opened, clock):
     topic = opened(budget_bytes=2000)
     topic.add(1, size=3000)
     topic.run()
@@ -261,9 +243,7 @@ def test_an_entry_that_no_block_takes_is_told_of(opened: Opened, clock: Clock) -
 # --- entries that were acknowledged, and lost ----------------------------------------------------
 
 
-def test_what_is_left_of_a_ledger_that_is_lost_are_its_complete_segments(
-    opened: Opened, clock: Clock, ledgers: MemoryLedgers
-) -> None:
+def test_what_is_left_of_a_ledger_that_is_lost_are_its_complete_segments(opened, clock, ledgers):
     topic = opened()
     topic.add(15)
     topic.run()
@@ -283,9 +263,7 @@ def test_what_is_left_of_a_ledger_that_is_lost_are_its_complete_segments(
 
 
 @pytest.mark.parametrize("kept", [0, 8, 10, 12])
-def test_a_ledger_that_is_shorter_than_its_segments_say_leaves_nothing_behind(
-    opened: Opened, clock: Clock, ledgers: MemoryLedgers, kept: int
-) -> None:
+def test_a_ledger_that_is_shorter_than_its_segments_say_leaves_nothing_behind(opened, clock, ledgers, kept):
     topic = opened("fail-before commit_data #2")
     topic.add(20)
     topic.run()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
@@ -20,8 +18,6 @@ from offload_core.metadata.records.segments import abandon_segment
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
 from offload_core.writing.managed_ledger import (
-    Environment,
-    StreamingPool,
     delete_managed_ledger,
     open_managed_ledger,
 )
@@ -37,12 +33,12 @@ SOON_S = 20
 
 
 @pytest.fixture
-def pool(tmp_path: Path, clock: Clock) -> StreamingPool:
+def pool(tmp_path, clock):
     return pool_of(Tier(LocalDriver(str(tmp_path / "cold"))), clock)
 
 
 @pytest.fixture
-def topic(environment: Environment, pool: StreamingPool, tmp_path: Path) -> Iterator[Topic]:
+def topic(environment, pool, tmp_path):
     topic = Topic(replace(environment, streaming=pool), tmp_path / "cold")
     topic.ledger.set_streaming(SETTINGS)
     with closing(topic.ledger):
@@ -50,16 +46,15 @@ def topic(environment: Environment, pool: StreamingPool, tmp_path: Path) -> Iter
 
 
 def test_an_entry_that_comes_when_a_turn_has_just_looked_is_streamed_when_it_is_old(
-    topic: Topic, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    topic, clock, monkeypatch
+):
     streaming = topic.ledger._streaming
-    assert streaming is not None
     topic.add(1)
     topic.run()  # it rests, until more comes or that entry is old
     look = streaming._due.pending
 
-    def look_and_append(*place: object) -> int:
-        found: int = look(*place)  # type: ignore[arg-type]
+    def look_and_append(*place):
+        found = look(*place)
         if not found and streaming._segment is None and len(topic.added) == 1:
             topic.add(1)
         return found
@@ -76,8 +71,8 @@ def test_an_entry_that_comes_when_a_turn_has_just_looked_is_streamed_when_it_is_
 
 
 def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
-    environment: Environment, pool: StreamingPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    environment, pool, tmp_path, monkeypatch
+):
     topic = open_managed_ledger(replace(environment, streaming=pool), NAME)
     topic.set_streaming(SETTINGS)
     streaming = topic._streaming
@@ -87,7 +82,7 @@ def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
     is_in_it, gate = threading.Event(), threading.Event()
     step = streaming._step
 
-    def slow_step() -> bool:
+    def slow_step():
         is_in_it.set()
         assert gate.wait(SOON_S)
         return step()
@@ -109,17 +104,14 @@ def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
         waiter.result(0)
     assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
     known = environment.records.read(NAME)
-    assert known is not None
     assert segments_of(known.info)[-1].status is AttemptStatus.FAILED
     topic.close()
 
 
-def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(
-    environment: Environment, tmp_path: Path, clock: Clock
-) -> None:
+def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(environment, tmp_path, clock):
     class Deleting:
         @hookimpl(wrapper=True)
-        def write_index(self) -> Iterator[None]:
+        def write_index(self):
             delete_managed_ledger(environment, NAME)
             return (yield)
 
@@ -128,7 +120,6 @@ def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(
     topic.ledger.set_streaming(SETTINGS)
     topic.add(10)
     streaming = topic.ledger._streaming
-    assert streaming is not None
     streaming.turn()
     assert topic.status.state == "closing"
     with pytest.raises(OwnershipLostError):
@@ -140,20 +131,18 @@ def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(
 class Asked:
     """A topic that is asked to close its segment."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.times = 0
 
-    def turn(self) -> None:
+    def turn(self):
         """Nothing is due."""
 
-    def close_early(self) -> None:
+    def close_early(self):
         """It cannot now."""
         self.times += 1
 
 
-def test_where_the_oldest_cannot_close_its_segment_the_next_one_is_asked_but_one_at_a_time(
-    pool: StreamingPool,
-) -> None:
+def test_where_the_oldest_cannot_close_its_segment_the_next_one_is_asked_but_one_at_a_time(pool):
     first, second = Asked(), Asked()
     for each in (first, second):
         pool.note_open(each, is_open=True)
@@ -166,9 +155,7 @@ def test_where_the_oldest_cannot_close_its_segment_the_next_one_is_asked_but_one
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_clock_that_is_put_back_delays_nothing(
-    environment: Environment, tmp_path: Path, clock: Clock, fails: bool
-) -> None:
+def test_a_clock_that_is_put_back_delays_nothing(environment, tmp_path, clock, fails):
     plan = FaultPlan.parse("fail-before commit_data #1" if fails else "")
     layers = [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
     tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
@@ -185,20 +172,17 @@ def test_a_clock_that_is_put_back_delays_nothing(
         assert topic.cold_entries() == topic.added
 
 
-def test_a_lease_is_renewed_when_the_clock_was_put_back(topic: Topic, clock: Clock) -> None:
+def test_a_lease_is_renewed_when_the_clock_was_put_back(topic, clock):
     topic.add(6)
     topic.run()
     clock.pass_s(-3600)
     topic.run()
     (segment,) = topic.segments
     lease = lease_of(segment.driver)
-    assert lease is not None
     assert 0 < lease.until_ms - clock() <= 300_000
 
 
-def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
-    topic: Topic, pool: StreamingPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(topic, pool, monkeypatch):
     streaming = topic.ledger._streaming
     assert streaming is not None
     taken = pool.budget.limit_bytes - pool.budget.taken_bytes
@@ -207,7 +191,7 @@ def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
     reads = []
     read = streaming._source.read
 
-    def count(*given: int) -> object:
+    def count(*given):
         reads.append(given)
         return read(*given)
 
@@ -220,7 +204,7 @@ def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
     assert topic.cold_entries() == topic.added
 
 
-def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clock: Clock) -> None:
+def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic, clock):
     topic.add(6)
     topic.run()
     (segment,) = topic.segments
@@ -236,12 +220,10 @@ def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clo
     assert topic.left() == set()
 
 
-def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(
-    environment: Environment, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(environment, tmp_path, clock):
     class Faulty:
         @hookimpl(wrapper=True)
-        def commit_data(self) -> Iterator[None]:
+        def commit_data(self):
             raise RuntimeError("a fault")
             yield
 
@@ -250,14 +232,13 @@ def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(
     topic.ledger.set_streaming(SETTINGS)
     topic.add(10)
     streaming = topic.ledger._streaming
-    assert streaming is not None
     streaming.turn()
     topic.ledger.close()
     assert topic.info.ledgers[0].info.is_closed
     assert [segment.status for segment in topic.segments] == [AttemptStatus.FAILED]
 
 
-def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun(topic: Topic) -> None:
+def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun(topic):
     topic.add(6)
     topic.run()
     topic.ledger.close()

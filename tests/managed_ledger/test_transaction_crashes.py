@@ -6,10 +6,7 @@ say; each snapshot that was ever persisted is right for its position. Then what 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from crash_matrix import CrashMatrix
 from crash_points import Points
 from managed_ledgers import NAME
 from scenes.transactions import START, Model, TransactionalStores
@@ -19,13 +16,13 @@ from offload_core.reading.transactions import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger
 
 
-def lived(_: object = None) -> TransactionalStores:
+def lived(_=None):
     world = TransactionalStores()
     world.live(Points())
     return world
 
 
-def live_and_end(world: TransactionalStores, points: Points) -> None:
+def live_and_end(world, points):
     """A process lives in it; the next one ends what it left."""
     if ManagedLedgerRecords(world.metadata).read(NAME) is not None:
         world.end(points)
@@ -33,18 +30,18 @@ def live_and_end(world: TransactionalStores, points: Points) -> None:
         world.live(points)
 
 
-def check_ended(world: TransactionalStores, where: str) -> None:
+def check_ended(world, where):
     """What was left open is ended."""
     world.end(Points())
     world.check(f"ended after {where}")
     assert tuple(world.open(Points()).status().open_transactions) == (), where
 
 
-def delete(world: TransactionalStores, points: Points) -> None:
+def delete(world, points):
     delete_managed_ledger(world.environment(points), NAME)
 
 
-def check_deleted(world: TransactionalStores, where: str) -> None:
+def check_deleted(world, where):
     assert SnapshotStore(world.metadata).read(NAME) is None, where
     assert ManagedLedgerRecords(world.metadata).read(NAME) is None, where
 
@@ -59,23 +56,23 @@ def check_deleted(world: TransactionalStores, where: str) -> None:
     ids=["live", "repair", "delete"],
 )
 def test_what_is_said_of_transactions_is_right_wherever_a_process_ends(
-    crash_matrix: CrashMatrix, scene: Any, run: Any, check: Any, check_done: Any
-) -> None:
+    crash_matrix, scene, run, check, check_done
+):
     crash_matrix(scene, run, check=check, check_done=check_done, every=5)
 
 
-def test_a_snapshot_is_right_whenever_it_was_written() -> None:
+def test_a_snapshot_is_right_whenever_it_was_written():
     """All that were ever persisted, in a topic of many transactions."""
     world, written = TransactionalStores(), []
     put = world.metadata.put
 
-    def noticed(path: str, value: bytes, expected_version: int | None) -> int:
+    def noticed(path, value, expected_version):
         version = put(path, value, expected_version)
         if path.startswith("/transaction-buffers/"):
             written.append(SnapshotStore(world.metadata).read(NAME))
         return version
 
-    world.metadata.put = noticed  # type: ignore[method-assign]
+    world.metadata.put = noticed
     for _ in range(6):
         world.live(Points())
         world.end(Points())

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, ONE, PLAIN, START, Model, abort, commit, found_in, message, next_to, of
 
@@ -20,19 +19,14 @@ from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
     OffloadContext,
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
-from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
-    EntriesRead,
     Environment,
     HotLedgers,
-    ManagedLedger,
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
@@ -51,26 +45,24 @@ from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedg
 
 
 @pytest.fixture
-def metadata() -> FaultyMetadataStore:
+def metadata():
     return FaultyMetadataStore(MemoryMetadataStore())
 
 
 @pytest.fixture
-def records(metadata: FaultyMetadataStore) -> ManagedLedgerRecords:
+def records(metadata):
     return ManagedLedgerRecords(metadata)
 
 
 @pytest.fixture
-def snapshots(records: ManagedLedgerRecords) -> SnapshotStore:
+def snapshots(records):
     return SnapshotStore(records.store)
 
 
 # --- begun, added to, ended --------------------------------------------------------------------
 
 
-def test_transactions_are_begun_added_to_committed_and_aborted(
-    anew: Callable[..., TransactionalTopic],
-) -> None:
+def test_transactions_are_begun_added_to_committed_and_aborted(anew):
     topic = anew()
     kept, dropped = topic.begin(), topic.begin()
     first = topic.add_entries([message(), message(kept), message(dropped), message()])
@@ -91,12 +83,12 @@ def test_transactions_are_begun_added_to_committed_and_aborted(
     assert times[1] == 1_700_000_000_000
 
 
-def test_ids_of_transactions_are_nobody_elses(anew: Callable[..., TransactionalTopic]) -> None:
+def test_ids_of_transactions_are_nobody_elses(anew):
     topics = [anew(), anew()]
     assert len({topic.begin() for topic in topics for _ in range(100)}) == 200
 
 
-def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew: Callable[..., TransactionalTopic]) -> None:
+def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew):
     topic = anew()
     transaction = topic.begin()
     topic.add_entries([message(transaction)])
@@ -111,16 +103,14 @@ def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew: Callable[..., T
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_end_of_unknown_outcome_can_be_asked_for_again_and_is_written_once(
-    anew: Callable[..., TransactionalTopic], monkeypatch: pytest.MonkeyPatch, is_there: bool
-) -> None:
+def test_an_end_of_unknown_outcome_can_be_asked_for_again_and_is_written_once(anew, monkeypatch, is_there):
     """Else a commit that is there would be followed by an abort, by which its entries would be dropped."""
     topic = anew()
     transaction = topic.begin()
     first = topic.add_entries([message(transaction)])
     add = topic.topic.add_entry
 
-    def fail(payload: bytes) -> EntryPosition:
+    def fail(payload):
         if is_there:
             add(payload)
         raise LedgerFailedError("nobody knows")
@@ -138,9 +128,7 @@ def test_an_end_of_unknown_outcome_can_be_asked_for_again_and_is_written_once(
     assert topic.decide(first, transaction) == "committed"
 
 
-def test_an_unknown_transaction_does_not_have_a_topic_followed(
-    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
-) -> None:
+def test_an_unknown_transaction_does_not_have_a_topic_followed(anew, snapshots):
     topic = anew()
     topic.add_entries([message()])
     with pytest.raises(UnknownTransactionError):
@@ -148,15 +136,13 @@ def test_an_unknown_transaction_does_not_have_a_topic_followed(
     assert snapshots.read(NAME) is None
 
 
-def test_a_transaction_without_entries_can_be_ended(anew: Callable[..., TransactionalTopic]) -> None:
+def test_a_transaction_without_entries_can_be_ended(anew):
     topic = anew()
     topic.abort(topic.begin())
     assert topic.status().stable_position == topic.topic.last_position
 
 
-def test_a_transaction_that_another_process_left_open_is_ended(
-    anew: Callable[..., TransactionalTopic],
-) -> None:
+def test_a_transaction_that_another_process_left_open_is_ended(anew):
     left = anew()
     transaction = left.begin()
     left.add_entries([message(), message(transaction)])
@@ -167,16 +153,14 @@ def test_a_transaction_that_another_process_left_open_is_ended(
     assert topic.decide(EntryPosition(0, 0), transaction) == "aborted"
 
 
-def test_an_entry_that_is_not_pulsars_is_refused(anew: Callable[..., TransactionalTopic]) -> None:
+def test_an_entry_that_is_not_pulsars_is_refused(anew):
     topic = anew()
     with pytest.raises(FormatError, match="entry 1"):
         topic.add_entries([message(), b"something else"])
     assert topic.topic.last_position is None
 
 
-def test_entries_of_brokers_transactions_are_followed_as_well(
-    anew: Callable[..., TransactionalTopic],
-) -> None:
+def test_entries_of_brokers_transactions_are_followed_as_well(anew):
     topic = anew()
     happened = [of(ONE), PLAIN, abort(ONE), of((3, 3)), commit((3, 3))]
     first = topic.add_entries([event.pack(i) for i, event in enumerate(happened)])
@@ -187,13 +171,13 @@ def test_entries_of_brokers_transactions_are_followed_as_well(
 # --- many at once ------------------------------------------------------------------------------
 
 
-def test_threads_begin_add_and_end_at_once(anew: Callable[..., TransactionalTopic]) -> None:
+def test_threads_begin_add_and_end_at_once(anew):
     rollover = RolloverPolicy(max_entries=40, min_age_s=0)
     topic = anew(SnapshotPolicy(max_entries=20, interval_s=1000), rollover=rollover)
-    ended: list[tuple[TransactionId, bool, EntryPosition]] = []
-    failures: list[BaseException] = []
+    ended = []
+    failures = []
 
-    def work(seed: int) -> None:
+    def work(seed):
         try:
             for number in range(25):
                 transaction, commits = topic.begin(), (seed + number) % 2 == 0
@@ -216,14 +200,12 @@ def test_threads_begin_add_and_end_at_once(anew: Callable[..., TransactionalTopi
             assert each.decide(place, transaction) == ("committed" if commits else "aborted")
 
 
-def puts(metadata: FaultyMetadataStore) -> int:
+def puts(metadata):
     """How many snapshots were written."""
     return sum(call.method == "put" and "/transaction-buffers/" in call.path for call in metadata.calls)
 
 
-def test_a_topic_without_transactions_has_no_snapshot_and_is_not_read(
-    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, snapshots: SnapshotStore
-) -> None:
+def test_a_topic_without_transactions_has_no_snapshot_and_is_not_read(anew, metadata, snapshots):
     topic = anew(SnapshotPolicy(max_entries=1, interval_s=0))
     for _ in range(200):
         last = topic.add_entries([message()])
@@ -239,9 +221,7 @@ def test_a_topic_without_transactions_has_no_snapshot_and_is_not_read(
     assert anew().status().state is BufferState.NO_SNAPSHOT
 
 
-def test_the_first_snapshot_is_there_before_the_first_entry_of_a_transaction(
-    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, snapshots: SnapshotStore
-) -> None:
+def test_the_first_snapshot_is_there_before_the_first_entry_of_a_transaction(anew, metadata, snapshots):
     topic = anew()
     plain = topic.add_entries([message()])
     transaction = topic.begin()
@@ -261,9 +241,7 @@ def test_the_first_snapshot_is_there_before_the_first_entry_of_a_transaction(
     assert tuple(topic.status().open_transactions) == (transaction,)
 
 
-def test_snapshots_are_persisted_after_so_many_entries_and_so_much_time(
-    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, clock: Clock
-) -> None:
+def test_snapshots_are_persisted_after_so_many_entries_and_so_much_time(anew, metadata, clock):
     topic = anew(SnapshotPolicy(max_entries=100, interval_s=60))
     transaction = topic.begin()
     topic.add_entries([message(transaction)])
@@ -285,11 +263,7 @@ def test_snapshots_are_persisted_after_so_many_entries_and_so_much_time(
     assert topic.status().persisted_position == topic.topic.last_position
 
 
-def test_a_due_snapshot_that_fails_fails_no_entry_and_comes_later(
-    anew: Callable[..., TransactionalTopic],
-    metadata: FaultyMetadataStore,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_due_snapshot_that_fails_fails_no_entry_and_comes_later(anew, metadata, caplog):
     topic = anew(SnapshotPolicy(max_entries=10, interval_s=1000))
     topic.commit(topic.begin())
     metadata.choose = lambda call: "unavailable" if "/transaction-buffers/" in call.path else None
@@ -308,9 +282,7 @@ def test_a_due_snapshot_that_fails_fails_no_entry_and_comes_later(
     assert topic.status().persisted_position >= last
 
 
-def test_a_snapshot_says_what_a_new_process_goes_on_with(
-    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
-) -> None:
+def test_a_snapshot_says_what_a_new_process_goes_on_with(anew, snapshots):
     topic = anew(rollover=RolloverPolicy(max_entries=3, min_age_s=0))
     held, dropped, later = topic.begin(), topic.begin(), topic.begin()
     first = topic.add_entries([message(dropped)])
@@ -329,9 +301,7 @@ def test_a_snapshot_says_what_a_new_process_goes_on_with(
     assert after.status().stable_position == after.topic.last_position
 
 
-def test_a_former_owner_does_not_put_a_snapshot_back(
-    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
-) -> None:
+def test_a_former_owner_does_not_put_a_snapshot_back(anew, snapshots):
     former = anew()
     former.add_entries([message(former.begin())])
     topic = anew()
@@ -342,7 +312,7 @@ def test_a_former_owner_does_not_put_a_snapshot_back(
     assert snapshots.read(NAME) == written
 
 
-def test_aborted_transactions_go_with_their_ledgers(anew: Callable[..., TransactionalTopic]) -> None:
+def test_aborted_transactions_go_with_their_ledgers(anew):
     topic = anew()
     old, new = topic.begin(), topic.begin()
     for transaction in (old, new):
@@ -358,9 +328,7 @@ def test_aborted_transactions_go_with_their_ledgers(anew: Callable[..., Transact
     assert set(anew().snapshot().aborted) == {new}
 
 
-def test_a_topics_snapshot_is_deleted_with_it(
-    anew: Callable[..., TransactionalTopic], environment: Environment, snapshots: SnapshotStore
-) -> None:
+def test_a_topics_snapshot_is_deleted_with_it(anew, environment, snapshots):
     topic = anew()
     topic.commit(topic.begin())
     assert snapshots.read(NAME) is not None
@@ -370,8 +338,8 @@ def test_a_topics_snapshot_is_deleted_with_it(
 
 
 def test_a_topic_that_had_transactions_before_is_read_from_its_start_once_it_is_reset(
-    environment: Environment, anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
-) -> None:
+    environment, anew, snapshots
+):
     with open_managed_ledger(environment, NAME) as bare:
         first = bare.add_entries([of(ONE).pack(0), PLAIN.pack(1), of((0, 9)).pack(2), abort(ONE).pack(3)])
     snapshots.reset(NAME)
@@ -380,13 +348,11 @@ def test_a_topic_that_had_transactions_before_is_read_from_its_start_once_it_is_
     assert topic.decide(first, TransactionId(*ONE)) == "aborted"
 
 
-def test_what_is_not_in_memory_is_read_from_the_ledgers(
-    environment: Environment, hot: FileLedgerStore
-) -> None:
+def test_what_is_not_in_memory_is_read_from_the_ledgers(environment, hot):
     """The hot copy first, whatever the topic's readers are told."""
-    priorities: list[ReadPriority] = []
+    priorities = []
 
-    def open_reader(record: LedgerRecord, priority: ReadPriority, _: str) -> LedgerReader:
+    def open_reader(record, priority, _):
         priorities.append(priority)
         return hot.open(record.ledger_id)
 
@@ -405,13 +371,12 @@ def test_what_is_not_in_memory_is_read_from_the_ledgers(
     assert set(priorities) == {ReadPriority.BOOKKEEPER_FIRST}
 
 
-Payloads = dict[EntryPosition, bytes]
 PREFIX = EntryPosition(1 << 40, 0)
 
 
-def read_all(read: Callable[[EntryPosition], EntriesRead], position: EntryPosition = START) -> Payloads:
+def read_all(read, position=START):
     """What comes from a position on, read by read, in order."""
-    found: Payloads = {}
+    found = {}
     while len(got := read(position)):
         for at, payload in got:
             assert not found or at > max(found)
@@ -420,11 +385,11 @@ def read_all(read: Callable[[EntryPosition], EntriesRead], position: EntryPositi
     return found
 
 
-def with_filter_record(info: ManagedLedgerInfo, ledger_id: int, stop: EntryPosition) -> ManagedLedgerInfo:
+def with_filter_record(info, ledger_id, stop):
     """A ledger's copy as one from which a filter that knew of transactions took entries."""
     record = FilterRecord.of("transactions", FilterMode.GAP, stop, DroppedEntries(), {})
 
-    def changed(ledger: LedgerRecord) -> LedgerRecord:
+    def changed(ledger):
         if ledger.ledger_id != ledger_id:
             return ledger
         context = ledger.context or OffloadContext(complete=True, bookkeeper_deleted=True)
@@ -436,7 +401,7 @@ def with_filter_record(info: ManagedLedgerInfo, ledger_id: int, stop: EntryPosit
 
 
 @pytest.fixture
-def topic(tiered: Environment, opened: Callable[..., ManagedLedger]) -> TransactionalTopic:
+def topic(tiered, opened):
     bare = open_managed_ledger(tiered, NAME, rollover=RolloverPolicy(max_entries=2, min_age_s=0))
     return TransactionalTopic(replace(tiered, cache_bytes=0), bare, NEVER)
 
@@ -444,7 +409,7 @@ def topic(tiered: Environment, opened: Callable[..., ManagedLedger]) -> Transact
 # --- hot, and from cold to hot -----------------------------------------------------------------
 
 
-def test_what_is_behind_the_stable_position_is_not_there_yet(topic: TransactionalTopic) -> None:
+def test_what_is_behind_the_stable_position_is_not_there_yet(topic):
     first = topic.add_entries([message(), message()])
     held = topic.begin()
     began = topic.add_entries([message(held), message()])
@@ -458,22 +423,20 @@ def test_what_is_behind_the_stable_position_is_not_there_yet(topic: Transactiona
     assert [at for at, _ in topic.read_entries(again.next_position, 2)] == [began, next_to(began)]
 
 
-def test_nothing_is_there_before_an_open_first_entry(topic: TransactionalTopic) -> None:
+def test_nothing_is_there_before_an_open_first_entry(topic):
     first = topic.add_entries([message(topic.begin())])
     assert len(topic.read_entries(START, 100)) == 0
     assert len(topic.read_entries(first, 100)) == 0
 
 
-def test_without_transactions_all_is_there(topic: TransactionalTopic) -> None:
+def test_without_transactions_all_is_there(topic):
     topic.add_entries([message(), message()])
     assert len(topic.read_entries(START, 100)) == 2
 
 
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("priority", [ReadPriority.OFFLOADED_FIRST, ReadPriority.BOOKKEEPER_FIRST])
-def test_an_unfiltered_copy_shows_no_more_than_the_hot_one(
-    topic: TransactionalTopic, priority: ReadPriority, deleted: bool
-) -> None:
+def test_an_unfiltered_copy_shows_no_more_than_the_hot_one(topic, priority, deleted):
     """To move a ledger to the tier is nothing that a consumer sees."""
     topic.add_entries([message(), message()])
     held = topic.begin()
@@ -499,7 +462,7 @@ _steps = st.lists(st.sampled_from(["plain", "1", "2", "3", "commit", "abort", "r
 class Layout:
     """A topic in memory, of whose settled ledgers some are filtered copies with gaps."""
 
-    def __init__(self, steps: list[str]) -> None:
+    def __init__(self, steps):
         self.ledgers = MemoryLedgerStore(MemoryLedgers())
         self.cold: dict[int, Callable[[], LedgerReader]] = {}
         self.environment = Environment(
@@ -516,18 +479,18 @@ class Layout:
         self.model = Model.of(self.topic.topic.read_entries(START, 1 << 20))
         self.topic.snapshot()
 
-    def open_anew(self) -> TransactionalTopic:
+    def open_anew(self):
         """As another process does."""
         return TransactionalTopic(self.environment, open_managed_ledger(self.environment, NAME), NEVER)
 
-    def filter(self, chosen: int, *, markers: bool = False) -> Payloads:
+    def filter(self, chosen, *, markers=False):
         """Put filtered copies in the place of those ledgers that are settled and chosen; what was left out.
 
         Of aborted transactions, and with `markers` those of all as well.
         """
-        left_out: Payloads = {}
+        left_out = {}
         stable = self.model.stable
-        by_ledger: dict[int, Payloads] = {}
+        by_ledger = {}
         owners = dict(zip((at for at, _ in self.model.entries), self.model.transactions, strict=True))
         for at, payload in self.model.entries:
             by_ledger.setdefault(at.ledger_id, {})[at] = payload
@@ -545,11 +508,11 @@ class Layout:
             self.cold[ledger_id] = gapped_copy(kept, len(entries)).open
         return left_out
 
-    def _open(self, record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+    def _open(self, record, _, __):
         cold = self.cold.get(record.ledger_id)
         return self.ledgers.open(record.ledger_id) if cold is None else cold()
 
-    def _take(self, step: str) -> None:
+    def _take(self, step):
         topic = self.topic
         if step == "roll":
             topic.topic.roll()
@@ -563,7 +526,7 @@ class Layout:
             topic.add_entries([message(self.begun.setdefault(step, topic.begin())), message()])
 
 
-def visible(layout: Layout, left_out: Mapping[EntryPosition, bytes]) -> Payloads:
+def visible(layout, left_out):
     """What is settled and was not left out, by the plain model."""
     stable = layout.model.stable
     return {
@@ -574,9 +537,7 @@ def visible(layout: Layout, left_out: Mapping[EntryPosition, bytes]) -> Payloads
 
 
 @given(steps=_steps, chosen=st.integers(0, 255), at_once=st.integers(1, 9), data=st.data())
-def test_any_layout_gives_what_is_settled_and_was_kept(
-    steps: list[str], chosen: int, at_once: int, data: st.DataObject
-) -> None:
+def test_any_layout_gives_what_is_settled_and_was_kept(steps, chosen, at_once, data):
     layout = Layout([*steps, "plain"])
     left_out = layout.filter(chosen)
     layout.topic = layout.open_anew()
@@ -601,9 +562,7 @@ def test_any_layout_gives_what_is_settled_and_was_kept(
 
 @given(steps=_steps, chosen=st.integers(0, 255))
 @example(steps=["1", "commit", "roll", "1"], chosen=1)
-def test_a_topic_that_is_reset_after_its_ledgers_were_filtered_is_settled_no_less(
-    steps: list[str], chosen: int
-) -> None:
+def test_a_topic_that_is_reset_after_its_ledgers_were_filtered_is_settled_no_less(steps, chosen):
     """Markers that were left out are those of transactions that have ended."""
     layout = Layout([*steps, "plain"])
     before = layout.topic.status()
@@ -619,18 +578,17 @@ def test_a_topic_that_is_reset_after_its_ledgers_were_filtered_is_settled_no_les
     if before.state is BufferState.READY:
         assert again.stable_position == before.stable_position
     settled = settle_transactions(layout.environment, NAME)
-    assert settled is not None
     assert settled.stable_position == again.stable_position
 
 
 # --- while entries cannot be followed up -------------------------------------------------------
 
 
-def test_cold_entries_that_are_settled_are_read_while_hot_ones_cannot_be(tiered: Environment) -> None:
+def test_cold_entries_that_are_settled_are_read_while_hot_ones_cannot_be(tiered):
     fails = False
-    cold_ids: set[int] = set()
+    cold_ids = set()
 
-    def open_reader(record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
+    def open_reader(record, priority, name):
         if fails and record.ledger_id not in cold_ids:
             raise StoreUnavailableError("the hot tier is out of reach", ledger_id=record.ledger_id)
         assert tiered.open_reader is not None
@@ -655,14 +613,12 @@ def test_cold_entries_that_are_settled_are_read_while_hot_ones_cannot_be(tiered:
     assert [at for at, _ in topic.read_entries(read.next_position, 10)] == [hot]
 
 
-def test_a_read_that_a_first_transaction_overtakes_gives_what_was_settled(
-    environment: Environment, opened: Callable[..., ManagedLedger], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_that_a_first_transaction_overtakes_gives_what_was_settled(environment, opened, monkeypatch):
     topic = TransactionalTopic(environment, opened(), NEVER)
     last = topic.add_entries([message()])
     read = topic.topic.read_entries
 
-    def overtaken(*given: Any, **named: Any) -> EntriesRead:
+    def overtaken(*given, **named):
         topic.add_entries([message(topic.begin())])
         return read(*given, **named)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
@@ -476,9 +476,9 @@ def test_it_is_what_the_words_say(drawn, size, seconds):
     )
 
 
-def test_a_tenant_whose_work_never_ends_leaves_a_thread_to_others() -> None:
+def test_a_tenant_whose_work_never_ends_leaves_a_thread_to_others():
     threads, end = TenantThreads(2, "test"), threading.Event()
-    stuck: list[Future[None]] = [threads.submit("acme", lambda: end.wait() and None) for _ in range(5)]
+    stuck = [threads.submit("acme", lambda: end.wait() and None) for _ in range(5)]
     done = threading.Event()
     for _ in range(3):
         threads.submit("zeta", done.set).result(timeout=30)
@@ -491,10 +491,10 @@ def test_a_tenant_whose_work_never_ends_leaves_a_thread_to_others() -> None:
     threads.shutdown()
 
 
-def test_an_error_is_its_futures_and_the_next_is_begun() -> None:
+def test_an_error_is_its_futures_and_the_next_is_begun():
     threads = TenantThreads(1, "test")
 
-    def fail() -> None:
+    def fail():
         raise ValueError("no")
 
     failed, after = threads.submit("acme", fail), threads.submit("acme", lambda: None)
@@ -504,10 +504,10 @@ def test_an_error_is_its_futures_and_the_next_is_begun() -> None:
     threads.shutdown()
 
 
-def test_what_waits_is_cancelled_when_no_more_is_begun() -> None:
+def test_what_waits_is_cancelled_when_no_more_is_begun():
     threads, begun, end = TenantThreads(1, "test"), threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work():
         begun.set()
         end.wait()
 
@@ -522,7 +522,7 @@ def test_what_waits_is_cancelled_when_no_more_is_begun() -> None:
         threads.submit("acme", lambda: None)
 
 
-def test_a_part_of_a_budget_leaves_the_rest_to_others() -> None:
+def test_a_part_of_a_budget_leaves_the_rest_to_others():
     whole = MemoryBudget(150)
     acme, zeta = PartOfBudget(100, whole), PartOfBudget(100, whole)
     acme.take(100)

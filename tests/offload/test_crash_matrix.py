@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crash_matrix import CrashMatrix
 from crash_points import Killed, Points, left_open
 from managed_ledgers import offloads_of
 
@@ -28,7 +27,7 @@ from offload_hooks.errors import (
     OptionError,
 )
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 NAME = "acme/cold/persistent/orders"
 PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
@@ -39,7 +38,7 @@ LEASE_MS = int(DEFAULT_LEASE_S * 1000)
 class CrashedLedger:
     """A managed ledger of one sealed ledger, in folders that outlive processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self._cold = folder / "cold"
         self._cold.mkdir(parents=True)
@@ -58,32 +57,31 @@ class CrashedLedger:
         self.records = ManagedLedgerRecords(self.metadata)
         self.records.write(NAME, ManagedLedgerInfo(ledgers=(LedgerRecord(info=info),)), None)
 
-    def offloads(self, points: Points, now_ms: int = 0) -> RecordedOffloads:
+    def offloads(self, points, now_ms=0):
         """As a new process has it."""
         return offloads_of(self.metadata, self._hot, self._cold, points, now_ms=lambda: now_ms)
 
     @property
-    def ledger(self) -> LedgerRecord:
+    def ledger(self):
         known = self.records.read(NAME)
-        assert known is not None
         (ledger,) = known.info.ledgers
         return ledger
 
-    def tier(self) -> TierReader:
+    def tier(self):
         return open_tier(self._cold)
 
-    def read_cold(self) -> list[bytes]:
+    def read_cold(self):
         with self.tier() as tier:
             values: list[bytes] = (
                 scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
             )
             return values
 
-    def read_hot(self) -> list[bytes]:
+    def read_hot(self):
         with closing(self._hot.open(self.ledger_id)) as reader:
             return [bytes(each) for each in reader.read(0, len(PAYLOADS) - 1)]
 
-    def check(self, where: str = "") -> None:
+    def check(self, where=""):
         """Every entry is readable where the record says that it is."""
         context = self.ledger.context
         if context is not None and context.complete:
@@ -91,7 +89,7 @@ class CrashedLedger:
         if context is None or not context.bookkeeper_deleted:
             assert self.read_hot() == PAYLOADS, where
 
-    def leftovers(self) -> set[str]:
+    def leftovers(self):
         """Keys in the tier that are not of the recorded copy, and uploads."""
         context = self.ledger.context
         key = f"{context.uuid}-ledger-{self.ledger_id}" if context is not None else ""
@@ -101,21 +99,21 @@ class CrashedLedger:
         return (found - {key, f"{key}-index"}) | uploads
 
 
-def offload(world: CrashedLedger, points: Points) -> None:
+def offload(world, points):
     world.offloads(points).offload(NAME, world.ledger_id)
 
 
-def delete_hot_copy(world: CrashedLedger, points: Points) -> None:
+def delete_hot_copy(world, points):
     world.offloads(points, now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, LAG_MS)
 
 
-def killed_in_the_middle(world: CrashedLedger) -> None:
+def killed_in_the_middle(world):
     with pytest.raises(Killed):
         offload(world, Points(at=12, fault="kill after"))
     assert world.leftovers() or world.ledger.context is not None
 
 
-def offloaded(world: CrashedLedger) -> None:
+def offloaded(world):
     offload(world, Points())
 
 
@@ -127,19 +125,16 @@ VERBS: dict[str, tuple[Callable[[CrashedLedger], None], Callable[[CrashedLedger,
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    crash_matrix: CrashMatrix, verb: str
-) -> None:
+def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(crash_matrix, verb):
     prepare, run = VERBS[verb]
 
-    def scene(folder: Path) -> CrashedLedger:
+    def scene(folder):
         world = CrashedLedger(folder)
         prepare(world)
         return world
 
-    def check_done(world: CrashedLedger, where: str) -> None:
+    def check_done(world, where):
         context = world.ledger.context
-        assert context is not None, where
         assert context.complete, where
         assert context.bookkeeper_deleted == (verb == "delete the hot copy"), where
         assert world.leftovers() == set(), where
@@ -148,7 +143,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
     assert len(calls) >= 5
 
 
-def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
+def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path):
     world = CrashedLedger(tmp_path / "world")
     assert world.offloads(Points(), now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, 0) is False
     offload(world, Points())
@@ -158,11 +153,10 @@ def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["data gone", "index gone", "data cut"])
-def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Path, harm: str) -> None:
+def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path, harm):
     world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     context = world.ledger.context
-    assert context is not None
     data = tmp_path / "world" / "cold" / f"{context.uuid}-ledger-{world.ledger_id}"
     if harm == "data cut":
         data.write_bytes(data.read_bytes()[:-1])
@@ -175,19 +169,19 @@ def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Pat
     assert not context.bookkeeper_deleted
 
 
-def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -> None:
+def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path):
     """Its lease is over, and another process offloads the ledger between the objects of the first and its record."""
     world = CrashedLedger(tmp_path / "world")
     first = Points()
     taken = False
 
-    def before(name: str) -> None:
+    def before(name):
         nonlocal taken
         if name == "get" and "write_index" in first.calls and not taken:
             taken = True
             world.offloads(Points(), now_ms=LEASE_MS).offload(NAME, world.ledger_id)
 
-    first.before = lambda name: (before(name), first.calls.append(name))[1]  # type: ignore[method-assign]
+    first.before = lambda name: (before(name), first.calls.append(name))[1]
     with pytest.raises(AttemptError, match="took the place"):
         offload(world, first)
     assert taken
@@ -196,7 +190,7 @@ def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -
     assert world.ledger.has_complete_copy
 
 
-def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path):
     world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     with open_tier(tmp_path / "another") as other:
