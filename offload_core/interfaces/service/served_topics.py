@@ -19,6 +19,7 @@ import structlog
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
+from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import (
     Environment,
     OffloadStatus,
@@ -30,7 +31,6 @@ from offload_core.writing.managed_ledger import (
     look_at_transactions,
     no_tier,
     request_completion,
-    system_now_ms,
     topic_offloads,
     waits_of,
 )

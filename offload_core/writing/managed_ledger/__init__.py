@@ -1,6 +1,5 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
-from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger.appender import RolloverPolicy
 from offload_core.writing.managed_ledger.environment import (
     Environment,
@@ -27,16 +26,13 @@ from offload_core.writing.managed_ledger.topic_offloads import (
     no_tier,
     topic_offloads,
 )
-from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgerEntries, OpenReader
+from offload_core.writing.managed_ledger.topic_reader import EntriesRead
 from offload_core.writing.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
 from offload_core.writing.managed_ledger.upkeep import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
-    DueLedgers,
     TenantThreads,
     UpkeepLoop,
-    UpkeepRound,
-    UpkeepStatus,
     complete_streamed,
     due_ledgers,
     keep_up,
@@ -45,14 +41,11 @@ from offload_core.writing.managed_ledger.upkeep import (
 __all__ = [
     "FIRST_WAIT_S",
     "LONGEST_WAIT_S",
-    "DueLedgers",
     "EntriesRead",
     "Environment",
     "HotLedgers",
-    "LedgerEntries",
     "ManagedLedger",
     "OffloadStatus",
-    "OpenReader",
     "PolicyReads",
     "PolicyTiers",
     "RolloverPolicy",
@@ -65,8 +58,6 @@ __all__ = [
     "TransactionStatus",
     "TransactionalTopic",
     "UpkeepLoop",
-    "UpkeepRound",
-    "UpkeepStatus",
     "begin_times_ms",
     "complete_streamed",
     "delete_managed_ledger",
@@ -80,7 +71,6 @@ __all__ = [
     "policies_by_name",
     "request_completion",
     "settle_transactions",
-    "system_now_ms",
     "topic_offloads",
     "waits_of",
 ]
