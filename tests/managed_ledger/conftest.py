@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock, environment_of
+from scenes.segments import pool_of
 from scenes.transactions import NEVER
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
@@ -57,6 +58,11 @@ def environment(records, hot, cold, audit, clock):
 def tiered(environment, hot, cold):
     """One whose ledgers are read from either copy."""
     return replace(environment, open_reader=TieredReaders(hot, ColdReaders(KnownTiers(cold.store))).open)
+
+
+@pytest.fixture
+def pool(cold, clock):
+    return pool_of(cold.store, clock)
 
 
 @pytest.fixture

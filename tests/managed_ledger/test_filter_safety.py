@@ -10,11 +10,11 @@ from functools import partial
 from uuid import UUID
 
 import pytest
-from managed_ledgers import NAME, Audit
+from managed_ledgers import NAME, Audit, policies_to
 from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
-from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
@@ -39,7 +39,6 @@ from offload_core.writing.offload.hot_copy_check import check_settled
 from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
 from offload_core.writing.offload.segment_offloader import SegmentFilter
 from offload_core.writing.offload_filters import settled_by_filters
-from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import DataLossError, OffloadError, StoreError
 
 PREFIX = EntryPosition(1 << 40, 0)
@@ -242,12 +241,7 @@ def test_upkeep_says_so_and_goes_on(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     topic.open()
-    policies = ResolvedPolicies(
-        offload=resolve_policies(topic=parse_policies({"driver": "local", "deletion_lag_in_millis": 0})),
-        retention=RetentionPolicies(),
-        retention_origin="default",
-    )
-    done = keep_up(topic.topic, policies, 1000)
+    done = keep_up(topic.topic, policies_to(driver="local", deletion_lag_in_millis=0), 1000)
     assert set(done.failures) == {"deletion of hot copies"}
     assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
 

@@ -7,7 +7,7 @@ from managed_ledgers import NAME
 from records import knowable, partly_offloaded
 from scenes.filters import Filtered, chosen
 from scenes.repairs import findings
-from scenes.segments import SETTINGS, pool_of
+from scenes.segments import SETTINGS
 
 from offload_core.format.codec.filtered_objects import FILTERED_KEY
 from offload_core.maintenance.recover import Unknown, recover_records
@@ -27,11 +27,6 @@ from offload_core.writing.offload_filters import NO_FILTER, settled_by_filters
 from offload_hooks.errors import UnresolvedTransactionError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import scan
-
-
-@pytest.fixture
-def pool(cold, clock):
-    return pool_of(cold.store, clock)
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_policies_without_a_driver_offload_nothing(topics, said, clock):
     said[NAME] = policies_to()
     with pytest.raises(OptionError, match="no tier is configured"):
         topics[0].offload_prefix(END)
-    done = keep_up(topics[0], replace(said[NAME], retention_origin="default"), clock.now_ms)
+    done = keep_up(topics[0], said[NAME], clock.now_ms)
     assert set(done.skipped.values()) == {"no tier is configured"}
     assert not done.failures
 

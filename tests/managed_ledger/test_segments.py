@@ -6,9 +6,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
-from managed_ledgers import NAME
+from managed_ledgers import NAME, ColdLedger
 from scenes.segments import SegmentedOffloads, segment_keys
 
+from offload_core.maintenance.rollback import (
+    Allowed,
+    Need,
+    Verdict,
+    delete_judged,
+    judge_tier,
+    plan_rollback,
+    release_recorded,
+)
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import (
@@ -292,3 +302,91 @@ def test_a_topic_is_deleted_with_its_segments_also_one_that_is_not_complete(
     assert sorted(str(each.uuid) for each in audit.deletions if each.copy == "cold") == sorted(
         map(str, uuids)
     )
+
+
+# --- the way back to ledger-based offload: an old version has all then ---------------------------
+
+LAG_S = 3600
+
+
+@pytest.fixture
+def streamed(topic):
+    """Two segments, which end inside the second ledger and with the third; and their uuids."""
+    return topic, [
+        str(topic.offloads.offload(topic.end(place, entry_id))) for place, entry_id in ((1, 0), (2, 4))
+    ]
+
+
+def plan(topic):
+    return plan_rollback(topic.offloads.tier, {parse_topic("acme/cold/orders"): topic.offloads.info})
+
+
+def roll_back(topic, audit):
+    tier, records = topic.offloads.tier, topic.offloads.records
+    judged = judge_tier(tier, lambda: release_recorded(records, [], dry_run=False).infos)
+    delete_judged(tier, judged, audit, allowed=Allowed(recorded=False))
+    return [each.verdict for each in judged]
+
+
+def as_an_old_version(topic, cold, hot):
+    """What a reader finds that knows hot and one-object copies only: a complete record means the latter."""
+    found = []
+    for ledger in topic.offloads.info.in_order:
+        context = ledger.context
+        if context is not None and context.complete:
+            found += ColdLedger(cold, ledger).entries
+        else:
+            reader = hot.open(ledger.ledger_id)
+            last = (ledger.info.entries or reader.status().entry_count) - 1
+            found += [bytes(payload) for payload in reader.read(0, last)]
+            reader.close()
+    return found
+
+
+def test_the_whole_way_back(streamed, hot, clock, tmp_path, audit):
+    topic, (first, second) = streamed
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads, "from the hot copies"
+    assert [ledger.ledger_id for ledger in plan(topic).of(Need.RELEASE)] == topic.ids[:3]
+    assert roll_back(topic, audit) == [Verdict.FREE, Verdict.FREE]
+    assert plan(topic).loses_nothing
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    assert list(topic.offloads.tier.list_objects()) == []
+    assert sorted(str(each.uuid) for each in audit.deletions) == sorted([first] * 2 + [second] * 2)
+    topic.open.offload_prefix(END)
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert plan(topic).loses_nothing
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    topic.open.close()
+    with open_managed_ledger(topic.environment, NAME) as again:
+        topic.open = again
+        assert topic.read() == topic.payloads
+
+
+def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(streamed, clock, audit):
+    topic, _ = streamed
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    plan = plan(topic)
+    assert [(ledger.ledger_id, ledger.entries) for ledger in plan.of(Need.ONLY_COPY)] == [
+        (topic.ids[0], 4),
+        (topic.ids[1], 3),
+        (topic.ids[2], 5),
+    ]
+    before = topic.offloads.info
+    assert roll_back(topic, audit) == [Verdict.NEEDED, Verdict.NEEDED]
+    assert topic.offloads.info == before
+    assert topic.read() == topic.payloads
+
+
+def test_a_way_back_that_is_broken_off_can_be_gone_forth_again(streamed, clock, audit):
+    topic, _ = streamed
+    roll_back(topic, audit)
+    topic.offloads.offload(EntryPosition(topic.ids[2], 4))
+    assert topic.read() == topic.payloads
+    assert len(plan(topic).of(Need.RELEASE)) == 3
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert topic.read() == topic.payloads

@@ -28,11 +28,6 @@ from offload_hooks.testing import MemoryMetadataStore
 
 
 @pytest.fixture
-def pool(cold, clock):
-    return pool_of(cold.store, clock)
-
-
-@pytest.fixture
 def streamed(environment, pool):
     return replace(environment, streaming=pool)
 

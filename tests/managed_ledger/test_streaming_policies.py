@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from managed_ledgers import NAME, environment_in
+from managed_ledgers import NAME, environment_in, policies_to
 from scenes.segments import pool_of
 
-from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, segments_of
 from offload_core.writing.managed_ledger import (
     StreamingSettings,
@@ -26,7 +25,6 @@ from offload_core.writing.managed_ledger.streaming.completion_requests import (
     with_request,
     without_requests,
 )
-from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 
 MIB = 1 << 20
@@ -34,11 +32,7 @@ MIB = 1 << 20
 
 def policies(**given):
     """Of the topic: a driver, each sealed ledger at once, and these."""
-    said = OffloadPolicies(**{"driver": "local", "threshold_in_bytes": 0, **given})
-    retention = RetentionPolicies(time_in_minutes=-1, size_in_mb=-1)
-    return ResolvedPolicies(
-        offload=resolve_policies(topic=said), retention=retention, retention_origin="default"
-    )
+    return policies_to(**{"driver": "local", "threshold_in_bytes": 0, **given})
 
 
 STREAMED = policies(

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from managed_ledgers import NAME
+from managed_ledgers import NAME, policies_to
 from scenes.segments import SETTINGS, Topic, left_in, pool_of
 
-from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.metadata.records import AttemptStatus, ManagedLedgerInfo, segments_of
 from offload_core.metadata.records.attempts import lease_of
 from offload_core.metadata.records.segments import abandon_segment
@@ -22,7 +21,6 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.writing.managed_ledger.upkeep import keep_up
-from offload_core.writing.settings import ResolvedPolicies
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import AttemptError, OffloadStoppedError, OwnershipLostError
@@ -30,11 +28,6 @@ from offload_hooks.testing.fault_plan import FaultPlan
 from offload_hooks.testing.faults import FaultLayer
 
 SOON_S = 20
-
-
-@pytest.fixture
-def pool(tmp_path, clock):
-    return pool_of(Tier(LocalDriver(str(tmp_path / "cold"))), clock)
 
 
 @pytest.fixture
@@ -245,12 +238,7 @@ def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun
     topic.open()
     topic.run()
     assert topic.ledger.has_left_segments
-    policies = ResolvedPolicies(
-        offload=resolve_policies(topic=OffloadPolicies(streaming=False)),
-        retention=RetentionPolicies(time_in_minutes=-1, size_in_mb=-1),
-        retention_origin="default",
-    )
-    keep_up(topic.ledger, policies, topic.environment.now_ms())
+    keep_up(topic.ledger, policies_to(streaming=False), topic.environment.now_ms())
     topic.run()
     assert not topic.ledger.has_left_segments
     assert topic.cold_entries() == topic.added[:6]

@@ -6,18 +6,16 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from managed_ledgers import NAME, Clock, offloads_of
+from managed_ledgers import NAME, Clock, offloads_of, policies_to
 from scenes.filters import FilteredTopic
 from scenes.segments import SETTINGS, left_in, pool_of
 
-from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.streaming.completion_requests import with_request
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_core.writing.offload_filters import recorded_filters, settled_by_filters
-from offload_core.writing.settings import ResolvedPolicies
 
 
 @dataclass
@@ -88,11 +86,7 @@ def test_what_an_open_transaction_holds_up_is_named(topic):
 def test_upkeep_answers_who_asks_with_all_that_is_settled_by_then(topic):
     topic.do("m", "1", "c1", "m")
     topic.records.update(NAME, lambda info: with_request(info, "a"))
-    policies = ResolvedPolicies(
-        offload=resolve_policies(topic=OffloadPolicies(streaming=True, driver="filesystem")),
-        retention=RetentionPolicies(time_in_minutes=-1, size_in_mb=-1),
-        retention_origin="default",
-    )
+    policies = policies_to(driver="filesystem", streaming=True)
     done = keep_up(topic.topic, policies, topic.clock())
     assert done.failures == {}
     last = topic.topic.topic.streaming_status.last_end

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from managed_ledgers import NAME
+from managed_ledgers import NAME, policies_to
 from scenes.transactions import message
 
 from offload_core.format.codec.ledger_info import LedgerInfo
@@ -38,7 +38,6 @@ from offload_core.writing.managed_ledger import (
     topic_offloads,
 )
 from offload_core.writing.managed_ledger.upkeep import due_ledgers
-from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,
@@ -51,8 +50,7 @@ OTHER = "acme/cold/persistent/other"
 
 
 def policies(retention=FOR_EVER, driver="local", **given):
-    offload = resolve_policies(topic=parse_policies({"driver": driver, **given}))
-    return ResolvedPolicies(offload=offload, retention=retention, retention_origin="topic")
+    return policies_to(retention=retention, driver=driver, **given)
 
 
 AT_ONCE = policies(threshold_in_bytes=0, deletion_lag_in_millis=60_000)

@@ -149,13 +149,15 @@ def offloads_of(
     )
 
 
-def policies_to(folder: Path | None = None, **given: Any) -> ResolvedPolicies:
-    """A topic's own policies, with a tier in a folder if there is one."""
+def policies_to(
+    folder: Path | None = None, retention: RetentionPolicies | None = None, **given: Any
+) -> ResolvedPolicies:
+    """A topic's own policies, with a tier in a folder if there is one, and without a retention unless given."""
     tier = {} if folder is None else {"driver": "local", "extra_configurations": {"root": str(folder)}}
     return ResolvedPolicies(
         offload=resolve_policies(topic=parse_policies({**tier, **given})),
-        retention=RetentionPolicies(),
-        retention_origin="topic",
+        retention=retention or RetentionPolicies(),
+        retention_origin="default" if retention is None else "topic",
     )
 
 
