@@ -369,8 +369,8 @@ def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(streamed
     topic, _ = streamed
     clock.pass_s(LAG_S)
     assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
-    plan = plan(topic)
-    assert [(ledger.ledger_id, ledger.entries) for ledger in plan.of(Need.ONLY_COPY)] == [
+    planned = plan(topic)
+    assert [(ledger.ledger_id, ledger.entries) for ledger in planned.of(Need.ONLY_COPY)] == [
         (topic.ids[0], 4),
         (topic.ids[1], 3),
         (topic.ids[2], 5),
