@@ -60,40 +60,51 @@ def test_a_segment_with_gaps_that_has_no_block_of_a_ledger_is_refused():
         check_cold_copies(tiers, MANAGED_LEDGER, second)
 
 
-@pytest.mark.parametrize("other", [0, 2])
-def test_a_segment_with_other_entries_of_the_ledger_is_refused(other):
-    topic, ledger, uuids = whole_ledger()
-    put(topic, uuids[1], uuids[other])
-    with pytest.raises(DataLossError, match=r"not what its record says.*ledger 0.*expected"):
-        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
-
-
-def test_a_segment_that_goes_further_than_its_record_is_refused():
-    topic, ledger, uuids = whole_ledger()
-    other = segmented(sizes=[9], segments=[6])
+def of_another(topic, uuid, other, begin=""):
+    """The objects of another topic in the place of a segment's."""
     topic.driver.objects |= {
-        key.replace(key[:36], str(uuids[0])): data for key, data in other.driver.objects.items()
-    }
-    with pytest.raises(DataLossError, match="not what its record says"):
-        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
-
-
-def test_data_of_another_length_is_refused():
-    topic, ledger, uuids = whole_ledger()
-    topic.driver.objects[str(uuids[1])] += b"x"
-    with pytest.raises(DataLossError, match="not what its record says"):
-        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
-
-
-def test_an_object_without_entries_of_the_ledger_is_refused():
-    topic, ledger, uuids = whole_ledger()
-    other = segmented(sizes=[1, 3], segments=[1, 4])
-    topic.driver.objects |= {
-        key.replace(key[:36], str(uuids[0])): data
+        key.replace(key[:36], str(uuid)): data
         for key, data in other.driver.objects.items()
-        if key.startswith("00000000-0000-4000-8000-000000000001")
+        if key.startswith(begin)
     }
-    with pytest.raises(DataLossError, match="by its index none"):
+
+
+def longer(topic, uuids):
+    topic.driver.objects[str(uuids[1])] += b"x"
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (
+            lambda topic, uuids: put(topic, uuids[1], uuids[0]),
+            r"does not match its record.*ledger 0.*expected",
+        ),
+        (
+            lambda topic, uuids: put(topic, uuids[1], uuids[2]),
+            r"does not match its record.*ledger 0.*expected",
+        ),
+        (
+            lambda topic, uuids: of_another(topic, uuids[0], segmented(sizes=[9], segments=[6])),
+            "does not match its record",
+        ),
+        (longer, "does not match its record"),
+        (
+            lambda topic, uuids: of_another(
+                topic,
+                uuids[0],
+                segmented(sizes=[1, 3], segments=[1, 4]),
+                "00000000-0000-4000-8000-000000000001",
+            ),
+            "by its index none",
+        ),
+    ],
+    ids=["entries before", "entries after", "goes further", "length of data", "another ledger"],
+)
+def test_a_segment_that_is_not_as_recorded_is_refused(harm, message):
+    topic, ledger, uuids = whole_ledger()
+    harm(topic, uuids)
+    with pytest.raises(DataLossError, match=message):
         check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
 
 

@@ -61,12 +61,13 @@ def check(cold, key):
     assert list(cold.store.list_objects()) == []
 
 
-def test_those_of_a_ledger(cold, sealed):
-    check(cold, offload(cold.store, sealed(PAYLOADS)))
-
-
-def test_those_of_a_segment(cold):
-    check(cold, stream(cold.store))
+@pytest.mark.parametrize(
+    "write",
+    [lambda tier, sealed: offload(tier, sealed(PAYLOADS)), lambda tier, _: stream(tier)],
+    ids=["ledger", "segment"],
+)
+def test_they_are_written(cold, sealed, write):
+    check(cold, write(cold.store, sealed))
 
 
 def test_nobody_who_does_not_ask_gets_any(cold, sealed):
