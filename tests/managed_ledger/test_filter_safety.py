@@ -36,7 +36,7 @@ from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload.hot_copy_check import check_settled
-from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
+from offload_core.writing.offload.recorded_segments import RecordedSegments, StreamingSettings
 from offload_core.writing.offload.segment_offloader import SegmentFilter
 from offload_core.writing.offload_filters import settled_by_filters
 from offload_hooks.errors import DataLossError, OffloadError, StoreError
@@ -71,7 +71,7 @@ def by_segments(topic):
                 at, last = EntryPosition(ledger.ledger_id, first), EntryPosition(ledger.ledger_id, end - 1)
                 run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
                 assert run is not None
-                bounds = SegmentBounds(max_segment_bytes=1 << 20, block_bytes=4096)
+                bounds = StreamingSettings(max_segment_bytes=1 << 20, block_bytes=4096)
                 segment = segments.assign(at, bounds, last, SegmentFilter(run, None))
                 entries = topic.hot.open(ledger.ledger_id).read(first, end - 1)
                 assert segment.offer(ledger.ledger_id, entries).accepted == end - first

@@ -43,9 +43,9 @@ def whole_ledger():
     return topic, ledger, [share.uuid for share in ledger.context.segments]
 
 
-def put(topic, uuid, of, *, only_data=False):
+def put(topic, uuid, of):
     """An object in the place of another."""
-    for end in ("",) if only_data else ("", "-index"):
+    for end in ("", "-index"):
         topic.driver.objects[f"{uuid}{end}"] = topic.driver.objects[f"{of}{end}"]
 
 

@@ -18,7 +18,7 @@ from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, op
 from offload_core.writing.managed_ledger.policy_tiers import PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
-from offload_core.writing.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
+from offload_core.writing.managed_ledger.streaming.status import StreamingStatus
 from offload_core.writing.managed_ledger.topic_offloads import (
     OffloadStatus,
     TopicOffloads,
@@ -37,6 +37,7 @@ from offload_core.writing.managed_ledger.upkeep import (
     due_ledgers,
     keep_up,
 )
+from offload_core.writing.offload.recorded_segments import StreamingSettings
 
 __all__ = [
     "FIRST_WAIT_S",

@@ -98,18 +98,6 @@ class KnownWait:
     waits_for: str
 
 
-def _offloaded_first(_: str) -> ReadPriority:
-    return ReadPriority.OFFLOADED_FIRST
-
-
-def _not_filtered(_: str) -> ChosenFilter:
-    return NO_FILTER
-
-
-def _nothing_else(_: str) -> None:
-    """Nothing but its record is kept of a topic."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """The environment of managed ledgers. They close nothing of it.
@@ -133,14 +121,14 @@ class Environment:
     records: ManagedLedgerRecords
     hot: HotLedgers
     open_reader: OpenReader | None = None
-    priority_of: Callable[[str], ReadPriority] = _offloaded_first
+    priority_of: Callable[[str], ReadPriority] = lambda _: ReadPriority.OFFLOADED_FIRST
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: RecordedOffloads | None = None
-    filter_of: Callable[[str], ChosenFilter] = _not_filtered
+    filter_of: Callable[[str], ChosenFilter] = lambda _: NO_FILTER
     waits: dict[str, KnownWait] = field(default_factory=dict)
     streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedChanges)
-    forget: Callable[[str], None] = _nothing_else
+    forget: Callable[[str], None] = lambda _: None
     now_ms: Callable[[], int] = system_now_ms
     snapshots: SnapshotStore = field(init=False)
 

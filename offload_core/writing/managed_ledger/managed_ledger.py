@@ -43,11 +43,7 @@ from offload_core.writing.managed_ledger.owned_record import (
     without_ledgers,
 )
 from offload_core.writing.managed_ledger.streaming.completion_requests import requests_of, with_answer
-from offload_core.writing.managed_ledger.streaming.status import (
-    SegmentCompletion,
-    StreamingSettings,
-    StreamingStatus,
-)
+from offload_core.writing.managed_ledger.streaming.status import SegmentCompletion, StreamingStatus
 from offload_core.writing.managed_ledger.streaming.topic_streaming import TopicStreaming
 from offload_core.writing.managed_ledger.topic_offloads import (
     STOP_TIMEOUT_S,
@@ -56,6 +52,7 @@ from offload_core.writing.managed_ledger.topic_offloads import (
     no_tier,
 )
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, TailCache, TopicReader
+from offload_core.writing.offload.recorded_segments import StreamingSettings
 from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import AttemptError, DataLossError, FormatError, StoreError, UnknownLedgerError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES

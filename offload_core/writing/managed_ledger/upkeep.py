@@ -41,9 +41,9 @@ from offload_core.writing.managed_ledger.streaming.completion_requests import (
     request_completion,
     requests_of,
 )
-from offload_core.writing.managed_ledger.streaming.status import StreamingSettings
 from offload_core.writing.managed_ledger.topic_offloads import STOP_TIMEOUT_S, TopicOffloads
 from offload_core.writing.managed_ledger.transactional_topic import TransactionalTopic
+from offload_core.writing.offload.recorded_segments import StreamingSettings
 from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import (
     LiveAttemptError,

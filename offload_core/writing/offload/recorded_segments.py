@@ -17,6 +17,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.ledger_info import LedgerInfo
@@ -41,6 +42,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import AuditLog
+from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.writing.offload.running_attempt import (
     UnfinishedAttempt,
     lease_from,
@@ -56,7 +58,8 @@ from offload_core.writing.offload.segment_offloader import (
     SegmentOffloader,
 )
 from offload_core.writing.offload.segment_upload import OffloadedSegment, SegmentOutcome
-from offload_hooks.errors import AttemptError, OffloadError, UnknownTopicError
+from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
+from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
 from offload_hooks.ledger_stores import EntryBatch
 
 _log = logging.getLogger(__name__)
@@ -66,12 +69,47 @@ TiersOf = Callable[[], AbstractContextManager[KnownTiers]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentBounds:
-    """Settings for writing segments; see `SegmentOffloader`."""
+class StreamingSettings:
+    """Bounds of one segment; it closes with the first of them that is reached.
 
-    max_segment_bytes: int
-    block_bytes: int
+    Attributes:
+        max_segment_bytes: of payloads; `maxSizePerOffloadSegmentMbytes`. The entry that reaches it is the last.
+        max_segment_age_s: since its first entry waits, also on an idle topic; `maxOffloadSegmentRolloverTimeMinutes`.
+        block_bytes: the length of a full block.
+        checksums: write those of all blocks and the index beside them.
+    """
+
+    max_segment_bytes: int = 1024 << 20
+    max_segment_age_s: float = 600
+    block_bytes: int = DEFAULT_MAX_BLOCK_BYTES
     checksums: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_segment_bytes", 1),
+            ("max_segment_age_s", 0),
+            ("block_bytes", LEAST_BLOCK_BYTES),
+        ):
+            value = getattr(self, name)
+            if not value >= least:
+                raise OptionError(
+                    f"streaming has an impossible {name}", expected=f"{least} or more", found=value
+                )
+
+    @classmethod
+    def within(cls, budget_bytes: int) -> Self:
+        """The defaults, with blocks for which the memory of a pool is enough."""
+        return cls(block_bytes=max(LEAST_BLOCK_BYTES, min(DEFAULT_MAX_BLOCK_BYTES, budget_bytes // 2)))
+
+    @property
+    def feed_bytes(self) -> int:
+        """The bytes that wait before they are offloaded, where nothing else asks for it: enough for a block to go."""
+        return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
+
+    @property
+    def max_age_ms(self) -> int:
+        """The age in ms."""
+        return int(self.max_segment_age_s * 1000)
 
 
 class RecordedSegments:
@@ -113,7 +151,7 @@ class RecordedSegments:
     def assign(
         self,
         begin: EntryPosition,
-        bounds: SegmentBounds,
+        settings: StreamingSettings,
         end: EntryPosition | None = None,
         segment_filter: SegmentFilter | None = None,
     ) -> RecordedSegment:
@@ -132,10 +170,10 @@ class RecordedSegments:
                 lambda info: assign_segment(info, uuid, begin, driver, now, end=end, lease=lease)
             )
 
-        return self._open(bounds, segment_filter, record)
+        return self._open(settings, segment_filter, record)
 
     def resume(
-        self, old: Segment, bounds: SegmentBounds, segment_filter: SegmentFilter | None = None
+        self, old: Segment, settings: StreamingSettings, segment_filter: SegmentFilter | None = None
     ) -> RecordedSegment:
         """Clean up after an attempt that did not come to its end, and make another at the same positions.
 
@@ -154,7 +192,7 @@ class RecordedSegments:
             lease = lease_from(now, self.lease_s)
             return self.update(lambda info: resume_segment(info, old.uuid, uuid, driver, now, lease=lease))
 
-        return self._open(bounds, segment_filter, record)
+        return self._open(settings, segment_filter, record)
 
     def forget(self, old: Segment) -> None:
         """Clean up after an attempt at entries that are not there any more. Errors as `resume`."""
@@ -185,7 +223,7 @@ class RecordedSegments:
 
     def _open(
         self,
-        bounds: SegmentBounds,
+        settings: StreamingSettings,
         segment_filter: SegmentFilter | None,
         record: Callable[[UUID, DriverMetadata], ManagedLedgerInfo],
     ) -> RecordedSegment:
@@ -197,8 +235,8 @@ class RecordedSegments:
                 tier,
                 budget=self._budget,
                 executor=self._executor,
-                max_block_bytes=bounds.block_bytes,
-                checksums=bounds.checksums,
+                max_block_bytes=settings.block_bytes,
+                checksums=settings.checksums,
             )
             driver = tier_record(tier)
             segment = find_segment(record(uuid, driver), uuid)
@@ -207,7 +245,7 @@ class RecordedSegments:
                 uuid,
                 segment.begin,
                 {TOPIC_KEY: self.name},
-                max_segment_bytes=bounds.max_segment_bytes if segment.end is None else None,
+                max_segment_bytes=settings.max_segment_bytes if segment.end is None else None,
                 segment_filter=segment_filter,
             )
             return RecordedSegment(self, segment, handle, segment_filter, held.pop_all())

@@ -24,9 +24,9 @@ from offload_core.metadata.records.segment_shares import (
     unfinished_segment,
 )
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
-from offload_core.writing.managed_ledger.streaming.status import SegmentWaiters, StreamingSettings
+from offload_core.writing.managed_ledger.streaming.status import SegmentWaiters
 from offload_core.writing.managed_ledger.topic_reader import LedgersView
-from offload_core.writing.offload.recorded_segments import RecordedSegment
+from offload_core.writing.offload.recorded_segments import RecordedSegment, StreamingSettings
 from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
 

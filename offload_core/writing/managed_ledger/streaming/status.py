@@ -1,70 +1,15 @@
-"""Settings and status of a streamed topic, and the futures of callers that wait for its segments."""
+"""The status of a streamed topic, and the futures of callers that wait for its segments."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.writing.offload.recorded_segments import SegmentBounds
-from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
-from offload_hooks.errors import OffloadError, OptionError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamingSettings:
-    """Bounds of one segment; it closes with the first of them that is reached.
-
-    Attributes:
-        max_segment_bytes: of payloads; `maxSizePerOffloadSegmentMbytes`. The entry that reaches it is the last.
-        max_segment_age_s: since its first entry waits, also on an idle topic; `maxOffloadSegmentRolloverTimeMinutes`.
-        block_bytes: the length of a full block.
-        checksums: write those of all blocks and the index beside them.
-    """
-
-    max_segment_bytes: int = 1024 << 20
-    max_segment_age_s: float = 600
-    block_bytes: int = DEFAULT_MAX_BLOCK_BYTES
-    checksums: bool = False
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("max_segment_bytes", 1),
-            ("max_segment_age_s", 0),
-            ("block_bytes", LEAST_BLOCK_BYTES),
-        ):
-            value = getattr(self, name)
-            if not value >= least:
-                raise OptionError(
-                    f"streaming has an impossible {name}", expected=f"{least} or more", found=value
-                )
-
-    @classmethod
-    def within(cls, budget_bytes: int) -> Self:
-        """The defaults, with blocks for which the memory of a pool is enough."""
-        return cls(block_bytes=max(LEAST_BLOCK_BYTES, min(DEFAULT_MAX_BLOCK_BYTES, budget_bytes // 2)))
-
-    @property
-    def feed_bytes(self) -> int:
-        """The bytes that wait before they are offloaded, where nothing else asks for it: enough for a block to go."""
-        return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
-
-    @property
-    def max_age_ms(self) -> int:
-        """The age in ms."""
-        return int(self.max_segment_age_s * 1000)
-
-    @property
-    def of_segments(self) -> SegmentBounds:
-        """The bounds of one segment."""
-        return SegmentBounds(
-            max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes, checksums=self.checksums
-        )
-
+from offload_hooks.errors import OffloadError
 
 StreamingState = Literal["off", "idle", "open", "closing", "waiting", "ended"]
 """No segment, and none to come; none now; one that takes entries; one that only uploads; a failure's pause; closed."""

@@ -42,13 +42,12 @@ from offload_core.writing.managed_ledger.streaming.segment_plan import (
 from offload_core.writing.managed_ledger.streaming.status import (
     SegmentCompletion,
     SegmentWaiters,
-    StreamingSettings,
     StreamingState,
     StreamingStatus,
 )
 from offload_core.writing.managed_ledger.topic_reader import LedgersView, TailCache
 from offload_core.writing.offload import OffloadedSegment
-from offload_core.writing.offload.recorded_segments import RecordedSegment
+from offload_core.writing.offload.recorded_segments import RecordedSegment, StreamingSettings
 from offload_core.writing.offload.segment_offloader import SegmentFilter
 from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import (
@@ -427,7 +426,7 @@ class TopicStreaming:
         segment_filter, end = self._looks.new_filter(), None
         if due.is_on and segment_filter is None:  # else it is unknown how much is left of entries
             end = planned_end(info, begin, due.bounds.max_segment_bytes, self._hot)
-        self._start(self._segments.assign(begin, due.bounds.of_segments, end, segment_filter))
+        self._start(self._segments.assign(begin, due.bounds, end, segment_filter))
         return True
 
     def _resume(self, info: ManagedLedgerInfo, old: Segment) -> bool:
@@ -439,7 +438,7 @@ class TopicStreaming:
         self._looks.look(self._view())
         if due.pending(info, old.begin) and not due.pending(info, old.begin, self._looks.stop):
             return self._hold(old.begin)
-        self._start(self._segments.resume(old, due.bounds.of_segments, self._looks.new_filter()))
+        self._start(self._segments.resume(old, due.bounds, self._looks.new_filter()))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
