@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from crash_points import FAULTS, Killed, Points
+from crash_points import Points
 from managed_ledgers import NAME, Audit, Clock
 from scenes.transactions import (
     NEVER,
@@ -31,7 +31,7 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
     settle_transactions,
 )
-from offload_hooks.errors import FormatError, OffloadError, UnknownTopicError
+from offload_hooks.errors import FormatError, UnknownTopicError
 
 ROLLED = RolloverPolicy(max_entries=3, min_age_s=0)
 
@@ -227,32 +227,31 @@ def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(environment, topic, 
 # --- wherever it ends --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_wherever_it_ends_the_snapshot_is_right(fault, sample):
+def test_wherever_it_ends_the_snapshot_is_right(crash_matrix):
     """Also that of the next call, which settles all."""
+    before = {}
 
-    def settled(world, points):
-        settle_transactions(world.environment(points), NAME)
-
-    lived = TransactionalStores()
-    lived.live(Points())
-    points = Points()
-    settled(lived, points)
-    assert len(points.calls) > 5
-    for at in sample(range(1, len(points.calls) + 1), 5):
-        world, points = TransactionalStores(), Points(at, fault)
+    def scene(folder):
+        world = TransactionalStores()
         world.live(Points())
-        before = world.snapshot()
-        where = ""
-        try:
-            settled(world, points)
-        except (OffloadError, Killed) as error:
-            where = f"{fault} {at}, {points.calls[-1]}: {error!r}"
-        assert not world.snapshot().is_behind(before), where
+        before[id(world)] = world.snapshot()
+        return world
+
+    def check(world, where):
+        assert not world.snapshot().is_behind(before[id(world)]), where
         world.check(where)
-        settled(world, Points())
-        world.check(where)
+
+    def check_done(world, where):
         assert world.snapshot().stable_position == Model.of(world.entries()).stable, where
+
+    calls = crash_matrix(
+        scene,
+        lambda world, points: settle_transactions(world.environment(points), NAME),
+        check=check,
+        check_done=check_done,
+        every=5,
+    )
+    assert len(calls) > 5
 
 
 def test_settled_by_two_it_goes_on_with_the_farther(environment, topic, snapshots):

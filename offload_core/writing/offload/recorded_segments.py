@@ -293,11 +293,6 @@ class RecordedSegment:
         return self.outcome.done()
 
     @property
-    def last_offered(self) -> EntryPosition | None:
-        """Its last entry so far; None if it has none."""
-        return self._handle.last_offered()
-
-    @property
     def stop(self) -> EntryPosition | None:
         """The first entry that its filter does not decide of yet; None for no bound."""
         return None if self.filter is None else self.filter.stop
