@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.byte_arrays import Bytes, read_only
-from offload_core.format.codec.filtered_objects import FILTERED_TRANSACTIONS
 from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.kernels import fields as f
 from offload_core.format.messages.kernels import tombstones as kernels

@@ -14,6 +14,7 @@ from managed_ledgers import NAME, Audit, policies_to
 from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -30,7 +31,7 @@ from offload_core.metadata.records.filter_record import (
     aborted_cause,
     parse_filter_record,
 )
-from offload_core.reading.transactions import BufferSnapshot, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferSnapshot, SnapshotStore
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions

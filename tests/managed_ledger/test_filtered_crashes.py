@@ -12,7 +12,7 @@ from scenes.filters import END, FilteredTopic, chosen, short_record
 from scenes.transactions import Model
 
 from offload_core.metadata.records.filter_record import FilterMode
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import topic_offloads
 
 

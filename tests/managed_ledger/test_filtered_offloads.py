@@ -19,7 +19,7 @@ from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterMode, parse_filter_record
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload_filters import OffloadFilterDisable

@@ -22,7 +22,7 @@ from scenes.transactions import (
 
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore
+from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     TransactionalTopic,

@@ -64,7 +64,7 @@ def test_streaming_is_switched_on_and_off_by_policies(topic, clock):
     )
     keep_up(topic, policies(streaming=True), clock.now_ms)
     assert topic.streaming == StreamingSettings()
-    keep_up(topic, policies(streaming=True, driver=""), clock.now_ms)
+    keep_up(topic, policies(streaming=True, driver=None), clock.now_ms)
     assert topic.streaming is None
 
 
@@ -205,7 +205,7 @@ def test_a_request_that_nobody_answers_is_withdrawn(records):
 def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path):
     environment = environment_in(tmp_path)
     open_managed_ledger(environment, NAME).close()
-    with pytest.raises(OptionError, match="nobody has"):
+    with pytest.raises(OptionError, match="no process has"):
         request_completion(environment.records, NAME)
     assert requests_of(environment.records.read(NAME).info) == ()
 
@@ -213,7 +213,7 @@ def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path):
 def test_a_topic_that_its_owner_closes_meanwhile_is_told(tmp_path):
     environment = environment_in(tmp_path)
     owner = open_managed_ledger(environment, NAME)
-    with pytest.raises(OptionError, match="nobody has"):
+    with pytest.raises(OptionError, match="no process has"):
         request_completion(environment.records, NAME, wait=lambda _: owner.close())
     assert requests_of(environment.records.read(NAME).info) == ()
 

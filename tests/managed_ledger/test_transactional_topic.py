@@ -15,6 +15,7 @@ from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, ONE, PLAIN, START, Model, abort, commit, found_in, message, next_to, of
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -23,7 +24,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import (
     Environment,
     HotLedgers,

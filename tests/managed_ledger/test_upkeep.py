@@ -23,7 +23,7 @@ from offload_core.metadata.records import (
     OffloadSegment,
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.tier.memory_budget import MemoryBudget, PartOfBudget
 from offload_core.writing.managed_ledger import (
     FIRST_WAIT_S,

@@ -304,14 +304,14 @@ class UnfinishedAttempt:
             OptionError: its objects lie in a tier that is not configured; nothing was changed.
             AttemptError, StoreError: of the record, the audit log and the tier.
         """
-        tier = tiers.find(self.driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
             self.check(info, now_ms(), process)
+            tiers.find(self.driver)
             return self.abandon(info)
 
         update(abandon)
-        self.delete(tier, audit)
+        self.delete(tiers.find(self.driver), audit)
         if forgets:
             update(self.forget)
 
