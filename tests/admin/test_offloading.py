@@ -338,7 +338,7 @@ def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         with closing(RecordedTopics(records, environment, policies)) as topics:
             open_managed_ledger(environment, NAME).close()
             before = topics.kept()
-            store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)  # type: ignore[union-attr]
+            store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)
             assert topics.kept() == []
             open_managed_ledger(environment, NAME).close()
             again = topics.kept()

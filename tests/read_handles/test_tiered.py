@@ -289,7 +289,7 @@ def test_each_kind_of_failure_is_told_of_by_its_code_and_logged(
 ) -> None:
     told: list[Fallback] = []
     readers = TieredReaders(
-        Failing(copies.hot, [error]),  # type: ignore[arg-type]
+        Failing(copies.hot, [error]),
         ColdReaders(KnownTiers(copies.tier)),
         listener=told.append,
     )
