@@ -23,7 +23,7 @@ import logging
 logging.basicConfig(format="%(message)s")
 import numpy as np
 from offload_core.format.codec.kernels.mapfile import locate_records
-from offload_core.format.messages.kernels.columns import _read_property
+from offload_core.format.messages.kernels.column_spans import _read_property
 one = np.zeros(1, np.int64)
 status, *_ = locate_records(np.zeros(3, np.uint8), 0, 3, np.zeros(16, np.uint8), 0, 1, 1, one, one, one)
 print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))

@@ -8,7 +8,7 @@ import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
 from golden import load_case
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, parse_block_header
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.object_format import ObjectKey

@@ -24,16 +24,16 @@ from mapfiles import (
 )
 
 from offload_core.format.codec.ledger_metadata import pack_ledger_metadata
-from offload_core.format.codec.mapfile.fields import CutOffError
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
+    CutOffError,
     FileCompression,
     pack_header,
     parse_header,
     parse_whole_header,
 )
-from offload_core.format.codec.mapfile.index_file import parse_index_file
 from offload_core.format.codec.mapfile.writer import SequenceFileWriter
 from offload_hooks.errors import (
     BadLengthError,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mapfiles import golden_mapfiles
 
-from offload_core.format.codec.mapfile.checksums import (
+from offload_core.format.codec.mapfile.crc_files import (
     CHECKSUM_BYTES,
     CHUNK_BYTES,
     HEAD_BYTES,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_type
 
-from offload_core.format.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
 SECTIONS = {

@@ -11,9 +11,8 @@ from in_their_place import filter_objects
 from scenes.transactions import Model
 from tiers import lay_out_broker_objects
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, split_entry
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.metadata.records import EntryPosition, OffloadContext
 from offload_core.storage.tier import open_store
 from offload_core.writing.filters import FilterMode, FilterRecord

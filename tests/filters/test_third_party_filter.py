@@ -14,7 +14,7 @@ from commands import install_into
 from entries import entry
 from scenes.filters import FilteredTopic, short_record
 
-from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.format.messages.entry import NewMessage, pack_entry
 from offload_core.storage.tier import survey
 from offload_core.storage.tier.registry import make_filter
 from offload_core.writing.filters import FilterMode

@@ -24,16 +24,14 @@ from mapfiles import SYNC, mapfile, read_mapfile
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
 from scenes.transactions import found_in
 
-from offload_core.format.codec.frames import pack_frames, padding, walk_frames
+from offload_core.format.codec.block_layout import pack_frames, padding, walk_frames
 from offload_core.format.codec.kernels import c_functions, frames, kept
 from offload_core.format.codec.kernels import hot_frames as ledger_kernels
 from offload_core.format.codec.kernels import mapfile as mapfile_kernels
-from offload_core.format.codec.mapfile.fields import CutOffError, pack_vint
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.mapfile.records import walk_records
-from offload_core.format.codec.mapfile.sync_blocks import read_lengths_plainly
+from offload_core.format.codec.mapfile.record_batches import read_lengths_plainly, walk_records
+from offload_core.format.codec.mapfile.sequence_file import CutOffError, FileCompression, pack_vint
 from offload_core.format.messages.checksum import crc32c, crc32c_address
-from offload_core.format.messages.decompressors import _Memory
+from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import (
     batches,
     columns,
@@ -44,8 +42,8 @@ from offload_core.format.messages.kernels import (
     tombstones,
     transactions,
 )
-from offload_core.format.messages.new_entry import pack_tombstone
-from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.messages.payload_opener import _Memory
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.format.schemas.kernels.key_value import split_key_values
 from offload_core.storage.hot import ledger_frames
 from offload_core.writing.filters.filter_run import _AFTER, _BEFORE, replace_by_tombstones

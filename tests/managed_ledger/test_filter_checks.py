@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from records import closed, managed_ledger
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,

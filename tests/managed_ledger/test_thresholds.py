@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.policies import parse_policies, resolve_policies
 from offload_core.metadata.records import (
     EntryPosition,

@@ -14,7 +14,7 @@ from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, START, Model, message, next_to
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import (
     DriverMetadata,

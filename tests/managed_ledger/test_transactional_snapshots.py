@@ -10,7 +10,7 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords

@@ -18,7 +18,7 @@ from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
 from offload_core.metadata.catalogue import parse_topic

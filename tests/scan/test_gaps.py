@@ -19,10 +19,9 @@ from scenes.drawn import (
 )
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.frames import padding
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header, padding
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.metadata.catalogue import TopicName

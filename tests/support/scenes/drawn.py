@@ -15,11 +15,10 @@ from mapfiles import mapfile
 from records import CLOSED_AT_MS, closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.frames import padding
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header, padding
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
 from offload_core.format.codec.pip17 import pack_pip17_index
@@ -40,7 +39,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryLedgerStore
 from pulsar_offload import TierReader
 
-Layout = Literal["pip17", "streaming", "mapfile"]
+AvroColumns = Literal["pip17", "streaming", "mapfile"]
 
 MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
 
@@ -58,7 +57,7 @@ class FilteredLedger:
     """
 
     ledger_id: int
-    layout: Layout
+    layout: AvroColumns
     payloads: Sequence[bytes]
     kept: frozenset[int]
     blocks: Sequence[Sequence[int]]
@@ -225,7 +224,7 @@ class DrawnTopic:
 
 @st.composite
 def filtered_topics(
-    draw: st.DrawFn, layouts: Sequence[Layout] = ("pip17", "streaming", "mapfile")
+    draw: st.DrawFn, layouts: Sequence[AvroColumns] = ("pip17", "streaming", "mapfile")
 ) -> DrawnTopic:
     """Up to four ledgers, entries published a ms apart, some of them in batches of two; any of them are left out.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import operations as op
-from offload_core.format.schemas.kernels.cells import is_text
+from offload_core.format.schemas.kernels.cell_arrays import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 

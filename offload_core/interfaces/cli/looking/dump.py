@@ -7,10 +7,9 @@ from typing import Any
 
 import typer
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, Span, parse_block_header
 from offload_core.format.codec.index import IndexedBlock
-from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, SequenceHeader, parse_header
-from offload_core.format.codec.named_fields import Span
+from offload_core.format.codec.mapfile.sequence_file import BYTES_WRITABLE, SequenceHeader, parse_header
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.json_document import print_streamed

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, parse_block_header
 from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.looking.dump import show_hex

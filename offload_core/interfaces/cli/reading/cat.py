@@ -11,7 +11,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from offload_core.format.messages.schema import Level
+from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.progress import byte_bar
 from offload_core.interfaces.cli.reading.rows import print_table, write_jsonl, write_parquet
 from offload_core.interfaces.cli.reading.scan_options import MessagesRead, reads_messages

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.interfaces.cli.shared import AsJson, out, printable
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic

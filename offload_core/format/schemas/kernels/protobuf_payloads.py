@@ -12,7 +12,7 @@ import numpy as np
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import operations as op
 from offload_core.format.schemas.kernels import wire
-from offload_core.format.schemas.kernels.cells import is_text
+from offload_core.format.schemas.kernels.cell_arrays import is_text
 
 
 @kernel
@@ -231,7 +231,7 @@ def read_messages(
 ):
     """Read every payload; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
-    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: a `Layout`. base
+    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: a `ProtobufTables`. base
     int64 (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts (cells
     used), items (of a list), need (output: the most items that a list had at once). cells int64, there uint8: the
     output. faults uint8 per payload (output): 1 if it is not right, `TOO_MANY_CELLS` if it has too many by itself.
