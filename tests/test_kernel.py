@@ -63,7 +63,7 @@ def run(copy: Path, program: str = READ_A_PROPERTY, **more: str | None) -> tuple
     [
         ("codec/kernels/frames.py", "\nBAD_FRAME = 2\n", "\nBAD_FRAME = 7\n", "7 2 1 5 2\n"),
         (
-            "messages/kernels/protobuf.py",
+            "messages/kernels/protobuf_fields.py",
             "return np.int64(byte), np.int64(position)",
             "return np.int64(byte // 2), np.int64(position)",
             "2 0 -1 0 -1\n",

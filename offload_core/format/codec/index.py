@@ -1,6 +1,6 @@
 """What an index object says, whichever format it has.
 
-Each decoder (`pip17`, `streaming`, `mapfile.layout`) turns bytes into an `ObjectIndex`; `decoder` picks one.
+Each decoder (`pip17`, `streaming`, `mapfile.index_file`) turns bytes into an `ObjectIndex`; `decoder` picks one.
 """
 
 from __future__ import annotations

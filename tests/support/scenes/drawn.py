@@ -39,7 +39,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryLedgerStore
 from pulsar_offload import TierReader
 
-AvroColumns = Literal["pip17", "streaming", "mapfile"]
+Layout = Literal["pip17", "streaming", "mapfile"]
 
 MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
 
@@ -57,7 +57,7 @@ class FilteredLedger:
     """
 
     ledger_id: int
-    layout: AvroColumns
+    layout: Layout
     payloads: Sequence[bytes]
     kept: frozenset[int]
     blocks: Sequence[Sequence[int]]
@@ -224,7 +224,7 @@ class DrawnTopic:
 
 @st.composite
 def filtered_topics(
-    draw: st.DrawFn, layouts: Sequence[AvroColumns] = ("pip17", "streaming", "mapfile")
+    draw: st.DrawFn, layouts: Sequence[Layout] = ("pip17", "streaming", "mapfile")
 ) -> DrawnTopic:
     """Up to four ledgers, entries published a ms apart, some of them in batches of two; any of them are left out.
 

@@ -1,6 +1,6 @@
 """The program of a schema, run over a batch's datums: each value goes to the cells of its column (`schemas.cells`).
 
-A datum that is not right gets a mark and nulls, never an error. The reference implementation is `schemas.avro.plain`.
+A datum that is not right gets a mark and nulls, never an error. The reference implementation is `avro_reference`.
 Source: the AVRO specification 1.12, "Binary Encoding".
 """
 
