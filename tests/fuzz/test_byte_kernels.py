@@ -995,7 +995,7 @@ FAMILIES = {
         wire,
         messages,
         tables_of_entries,
-        decompression,
+        decompressed_payloads,
         transactions_of_entries,
         filtered,
         arguments,
