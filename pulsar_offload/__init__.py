@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload_core.format.codec.ledger_info import LedgerInfo as LedgerInfo
+    from offload_core.format.codec.ledger_metadata import LedgerInfo as LedgerInfo
     from offload_core.format.codec.object_format import ObjectKey as ObjectKey
     from offload_core.format.codec.object_format import parse_key as parse_key
-    from offload_core.format.messages.new_entry import NewMessage as NewMessage
-    from offload_core.format.messages.new_entry import pack_entry as pack_entry
+    from offload_core.format.messages.entry import NewMessage as NewMessage
+    from offload_core.format.messages.entry import pack_entry as pack_entry
     from offload_core.interfaces.spark import PulsarOffloadDataSource as PulsarOffloadDataSource
     from offload_core.interfaces.spark import explain as explain
     from offload_core.interfaces.spark import measure_reads as measure_reads
@@ -176,9 +176,9 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _PLACES = {
-    "offload_core.format.codec.ledger_info": "LedgerInfo",
+    "offload_core.format.codec.ledger_metadata": "LedgerInfo",
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
-    "offload_core.format.messages.new_entry": "NewMessage pack_entry",
+    "offload_core.format.messages.entry": "NewMessage pack_entry",
     "offload_core.interfaces.spark": "PulsarOffloadDataSource explain measure_reads",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
     "offload_core.maintenance.gc": "Collection Scope",

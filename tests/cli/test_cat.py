@@ -17,7 +17,7 @@ from golden import COLUMNS, TOPICS, assert_topic_is_as_expected
 from scenes.messages import sealed_entry, write_keys
 from tiers import lay_out
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from pulsar_offload import open_tier, scan
 
 ALL = ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS])

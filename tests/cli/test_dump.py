@@ -14,7 +14,7 @@ from golden import load_case
 from mapfiles import mapfile
 from tiers import lay_out, lay_out_case
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
 

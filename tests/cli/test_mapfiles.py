@@ -9,7 +9,7 @@ import pytest
 from commands import Offload
 from mapfiles import FILESYSTEM_OBJECTS, lay_out_golden, lay_out_mapfile, mapfile
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 BATCH = "acme/cold/persistent/batch/13-dbe377da-b1fe-46bd-824b-814014508e34"
 

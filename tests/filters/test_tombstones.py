@@ -12,8 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows
 
-from offload_core.format.messages.entry import read_messages, split_entry
-from offload_core.format.messages.new_entry import pack_tombstone
+from offload_core.format.messages.entry import pack_tombstone, read_messages, split_entry
 from offload_core.writing.offload_filters import replace_by_tombstones
 from offload_hooks.errors import BadLengthError, ChecksumError, FormatError, MetadataError, TruncatedError
 from offload_proto.messages_pb2 import BrokerEntryMetadata

@@ -14,7 +14,7 @@ from managed_ledgers import NAME, Audit, policies_to
 from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,

@@ -14,7 +14,7 @@ import pytest
 from crash_points import Killed, Points, left_open
 from managed_ledgers import offloads_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords

@@ -13,7 +13,7 @@ from golden import PIP17_MAX_BLOCK_BYTES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey

@@ -26,7 +26,7 @@ from scenes.offered import (
     stored,
 )
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import OfferResult, OffloadedSegment, SegmentOffloader

@@ -18,7 +18,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.format.messages.schema import Level
+from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
 from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, printable

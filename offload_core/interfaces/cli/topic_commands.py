@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_topics
 from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels.hot_frames import frame_entries
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.storage.hot.descriptors import DescriptorPool, OpenFile

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels.hot_frames import (
     BAD_FRAME,
     CUT_OFF,

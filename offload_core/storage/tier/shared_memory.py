@@ -15,7 +15,7 @@ from collections import deque
 
 import numpy as np
 
-from offload_core.format.codec.byte_arrays import Bytes
+from offload_core.format.codec.arrays import Bytes
 from offload_hooks.values import ReadableBuffer
 
 _PAGE = mmap.PAGESIZE

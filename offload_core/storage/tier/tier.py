@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
-from offload_core.format.codec.byte_arrays import Bytes
+from offload_core.format.codec.arrays import Bytes
 from offload_core.storage.tier import registry
 from offload_core.storage.tier.chain import Chain, FirstThatHas, Layer, Rest
 from offload_core.storage.tier.registry import TierSpec

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from offload_core.format.codec.byte_arrays import Bytes
+from offload_core.format.codec.arrays import Bytes
 from offload_core.storage.tier import registry
 from offload_core.storage.tier.registry import TierSpec
 from offload_core.storage.tier.shared_memory import SharedMemory

@@ -27,9 +27,9 @@ from damage.filtered import filtered_object, record_of
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, pack_directory
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.mapfile.checksums import make_checksums
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.format.codec.streaming import pack_streaming_index
