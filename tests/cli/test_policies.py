@@ -142,9 +142,9 @@ def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said
     ("arguments", "message"),
     [
         (("set-offload-filter", "acme/n", "transactions", "-m", "hole"), "filter_mode"),
-        (("set-offload-policies", "acme/n"), "which policies?"),
+        (("set-offload-policies", "acme/n"), "no policies are given"),
         (("set-offload-policies", "acme/n", "drivers=s3"), "Did you mean driver?"),
-        (("set-offload-threshold", "acme/n"), "which threshold?"),
+        (("set-offload-threshold", "acme/n"), "no threshold is given"),
         (("set-offload-threshold", "acme/n", "--size", "10X"), "this is not a size"),
         (("set-offload-threshold", "acme/n", "--time", "soon"), "this is not a duration"),
         (("set-tiered-read-priority", "acme/n", "hot"), "no such tiered read priority"),

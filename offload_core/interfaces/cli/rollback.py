@@ -60,8 +60,8 @@ def plan(
 ) -> None:
     """Show what an old version would not find if it were put back, and what to do before.
 
-    The exit code is 0 if it would find all and keep it, 1 if not, or if that is not known: without records only the
-    tier says what there is; 2 if something failed.
+    The exit code is 0 if it would find and keep everything, 1 if not, or if that is not known, as without records; 2 if
+    something failed.
     """
     with where.open() as tier:
         infos = None if records.records is None else tier.records(records.records, records.given())
@@ -83,7 +83,7 @@ def list_objects(
     prefix: Prefix = "",
     as_json: AsJson = False,
 ) -> None:
-    """List all streaming objects of a tier, told apart by key and magic, with what is wrong with them."""
+    """List all streaming objects of a tier, by key and magic, and what is wrong with them."""
     with where.open() as tier:
         found = list_streaming(tier.store, prefix).objects
         if as_json:
@@ -119,10 +119,10 @@ def delete(
     prefix: Prefix = "",
     as_json: AsJson = False,
 ) -> None:
-    """Delete streaming objects, never others. What records say to be a ledger's only copy is kept.
+    """Delete streaming objects, and no others; keep a ledger's only copy by its record.
 
-    What no record knows is kept in any case. Without --yes, which needs --records of a metadata store, it is shown what
-    would become of each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
+    Objects that no record names are kept in any case. Without --yes, which needs --records of a metadata store, the
+    command shows what it would do with each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
     object is kept, or would be deleted; 2 if something failed.
     """
     if changes.yes and records.records is None:
