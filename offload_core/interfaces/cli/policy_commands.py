@@ -140,7 +140,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
     def set_tiered_read_priority(
         policies: PolicyStore, name: Name, priority: Annotated[str, typer.Argument(metavar="PRIORITY")]
     ) -> None:
-        """Set the read priority: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY, OFFLOADED_FIRST, or Pulsar's names."""
+        """Set the read priority: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY, OFFLOADED_FIRST."""
         parsed = parse_read_priority(priority)
         write(policies, name, lambda level: level.saying(tiered_read_priority=parsed))
 

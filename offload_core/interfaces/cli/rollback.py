@@ -48,7 +48,6 @@ from offload_core.metadata.catalogue import (
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_hooks.errors import OptionError
 
 
 @command(failed=2)
@@ -64,8 +63,7 @@ def plan(
     something failed.
     """
     with where.open() as tier:
-        infos = None if records.records is None else tier.records(records.records, records.given())
-        planned = plan_rollback(tier.store, infos, prefix=prefix)
+        planned = plan_rollback(tier.store, records.read(tier), prefix=prefix)
         if as_json:
             typer.echo(json.dumps(plan_to_json(planned), indent=2))
         else:
@@ -122,13 +120,13 @@ def delete(
     """Delete streaming objects, and no others; keep a ledger's only copy by its record.
 
     Objects that no record names are kept in any case. Without --yes, which needs --records of a metadata store, the
-    command shows what it would do with each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
-    object is kept, or would be deleted; 2 if something failed.
+    command shows what it would do with each. It can be called again after any failure, and goes on. The exit code is 1
+    if a streaming object is kept, or would be deleted; 2 if something failed.
     """
-    if changes.yes and records.records is None:
-        raise OptionError("only records tell which objects are needed", expected="--records URL")
-    if release and records.records is None:
-        raise OptionError("segments are released in records", expected="--records URL")
+    if changes.yes:
+        records.require("only records tell which objects are needed")
+    if release:
+        records.require("segments are released in records")
     log = changes.open_log()
     wanted = [parse_topic(each) for each in topic or ()]
     allowed = Allowed(recorded=not release, loss=accept_loss)

@@ -77,7 +77,7 @@ Lag = Annotated[
     typer.Option(
         "--lag",
         "-l",
-        help="Only those offloaded so long ago: 300, 5m, 1d; by default the deletion lag of the policies.",
+        help="Only those offloaded so long ago: 300, 5m, 1d; by default the policies' lag.",
     ),
 ]
 
