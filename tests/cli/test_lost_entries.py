@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def salvaged(offload: Offload, tmp_path: Path) -> tuple[Path, str]:
     (root / key).write_bytes(data)
     log = tmp_path / "audit.jsonl"
     result = offload("repair", root, "--quarantine", "--yes", "--audit-log", log, "--json")
-    return root, json.loads(result.out)["repairs"][0]["target"]
+    return root, result.json["repairs"][0]["target"]
 
 
 def test_ls_counts_and_names_it(offload: Offload, salvaged: tuple[Path, str]) -> None:
@@ -36,10 +35,10 @@ def test_ls_counts_and_names_it(offload: Offload, salvaged: tuple[Path, str]) ->
     assert topic.rstrip().endswith("1 lack entries")
     assert problem.split()[:2] == ["lost-entries", key]
     assert SAID in problem
-    said = json.loads(offload("ls", root, "--json").out)
+    said = offload("ls", root, "--json").json
     (told,) = said["problems"]
     assert (told["key"], told["complete"], told["problem"]) == (key, True, "lost-entries")
-    (row,) = json.loads(offload("ls", root, "--by", "segment", "--json").out)["rows"]
+    (row,) = offload("ls", root, "--by", "segment", "--json").json["rows"]
     assert (row["lacking"], row["problem"], row["unreadable"]) == (1, "lost-entries", 0)
 
 
@@ -47,7 +46,7 @@ def test_inspect_names_it(offload: Offload, salvaged: tuple[Path, str]) -> None:
     root, key = salvaged
     shown = offload("inspect", root, key).out
     assert any(line.split()[:2] == ["lost", "entries"] and SAID in line for line in shown.splitlines())
-    assert json.loads(offload("inspect", root, key, "--json").out)["lost_entries"] == SAID
+    assert offload("inspect", root, key, "--json").json["lost_entries"] == SAID
 
 
 def test_bytes_behind_a_lost_entry_are_shown_as_right(offload: Offload, salvaged: tuple[Path, str]) -> None:
@@ -69,7 +68,7 @@ def test_a_record_that_is_recovered_from_it_says_so(offload: Offload, salvaged: 
     root, key = salvaged
     result = offload("recover", root, "--json")
     assert result.code == 1
-    (topic,) = json.loads(result.out)["topics"]
+    (topic,) = result.json["topics"]
     (fact,) = topic["unknown"]
     assert (fact["code"], fact["ledger"], fact["key"], fact["detail"]) == ("lost-entries", 7, key, SAID)
     assert topic["ledgers"][0]["ledger"] == 7

@@ -65,7 +65,7 @@ def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) ->
     root, key = damaged
     result = offload("verify", root, "--deep", "--json")
     assert result.code == 1
-    report = json.loads(result.out)
+    report = result.json
     assert (report["version"], report["tier"], report["deep"], report["records"]) == (
         1,
         f"file://{root}",
@@ -95,7 +95,7 @@ def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) ->
 
 
 def test_an_empty_report_is_json_too(offload: Offload, tmp_path: Path) -> None:
-    report = json.loads(offload("verify", tmp_path, "--json").out)
+    report = offload("verify", tmp_path, "--json").json
     assert (report["findings"], report["summary"]["objects"]) == ([], 0)
 
 
@@ -177,7 +177,7 @@ def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")
     assert result.code == 1
-    codes = json.loads(result.out)["summary"]["codes"]
+    codes = result.json["summary"]["codes"]
     assert {"object.wrong-length", "entry.bad-length", "block.bad-magic"} <= set(codes)
 
 
@@ -200,7 +200,7 @@ def test_sealing_writes_checksums_and_says_so_before(offload: Offload, tmp_path:
     (line,) = map(json.loads, log.read_text().splitlines())
     assert (line["action"], line["key"], line["ledger_id"]) == ("write", f"{key}-checksums", 7)
     assert offload(*arguments).out.endswith("; 1 with checksums beside them: nothing is wrong\n")
-    summary = json.loads(offload("verify", root, "--json").out)["summary"]
+    summary = offload("verify", root, "--json").json["summary"]
     assert (summary["with_checksums"], summary["sealed"]) == (1, 0)
 
 
