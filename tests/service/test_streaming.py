@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 from commands import Offload, opened_service
 from scenes.transactions import NEVER, message
-from service import Service
+from service import Service, offloading
 
 from offload_core.interfaces.service import served_topics as admin_topics
 from offload_core.interfaces.service.served_topics import RecordedTopics
@@ -34,15 +34,7 @@ STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    settings = f"""
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[policies]
-driver = "local"
-[policies.extra_configurations]
-root = "{tmp_path}/cold"
-"""
-    with Service(tmp_path, settings) as running:
+    with Service(tmp_path, offloading(tmp_path)) as running:
         yield running
 
 
