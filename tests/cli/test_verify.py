@@ -154,16 +154,23 @@ def test_a_state_passes_over_what_was_sound(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        ["--state", "x"],
-        ["--seal"],
-        ["--by-checksums"],
+        *((given, "--deep with --seal") for given in (["--state", "x"], ["--seal"], ["--by-checksums"])),
+        *(
+            (given, "--deep with --master")
+            for given in (["--workers", "2"], ["--processes"], ["--master", "x"])
+        ),
+        (["--yes"], "only --seal writes anything"),
+        (["--audit-log", "audit.jsonl"], "only --seal writes anything"),
+        (["--deep", "--yes"], "only --seal writes anything"),
+        (["--deep", "--seal", "--yes"], "--audit-log FILE"),
+        (["--deep", "--master", "local[1]", "--workers", "2"], "--master without --workers, --processes"),
     ],
 )
-def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:
+def test_wrong_use(offload: Offload, tmp_path: Path, arguments: list[str], said: str) -> None:
     result = offload("verify", tmp_path, *arguments)
-    assert (result.code, "--deep" in result.err) == (2, True)
+    assert (result.code, said in result.err) == (2, True), result.err
 
 
 def test_keys_and_values_cannot_steer_the_terminal(offload: Offload, tmp_path: Path) -> None:
@@ -212,22 +219,3 @@ def test_a_sealed_block_that_was_changed_is_found(offload: Offload, tmp_path: Pa
     result = offload("verify", root, "--deep")
     assert result.code == 1
     assert f"checksums.block  {key}, ledger 7, block 1, byte 0" in result.out
-
-
-@pytest.mark.parametrize("arguments", [("--yes",), ("--audit-log", "audit.jsonl"), ("--deep", "--yes")])
-def test_only_sealing_takes_yes(offload: Offload, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    result = offload("verify", tmp_path, *arguments)
-    assert result.code == 2
-    assert "only --seal writes anything" in result.err
-
-
-def test_sealing_for_good_needs_an_audit_log(offload: Offload, tmp_path: Path) -> None:
-    result = offload("verify", tmp_path, "--deep", "--seal", "--yes")
-    assert result.code == 2
-    assert "--audit-log FILE" in result.err
-
-
-def test_spark_decides_how_much_runs_at_once(offload: Offload, tmp_path: Path) -> None:
-    result = offload("verify", tmp_path, "--deep", "--master", "local[1]", "--workers", "2")
-    assert result.code == 2
-    assert "--master without --workers, --processes" in result.err
