@@ -48,7 +48,7 @@ from offload_hooks.testing.cases.base import SuiteBase
 from offload_hooks.testing.fault_plan import KINDS
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
 from offload_hooks.testing.metadata_cases.base import MetadataSuiteBase
-from offload_layers.retry.commit_marker import MARKER
+from offload_layers.retry import MARKER
 
 DOCS = Path(__file__).parents[2] / "docs"
 

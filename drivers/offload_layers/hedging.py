@@ -11,19 +11,139 @@ requests never make others wait for threads.
 
 from __future__ import annotations
 
+import contextvars
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from offload_hooks import ByteRange, ReadableBuffer, hookimpl
 from offload_hooks.errors import OptionError
 from offload_hooks.option_text import as_count, as_seconds
-from offload_layers.hedging.policy import HedgePolicy
-from offload_layers.hedging.request_threads import RequestThreads
 from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
+
+KNOWN_ENOUGH = 20
+"""How many durations must be known before their 95th percentile says anything."""
+
+_RECENT = 128
+_MOST_SAVED = 10.0  # hedges that a quiet time leaves for a bad one
+
+
+class HedgePolicy:
+    """Says after how long a range is slow, and pays for hedges out of a budget.
+
+    Args:
+        delay_s: the fixed delay; None: the 95th percentile of recent reads of about the same length.
+        least_delay_s: the least delay of the latter.
+        share: how many hedges each request pays for, below 1.
+    """
+
+    def __init__(self, delay_s: float | None, least_delay_s: float, share: float) -> None:
+        self._delay_s = delay_s
+        self._least_delay_s = least_delay_s
+        self._share = share
+        self._saved = 0.0
+        self._lock = threading.Lock()
+        self._durations: dict[int, deque[float]] = {}
+
+    def delay_s(self, length: int) -> float | None:
+        """How long a read of this length may take before it is slow; None while that is not known."""
+        if self._delay_s is not None:
+            return self._delay_s
+        with self._lock:
+            durations = sorted(self._durations.get(_size_class(length), ()))
+        if len(durations) < KNOWN_ENOUGH:
+            return None
+        return max(self._least_delay_s, durations[len(durations) * 95 // 100])
+
+    def took(self, length: int, duration_s: float) -> None:
+        """Note how long a read took."""
+        with self._lock:
+            self._durations.setdefault(_size_class(length), deque(maxlen=_RECENT)).append(duration_s)
+
+    def requested(self, count: int) -> None:
+        """Note requests, which pay into the budget."""
+        with self._lock:
+            self._saved = min(_MOST_SAVED, self._saved + count * self._share)
+
+    def may_hedge(self) -> bool:
+        """Pay for one hedge if the budget allows."""
+        with self._lock:
+            if self._saved < 1:
+                return False
+            self._saved -= 1
+            return True
+
+
+def _size_class(length: int) -> int:
+    """Lengths within a factor of four are alike."""
+    return length.bit_length() // 2
+
+
+# Each request has a thread of its own, and there is a limit of threads. They are daemons: a request that hangs keeps no
+# program from ending. In a pool a request would queue after those that hang; here `start` returns at once if there is
+# no thread left.
+
+
+_T = TypeVar("_T")
+
+
+class RequestThreads:
+    """Runs calls in threads, at most `most` at once."""
+
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
+    def __init__(self, most: int) -> None:
+        self._slots = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._running: set[threading.Thread] = set()
+
+    def start(self, call: Callable[[], _T]) -> Future[_T] | None:
+        """Begin a call in a thread, with the caller's context variables; None if no thread is left."""
+        if not self._slots.acquire(blocking=False):
+            return None
+        future: Future[_T] = Future()
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=lambda: context.run(self._run, call, future), name="offload-hedging", daemon=True
+        )
+        with self._lock:
+            self._running.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more threads
+            self._over(thread)
+            return None
+        return future
+
+    def wait(self, longest_s: float) -> None:
+        """Wait for the calls that are under way, at most so long for all of them together."""
+        with self._lock:
+            running = list(self._running)
+        until = self.clock() + longest_s
+        for thread in running:
+            thread.join(max(0.0, until - self.clock()))
+
+    def _run(self, call: Callable[[], _T], future: Future[_T]) -> None:
+        try:
+            answer = call()
+        except BaseException as error:
+            self._over(threading.current_thread())
+            future.set_exception(error)
+        else:
+            self._over(threading.current_thread())
+            future.set_result(answer)
+
+    def _over(self, thread: threading.Thread) -> None:
+        with self._lock:
+            self._running.discard(thread)
+        self._slots.release()
+
 
 CLOSE_S = 5.0
 """How long `close` waits for requests whose answers nobody wants any more."""

@@ -12,7 +12,16 @@ When and how often is in `attempts`. What is made again differs from hook to hoo
 from __future__ import annotations
 
 import logging
+import random
+import threading
+import time
+import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import stamina
 
 from offload_hooks import (
     BlockReceipt,
@@ -24,12 +33,174 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
+from offload_hooks.counts import count_retry
 from offload_hooks.errors import ObjectExistsError, OffloadError, UploadError
 from offload_hooks.option_text import as_count, as_flag, as_seconds
+from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
-from offload_layers.retry.attempts import Attempts
-from offload_layers.retry.commit_marker import MARKER, UploadMarkers, marked, new_marker, unmarked
-from offload_layers.retry.resumed_listing import resumed
+
+# One call, made again while its error says that this may help: stamina's loop with this project's rules.
+#
+# Only an `OffloadError` whose `retryable` is True is followed by another attempt. The wait grows exponentially, with
+# jitter; an error that carries `retry_after_s` is waited for at least that long. No attempt begins after the budget of
+# time: an error whose wait would last longer is raised at once. The last error is raised as it came.
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How often, how long and with what waits a call is made again.
+
+    Attributes:
+        most: the most attempts, the first included.
+        budget_s: the time for all of them and the waits between them; None: no limit.
+        first_wait_s: the wait after the first attempt; it doubles with each further one.
+        longest_wait_s: the longest wait, but for what a store asks for.
+        jitter_s: up to so much is added to each wait, at random.
+    """
+
+    most: int
+    budget_s: float | None
+    first_wait_s: float
+    longest_wait_s: float
+    jitter_s: float
+
+    def run(self, hook: str, key: str, call: Callable[[], _T]) -> _T:
+        """Call, and call again where that may help; each further attempt is logged with the hook and the key."""
+        deadline = float("inf") if self.budget_s is None else time.monotonic() + self.budget_s
+        failure = ""
+
+        def wait_s(error: Exception) -> bool | float:
+            nonlocal failure
+            failure = type(error).__name__
+            if not (isinstance(error, OffloadError) and error.retryable):
+                return False
+            asked: float | None = getattr(error, "retry_after_s", None)
+            least = attempt.next_wait if asked is None else max(asked, attempt.next_wait)
+            if time.monotonic() + least > deadline:
+                return False
+            # Many clients are told the same time, so they are spread by the jitter here as well.
+            return True if asked is None else least + random.uniform(0, self.jitter_s)  # noqa: S311
+
+        for attempt in stamina.retry_context(
+            on=wait_s,
+            attempts=self.most,
+            timeout=self.budget_s,
+            wait_initial=self.first_wait_s,
+            wait_max=self.longest_wait_s,
+            wait_jitter=self.jitter_s,
+        ):
+            if attempt.num > 1:
+                count_retry()
+                named = {"hook": hook, "key": key, "attempt": attempt.num}
+                _log.warning("%s of %r: attempt %d, after %s", *named.values(), failure, extra=named)
+            with attempt:
+                return call()
+        raise AssertionError("stamina's loop ends by an answer or an error")
+
+
+# How a commit whose outcome is unknown is recognised afterwards: a random mark in the object's user metadata.
+#
+# A commit that timed out may have happened. When it is made again the driver then says that the upload is gone or that
+# the object exists: because of us, or of somebody else. Key, size and even content may be the same for both. So each
+# data object, and each create-only index, gets one more entry of user metadata, random for each call. An object that
+# carries the entry of this very call was committed by it: that is sure, and nothing else is.
+
+
+MARKER = "offloadcommit"
+"""The entry's name: what every store takes as a name of user metadata."""
+
+_MOST_UPLOADS = 10_000  # those that were begun and neither committed nor aborted by this layer
+
+
+def new_marker() -> str:
+    """A value that no other call has."""
+    return uuid.uuid4().hex
+
+
+def marked(user_metadata: Mapping[str, str], marker: str) -> dict[str, str]:
+    """User metadata with the mark."""
+    return {**user_metadata, MARKER: marker}
+
+
+def unmarked(stat: ObjectStat) -> ObjectStat:
+    """A stat as the writer of the object knows it: without the mark."""
+    if MARKER not in stat.user_metadata:
+        return stat
+    rest = {name: value for name, value in stat.user_metadata.items() if name != MARKER}
+    return replace(stat, user_metadata=rest)
+
+
+class UploadMarkers:
+    """The marks of the uploads that this process began; the oldest are forgotten when there are very many."""
+
+    def __init__(self) -> None:
+        self._lock = PerProcess(threading.Lock)
+        self._markers: OrderedDict[Upload, str] = OrderedDict()
+
+    def remember(self, upload: Upload, marker: str) -> None:
+        """Keep an upload's mark."""
+        with self._lock.get():
+            self._markers[upload] = marker
+            while len(self._markers) > _MOST_UPLOADS:
+                self._markers.popitem(last=False)
+
+    def of(self, upload: Upload) -> str | None:
+        """An upload's mark, None for one that was begun elsewhere."""
+        return self._markers.get(upload)
+
+    def forget(self, upload: Upload) -> None:
+        """Drop the mark of an upload that is over."""
+        with self._lock.get():
+            self._markers.pop(upload, None)
+
+
+def resumed(
+    attempts: Attempts, hook: str, prefix: str, reopen: Callable[[_T | None], Iterator[_T]]
+) -> Iterator[_T]:
+    """What `reopen(None)` lists; after an error, what `reopen(last item)` lists, which must begin after that item.
+
+    The first call of `reopen` is made at once, not with the first item. Attempts are counted anew after each item.
+    """
+    first = attempts.run(hook, prefix, lambda: iter(reopen(None)))
+    return _items(attempts, hook, prefix, reopen, first)
+
+
+def _items(
+    attempts: Attempts,
+    hook: str,
+    prefix: str,
+    reopen: Callable[[_T | None], Iterator[_T]],
+    listing: Iterator[_T],
+) -> Iterator[_T]:
+    last: _T | None = None
+    while True:
+        try:
+            item = next(listing, None)
+        except OffloadError as error:
+            listing, item = attempts.run(hook, prefix, _again(error, reopen, last))
+        if item is None:
+            return
+        last = item
+        yield item
+
+
+def _again(
+    error: OffloadError, reopen: Callable[[_T | None], Iterator[_T]], last: _T | None
+) -> Callable[[], tuple[Iterator[_T], _T | None]]:
+    """The listing's continuation as a call whose first attempt was the one that failed with `error`."""
+    failed = [error]
+
+    def call() -> tuple[Iterator[_T], _T | None]:
+        if failed:
+            raise failed.pop()
+        listing = iter(reopen(last))
+        return listing, next(listing, None)
+
+    return call
+
 
 _log = logging.getLogger(__name__)
 
