@@ -38,7 +38,7 @@ CAPABILITIES = Capabilities(create_only=True, stale_uploads=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """An object in memory: its bytes by block, and what `stat` tells."""
+    """An object in memory: its bytes by block, and the fields of `stat`."""
 
     blocks: tuple[bytes, ...]
     stat: ObjectStat
@@ -61,7 +61,7 @@ class OpenUpload:
 
 @dataclass(slots=True)
 class MemoryTier:
-    """What all drivers on one tier share; whoever looks at it holds the lock."""
+    """State that all drivers on one tier share; readers and writers hold the lock."""
 
     objects: dict[str, StoredObject] = field(default_factory=dict)
     uploads: dict[Upload, OpenUpload] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Memory that two processes share: blocks are taken from it, and come back when nobody refers to them any more.
+"""Memory that two processes share: blocks are taken from it, and come back when they have no references any more.
 
 It is a file without a name, which a child inherits by its descriptor. Its pages are taken as they are written, and
 given back to the system when no block is in use.

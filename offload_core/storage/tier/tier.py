@@ -56,7 +56,7 @@ class PartOrder:
     """Lets the blocks of each upload through one after another, in order of their part numbers.
 
     It knows the uploads that were begun here. One that was begun elsewhere goes straight to the driver:
-    whoever continues another process's upload must keep the order.
+    a process that continues another one's upload must keep the order.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class PartOrder:
         return receipt
 
     def end(self, upload: Upload) -> None:
-        """Forget an upload; whoever still waits to write to it gets an `UploadError`."""
+        """Forget an upload; a thread that still waits to write to it gets an `UploadError`."""
         progress = self._uploads.pop(upload, None)
         if progress is not None:
             with progress.turn:
@@ -188,7 +188,7 @@ class Tier:
     def begin_data(
         self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA
     ) -> Upload:
-        """Begin a data object, which nobody sees before `commit_data`."""
+        """Begin a data object, which is not visible before `commit_data`."""
         answer = self._hooks.begin_data(key=key, content_type=content_type, user_metadata=dict(user_metadata))
         upload = self._typed(Upload, "begin_data", answer)
         if self._order is not None:
