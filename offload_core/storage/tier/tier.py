@@ -25,7 +25,7 @@ import numpy as np
 
 from offload_core.format.codec.byte_arrays import Bytes
 from offload_core.storage.tier import registry
-from offload_core.storage.tier.chain import Chain, FirstThatHas, Layer, Rest
+from offload_core.storage.tier.chain import Chain, FirstThatHas, HooksBelow, Layer
 from offload_core.storage.tier.registry import TierSpec
 from offload_hooks import (
     BlockReceipt,
@@ -361,7 +361,7 @@ class _SeveralTiers(Tier):
     def __init__(self, tier: Tier, others: Sequence[Tier]) -> None:
         vars(self).update(vars(tier))
         self._several = (tier, *others)
-        self._hooks = cast("Rest", FirstThatHas([each._hooks for each in self._several]))
+        self._hooks = cast("HooksBelow", FirstThatHas([each._hooks for each in self._several]))
         specs = [each.spec for each in others]
         is_named = tier.spec is not None and None not in specs
         self._spec = replace(tier.spec, others=(*tier.spec.others, *specs)) if is_named else None  # type: ignore[union-attr,type-var]

@@ -29,7 +29,7 @@ _NONE = {
 }
 
 
-class ReadingCases(LedgerSuiteBase):
+class LedgerReadingCases(LedgerSuiteBase):
     """`open`, `verify`, `ledger_ids`, and all of `LedgerReader`."""
 
     @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])

@@ -11,7 +11,7 @@ from offload_hooks.testing.metadata_cases.base import MakeStore, MetadataSuiteBa
 from offload_hooks.testing.metadata_machine import metadata_state_machine
 
 
-class SequenceCases(MetadataSuiteBase):
+class MetadataSequenceCases(MetadataSuiteBase):
     """The state machine; the same sequences in every run."""
 
     def test_any_sequence_of_calls_matches_a_dict(self, open_store: MakeStore) -> None:
