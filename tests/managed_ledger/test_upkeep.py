@@ -24,7 +24,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transaction_buffers import SnapshotStore
-from offload_core.storage.tier.memory_budget import MemoryBudget, PartOfBudget
+from offload_core.storage.tier.memory_budget import MemoryBudget
 from offload_core.writing.managed_ledger import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
@@ -522,7 +522,7 @@ def test_what_waits_is_cancelled_when_no_more_is_begun():
 
 def test_a_part_of_a_budget_leaves_the_rest_to_others():
     whole = MemoryBudget(150)
-    acme, zeta = PartOfBudget(100, whole), PartOfBudget(100, whole)
+    acme, zeta = whole.share("acme", 100), whole.share("zeta", 100)
     acme.take(100)
     assert not acme.try_take(1)
     zeta.take(50)

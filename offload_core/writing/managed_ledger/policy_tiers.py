@@ -29,7 +29,7 @@ from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason,
 from offload_core.reading.read_handles.tiered import FallbackListener, ReadFallbacks
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts, open_store
-from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
+from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES
 from offload_core.storage.tier.registry import load_driver, make_filter
 from offload_core.storage.tier.watched_tiers import CountedTier
 from offload_core.writing.offload import LedgerOffloader
@@ -92,8 +92,7 @@ class PolicyTiers:
         self.policies_of = policies_of
         self._others = tuple(others)
         self._budget = MemoryBudget(DEFAULT_BUDGET_BYTES * 3 // 2) if budget is None else budget
-        self._has_parts = budget is None
-        self._parts: dict[str, MemoryBudget] = {}
+        self._has_shares = budget is None
         self._stats = stats
         self._most_idle = most_idle
         self._upload_niceness = upload_niceness
@@ -137,11 +136,9 @@ class PolicyTiers:
         )
 
     def _budget_of(self, name: str) -> MemoryBudget:
-        if not self._has_parts:
+        if not self._has_shares:
             return self._budget
-        tenant = name.partition("/")[0]
-        part = self._parts.get(tenant)
-        return part or self._parts.setdefault(tenant, PartOfBudget(DEFAULT_BUDGET_BYTES, self._budget))
+        return self._budget.share(name.partition("/")[0], DEFAULT_BUDGET_BYTES)
 
     def _view(self, name: str) -> Callable[[Tier], Tier]:
         """The tiers as this managed ledger's topic uses them."""
