@@ -1,4 +1,4 @@
-"""A filter's run over batches of entries: what is left, what is counted, and what it refuses; and the kernel's twin."""
+"""A filter over batches of entries: what is left, what is counted, what it refuses; and the kernel's reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where segments begin and end, and what the buffer gives, against plain twins."""
+"""Where segments begin and end, and what the buffer gives, against plain reference implementations."""
 
 from __future__ import annotations
 
