@@ -132,7 +132,6 @@ def recover(
                     log,
                     wanted=wanted,
                     cluster=cluster,
-                    executor=executor,
                 )
             )
             if as_json:
