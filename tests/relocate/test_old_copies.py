@@ -16,7 +16,7 @@ from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_K
 from offload_core.format.codec.stand_ins import MAPPED_KEY
 from offload_core.maintenance.relocate import MappingRegistry, plan_topic
 from offload_core.maintenance.verify import Verification
-from offload_core.maintenance.verify.sealing import Sealing
+from offload_core.maintenance.verify.verified_objects import Sealing
 from offload_core.metadata.records import other_copies
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.storage.tier import Tier

@@ -15,7 +15,7 @@ from damage.scenes import LEDGER, PAYLOADS, pip17, streaming
 from entries import pip17_object
 
 from offload_core.maintenance.verify import Code, Verification, VerifiedObjects
-from offload_core.maintenance.verify.state import VERSION
+from offload_core.maintenance.verify.verified_objects import VERSION
 from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
 
 LOCATION = "memory:"

@@ -164,6 +164,30 @@ def objects_of(pair: Pair) -> tuple[ListedObject, ...]:
     return tuple(each for each in (pair.data, pair.index) if each is not None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPair:
+    """A pair of objects, or checksums that lie beside nothing, and what is found of it.
+
+    Attributes:
+        topic: the managed ledger's name, by the objects themselves or by the record that names them.
+        ledger_ids: in it, by its index or key; none if neither tells.
+        stands_in: it was made to stand in for a copy that records may still name.
+    """
+
+    number: int
+    pair: Pair
+    topic: str | None = None
+    cluster: str | None = None
+    is_sound: bool = False
+    ledger_ids: tuple[int, ...] = ()
+    stands_in: bool = False
+
+    @property
+    def youngest(self) -> datetime:
+        """Return when the younger of the two was written."""
+        return max(each.modified_at for each in objects_of(self.pair))
+
+
 _FAILURES_KEPT = 100
 
 

@@ -1,14 +1,15 @@
-"""Deletes garbage, if it still is: by its topic's record as it is now, and by a last look at its objects.
+"""Deletion of garbage, if it still is garbage by its topic's record and by its objects as they are now.
 
-    1. the topic's record is read once more, and the objects are judged by it
-    2. each object is looked at: as large and as old as it was listed, and no other half has come
-    3. an attempt that was not given up is given up in the record, by compare-and-set
-    4. audit log; then the indexes
-    5. of what no record names: a claim in the record, by compare-and-set, which fails if that has changed. Then it is
-       judged anew, and the index of what is needed by now is put back
-    6. then the data
+    1. read the topic's record once more, and judge the objects by it
+    2. inspect each object: as large and as old as it was listed, and no other half has come
+    3. abandon the attempt in the record, by compare-and-set, if it is not abandoned yet
+    4. write the audit log; then delete the indexes
+    5. of objects that no record names: claim the record, by compare-and-set, which fails if it has changed. Then judge
+       anew, and put back the indexes of objects that are needed by now
+    6. delete the data
 
-Some topics go at once, and some objects of a topic by one call. A crash leaves halves, which are found the next time.
+Some topics are deleted at once, and some objects of a topic by one call. A crash leaves halves, which are found the
+next time.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from offload_core.format.codec.object_format import ObjectKey, parse_key
-from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, RemovalOutcome, Scope
-from offload_core.maintenance.gc.garbage_judging import Kept, judge_named, judge_unnamed
-from offload_core.maintenance.gc.garbage_survey import ListedPair
-from offload_core.maintenance.gc.naming import NamedCopies, Naming, forget, give_up, naming_of
+from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, ListedPair, RemovalOutcome, Scope
+from offload_core.maintenance.gc.garbage_judging import (
+    GarbageJudge,
+    Kept,
+    Naming,
+    forget,
+    give_up,
+    naming_of,
+)
 from offload_core.metadata.catalogue import Records, read_each
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
@@ -112,12 +118,12 @@ class Removal:
     def _remove(self, batch: Sequence[Garbage]) -> list[RemovalOutcome | OffloadError]:
         """Garbage of one topic, or of none."""
         info = self._read(batch[0])
-        copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
+        judge = self._judge()
         outcomes: list[RemovalOutcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
             try:
-                why = info if isinstance(info, str) else self._why_kept(each, info, copies)
+                why = info if isinstance(info, str) else self._why_kept(each, info, judge)
                 if why is None and each.pair is not None and each.kind not in _NAMED:
                     due.append(each)
                     continue
@@ -171,9 +177,9 @@ class Removal:
                 needed |= dict.fromkeys(due, now)
             else:
                 info = now
-                copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
+                judge = self._judge()
                 for key, each in due.items():
-                    why = None if key in needed else self._why_needed(each, info, copies)
+                    why = None if key in needed else self._why_needed(each, info, judge)
                     if why is not None:
                         needed[key] = why
         needed |= dict.fromkeys(due.keys() - needed.keys(), "its topic's record changes all the time")
@@ -226,7 +232,7 @@ class Removal:
         info = dict(read_each(self.records, [garbage.topic])).get(garbage.topic)
         return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
 
-    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies) -> str | None:
+    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge) -> str | None:
         """Return why it stays after all; None if it goes."""
         if garbage.pair is None:
             key = parse_key(garbage.key)
@@ -235,11 +241,11 @@ class Removal:
                 named is not None and named.naming is Naming.UNFINISHED and garbage.kind is GarbageKind.UPLOAD
             )
             return "an attempt has begun" if is_at_it else None
-        why = self._why_needed(garbage, info, copies)
+        why = self._why_needed(garbage, info, judge)
         return why or (None if self._is_as_listed(garbage) else "it has changed since it was listed")
 
     def _why_needed(
-        self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies
+        self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge
     ) -> str | None:
         """Return why objects stay by their topic's record; None if they go."""
         topic, pair = garbage.topic, garbage.pair
@@ -248,19 +254,12 @@ class Removal:
         found = ListedPair(
             number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
         )
-        if garbage.kind in _NAMED:
-            judged = judge_named(
-                self.tier,
-                found,
-                topic,
-                info,
-                folder=self.scope.folder,
-                before_ms=self.scope.before.timestamp() * 1000,
-                holds=copies.holds,
-            )
-        else:
-            judged = judge_unnamed(found, topic, info, self.scope.folder, copies.holds)
+        by = judge.judge_named if garbage.kind in _NAMED else judge.judge_unnamed
+        judged = by(found, topic, info)
         return judged.why if isinstance(judged, Kept) else None
+
+    def _judge(self) -> GarbageJudge:
+        return GarbageJudge(self.tier, self.scope.folder, self.elsewhere, self.scope.before)
 
     def _is_as_listed(self, garbage: Garbage) -> bool:
         assert garbage.pair is not None

@@ -24,7 +24,7 @@ from offload_core.maintenance.repair.repair_plan import (
 from offload_core.maintenance.repair.repair_targets import OpenRecords
 from offload_core.maintenance.verify import Finding
 from offload_core.maintenance.verify.deep import DeepCheck, DeepTask
-from offload_core.maintenance.verify.pair_checks import Examined, LedgerExtent, examine
+from offload_core.maintenance.verify.pair_checks import Examined, LedgerFacts, examine
 from offload_core.metadata.catalogue import RecordedCopy, TopicName, parse_topic, recorded_copies
 from offload_core.metadata.catalogue.listing import find_pair
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
@@ -103,7 +103,7 @@ class CountLedgers:
 
     def _count(self, task: CountTask) -> LedgerCounts:
         stop = size = 0
-        last: LedgerExtent | None = None
+        last: LedgerFacts | None = None
         for examined in self._examined(task):
             last, (end, payload_bytes) = self._one(task.ledger_id, examined, stop)
             stop, size = end, size + payload_bytes
@@ -124,7 +124,7 @@ class CountLedgers:
                 raise _UntoldError("its copy is not here")
             yield examined
 
-    def _one(self, ledger_id: int, examined: Examined, begin: int) -> tuple[LedgerExtent, tuple[int, int]]:
+    def _one(self, ledger_id: int, examined: Examined, begin: int) -> tuple[LedgerFacts, tuple[int, int]]:
         """One copy: what its index says, one past the last entry, and the bytes of its entries."""
         if examined.lost is not None:
             raise _UntoldError("its copy lacks entries that were lost")

@@ -28,10 +28,10 @@ from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.entry import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC, split_entry
 from offload_core.format.messages.schema import arrow_schema
-from offload_core.maintenance.verify.codes import Code
 from offload_core.maintenance.verify.findings import (
     ENTRY_CODES,
     FRAME_CODES,
+    Code,
     Finding,
     Findings,
     code_of,

@@ -20,9 +20,8 @@ from offload_core.format.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.messages.decode import BATCH_BYTES
 from offload_core.maintenance.verify.block_walk import BlockSums, BlockWalk, MessageCheck, WalkedEntries
-from offload_core.maintenance.verify.codes import Code
-from offload_core.maintenance.verify.findings import Finding, Findings, of_error
-from offload_core.maintenance.verify.pair_checks import Examined, extent_of
+from offload_core.maintenance.verify.findings import Code, Finding, Findings, of_error
+from offload_core.maintenance.verify.pair_checks import Examined, ledger_facts
 from offload_core.metadata.records.filter_record import DroppedEntries, indexed_filter
 from offload_core.reading.scan.checksums import checksum_verifier
 from offload_core.reading.scan.fetch import Window, fetch_windows
@@ -323,7 +322,7 @@ class _ObjectCheck:
         if self._task.has_gaps:
             self._check_kept(ledger, counted)
             return
-        extent, stop, key = extent_of(ledger), counted.next_entry_id, self._task.key
+        extent, stop, key = ledger_facts(ledger), counted.next_entry_id, self._task.key
         if extent.entries is None and extent.stop_entry_id not in (None, stop):
             self._found.add(_wrong(Code.WRONG_ENTRIES, key, ledger, extent.stop_entry_id, stop))
         elif extent.entries is not None and extent.entries < stop:

@@ -142,7 +142,7 @@ def delete(
                         _delete_managed_ledgers(topics, config, flags, log, written)
                     _show_managed_ledgers(topics, about | {"dry_run": not yes}, as_json=as_json)
                 else:
-                    summary, outcomes = deletion.report() if log is None else deletion.delete(log)
+                    summary, outcomes = deletion.delete(log)
                     show(_noted(outcomes, written), summary, about | {"dry_run": not yes}, as_json=as_json)
                 proof = None if log is None else deletion.prove()
                 if not (managed_ledger or is_known or _was_there(summary, proof)):

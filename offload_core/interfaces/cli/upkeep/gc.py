@@ -150,7 +150,7 @@ def gc(
         with (
             opened(url, driver, option, layer) as tier,
             _elsewhere(moved_to, moved_to_driver, moved_to_option, layer) as elsewhere,
-            looking(master, workers, processes) as executor,
+            looking(master, workers, processes),
             err.status("") as status,
         ):
 
@@ -168,7 +168,6 @@ def gc(
                 open_them,
                 scope,
                 elsewhere=elsewhere,
-                executor=executor,
                 listener=lambda now: status.update(_progress(now)),
             )
             outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)

@@ -121,7 +121,7 @@ def recover(
 
         with (
             opened(url, driver, option, layer) as tier,
-            looking(master, workers, processes) as executor,
+            looking(master, workers, processes),
             nullcontext() if store is None else closing(store),
         ):
             records = None if store is None else ManagedLedgerRecords(store)
