@@ -15,7 +15,7 @@ from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import Wanted
-from offload_core.maintenance.relocate.kept_entries import KeptLedger
+from offload_core.maintenance.relocate.entry_copies import KeptLedger
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
@@ -244,7 +244,7 @@ def test_what_is_written_wrongly_is_not_taken(world: MovedTopic, monkeypatch: py
     )
     before = world.info
     for move in world.plan().moves[:2]:
-        with pytest.raises(DataLossError, match="what was copied is not what was read"):
+        with pytest.raises(DataLossError, match="a copy does not have the bytes of its original"):
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []

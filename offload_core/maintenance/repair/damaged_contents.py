@@ -10,7 +10,7 @@ expects of the ledgers tells what is missing.
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -20,9 +20,50 @@ from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.salvaged_objects import LostEntries
-from offload_core.maintenance.repair.found_frames import BlockFrames, EntryVerdict, FoundFrame, ObjectBytes
-from offload_core.maintenance.repair.frame_scan import FrameScan
-from offload_core.maintenance.repair.mapfile_scan import MapFileScan
+from offload_core.format.messages.frame_scan import BlockFrames, EntryVerdict, FoundFrame, FrameScan
+from offload_core.format.messages.mapfile_scan import MapFileScan
+from offload_core.storage.tier import Tier
+
+CHUNK_BYTES = 4 << 20
+_CHUNKS_KEPT = 8
+
+
+class ObjectBytes:
+    """An object of `size` bytes; used by one thread. Errors are the store's."""
+
+    def __init__(self, tier: Tier, key: str, size: int, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._tier = tier
+        self.key = key
+        self.size = size
+        self._chunk_bytes = chunk_bytes
+        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset` on, fewer where the object ends."""
+        stop = min(offset + length, self.size)
+        if stop <= offset:
+            return b""
+        parts = []
+        while offset < stop:
+            number = offset // self._chunk_bytes
+            begin = number * self._chunk_bytes
+            chunk = self._chunk(number)
+            parts.append(chunk[offset - begin : stop - begin])
+            offset = begin + len(chunk)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def _chunk(self, number: int) -> memoryview:
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            begin = number * self._chunk_bytes
+            chunk = self._tier.read_range(self.key, begin, min(self._chunk_bytes, self.size - begin))
+            self._chunks[number] = chunk
+            if len(self._chunks) > _CHUNKS_KEPT:
+                self._chunks.popitem(last=False)
+        else:
+            self._chunks.move_to_end(number)
+        return chunk
+
 
 _KEPT = (EntryVerdict.SOUND, EntryVerdict.PLAIN)
 

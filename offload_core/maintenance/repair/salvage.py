@@ -46,8 +46,8 @@ from offload_core.format.codec.streaming import (
     pack_streaming_index,
     streaming_block_length,
 )
+from offload_core.format.messages.mapfile_scan import IndexedRecord
 from offload_core.maintenance.repair.damaged_contents import Contents, FoundEntry, LedgerContents
-from offload_core.maintenance.repair.mapfile_scan import IndexedRecord
 from offload_core.storage.tier import Tier, upload_blocks
 from offload_core.writing.offload.attempt_objects import user_metadata
 from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES

@@ -1,13 +1,13 @@
-"""Every byte of one data object: blocks, frames and messages, or a MapFile's records. Picklable: any process can do it.
+"""Checks of every byte of one data object: blocks, frames and messages, or a MapFile's records, in any process.
 
-What is wrong becomes findings, and the object is verified on behind it, block by block.
+Faults become findings, and the check goes on after them with the next block.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -45,15 +45,15 @@ class DeepTask:
 
     Attributes:
         number: its number in the survey.
-        data_bytes: size of the data object; perhaps not what the index says.
+        data_bytes: size of the data object; perhaps not as the index has it.
         is_filtered: a filter ran, so that payloads are not all the ledger's.
         has_gaps: it left gaps, so that ids may be missing.
-        lost: so many entries the object says that it lacks.
+        lost: number of entries that the object states to lack.
         checksum_key: of a MapFile: its `.crc` file, where there is one.
         checksums: of its blocks, which lie beside it; None where there are none.
-        by_checksums: go by these alone, where there are some: nothing is decoded, and nothing counted.
-        makes_checksums: they are to be made, if nothing is wrong, also of the index: of `index_bytes` bytes with the
-            CRC-32C `index_crc`.
+        by_checksums: compare with these only, where there are some; nothing is decoded or counted.
+        makes_checksums: make checksums, if there are no findings, also of the index, which has `index_bytes` bytes and
+            the CRC-32C `index_crc`.
     """
 
     number: int
@@ -126,34 +126,44 @@ class DeepResult:
     made: BlockChecksums | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeepCheck:
-    """Verifies data objects of a tier; it raises nothing that a store may raise."""
-
-    tier: Tier
-
-    def __call__(self, task: DeepTask) -> DeepResult:
-        """Verify one object."""
-        found = Findings(task.key.data_key)
-        check = _ObjectCheck(self.tier, task, found)
-        try:
-            if task.by_checksums and task.checksums is not None:
-                check.compare()
-                checked = []
-            else:
-                checked = [check.check(ledger) for ledger in task.index.ledgers]
-        except ObjectNotFoundError:
-            return DeepResult(number=task.number, is_gone=True)
-        except StoreError as error:
-            return DeepResult(
-                number=task.number, findings=tuple(found.found), failure=error.at(key=task.key.data_key)
-            )
+def check_task(tier: Tier, task: DeepTask) -> DeepResult:
+    """Verify one data object; an error of the store is in the result."""
+    found = Findings(task.key.data_key)
+    check = _ObjectCheck(tier, task, found)
+    try:
+        if task.by_checksums and task.checksums is not None:
+            check.compare()
+            checked = []
+        else:
+            checked = [check.check(ledger) for ledger in task.index.ledgers]
+    except ObjectNotFoundError:
+        return DeepResult(number=task.number, is_gone=True)
+    except StoreError as error:
         return DeepResult(
-            number=task.number,
-            findings=tuple(found.found),
-            counts=tuple(filter(None, checked)),
-            made=check.sums.made(task.index_bytes, task.index_crc) if not found.found else None,
+            number=task.number, findings=tuple(found.found), failure=error.at(key=task.key.data_key)
         )
+    return DeepResult(
+        number=task.number,
+        findings=tuple(found.found),
+        counts=tuple(filter(None, checked)),
+        made=check.sums.made(task.index_bytes, task.index_crc) if not found.found else None,
+    )
+
+
+def check_data(tier: Tier, examined: Examined, *, lost: int | None = None) -> DeepResult:
+    """Verify the data object of a pair that was examined, and whose index can be read.
+
+    Args:
+        lost: so many entries it is to lack; None for the number that it states.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    task = DeepTask.of(0, examined)
+    result = check_task(tier, task if lost is None else replace(task, lost=lost))
+    if result.failure is not None:
+        raise result.failure
+    return result
 
 
 @dataclass(slots=True)
@@ -172,7 +182,7 @@ class _ObjectCheck:
         self.sums = BlockSums(task.index, task.checksums, makes=task.makes_checksums, found=found)
 
     def check(self, ledger: LedgerIndex) -> LedgerCount | None:
-        """One ledger's blocks, in order of their entries, as far as the object has bytes; None if it has none."""
+        """Check one ledger's blocks, in order of their entries, as far as the object has bytes; None if it has none."""
         task = self._task
         there = ledger.blocks.where(ledger.blocks.offsets + ledger.blocks.lengths <= task.data_bytes)
         if not there or self._found.is_full:
@@ -203,7 +213,7 @@ class _ObjectCheck:
         )
 
     def compare(self) -> None:
-        """All blocks with the checksums beside them, and nothing else."""
+        """Compare all blocks with the checksums beside them."""
         for ledger in self._task.index.ledgers:
             run = self._run(ledger, ledger.blocks)
             with contextlib.closing(fetch_windows(self._tier, (run,))) as fetched:
@@ -245,7 +255,7 @@ class _ObjectCheck:
                 window.walked_to(walk.reached)
 
     def _stretches(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[WalkedEntries]:
-        """A MapFile by the reader's cursor; of each stretch the first fault is said."""
+        """Walk a MapFile by the reader's cursor; of each indexed block the first fault is a finding."""
         verifier = self._verifier(run)
         cursor = None
         for window in windows:
@@ -298,7 +308,7 @@ class _ObjectCheck:
     def _check_follow(
         self, run: Run, window: Window, counted: _Counted, entry_ids: npt.NDArray[np.int64]
     ) -> None:
-        """A MapFile's ids may have gaps for its readers; if no filter ran, entries are missing."""
+        """Add findings of missing ids, if no filter ran: for readers a MapFile's ids may have gaps."""
         if self._task.has_gaps or not counted.is_right:
             return
         for before, first in _jumps(counted.next_entry_id, entry_ids):

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 
-from offload_core.maintenance.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
+from offload_core.maintenance.verify.deep import DeepResult, DeepTask, LedgerCount, check_task
 from offload_core.maintenance.verify.findings import Code, Doubtful, Finding, Summary, of_error
 from offload_core.maintenance.verify.pair_checks import Examined, try_examine
 from offload_core.maintenance.verify.record_checks import (
@@ -124,7 +125,7 @@ class Verification:
     def _objects(self, survey: VerificationSurvey) -> Iterator[Finding]:
         if self._deep:
             executor = ThreadExecutor() if self._executor is None else self._executor
-            for result in executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
+            for result in executor.run(partial(check_task, self._tier), self._tasks(survey)):
                 self._take(survey, result)
                 yield from self._drain()
             self._seal()

@@ -86,7 +86,7 @@ class VerifiedObjects:
             self._file.close()
 
     def find(self, pair: Pair) -> tuple[LedgerCount, ...] | None:
-        """Return what was counted in a pair of objects, if it looks as it did then; None if it is to be verified."""
+        """Return the counts of a pair of objects, if it is as it was then; None if it is to be verified."""
         with self._named():
             row = self._file.execute(
                 "SELECT looks, counts FROM verified WHERE key = ?", (pair.key.data_key,)
@@ -99,7 +99,7 @@ class VerifiedObjects:
                 raise sqlite3.DatabaseError("a row cannot be read") from error
 
     def add(self, pair: Pair, counts: Sequence[LedgerCount]) -> None:
-        """A pair was found to be sound."""
+        """Add a pair that is sound."""
         fields = LedgerCount.__slots__
         packed = json.dumps([{name: getattr(each, name) for name in fields} for each in counts])
         with self._named():
@@ -214,7 +214,7 @@ class Sealable:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A pair with its checksums; None if it has vanished, or changed. In a dry run it has none yet."""
+    """A pair with its checksums; None if it is gone, or changed. In a dry run it has none yet."""
 
     pair: Pair | None
     counts: tuple[LedgerCount, ...]
@@ -233,16 +233,16 @@ class Sealing:
         self._waiting: list[Sealable] = []
 
     def add(self, sealable: Sealable) -> None:
-        """Take a pair that is to have checksums; `settle` writes them."""
+        """Add a pair that is to have checksums; `settle` writes them."""
         self._waiting.append(sealable)
 
     @property
     def is_full(self) -> bool:
-        """True if as many are waiting as are written at once."""
+        """True if as many wait as are written at once."""
         return len(self._waiting) >= _TOGETHER
 
     def settle(self) -> Sequence[Sealed | OffloadError]:
-        """Write the checksums of those that were added since the last time; what came of each."""
+        """Write the checksums of the pairs that were added since the last time; return the result of each."""
         waiting, self._waiting = self._waiting, []
         return concurrently(self._seal, waiting)
 
@@ -269,7 +269,7 @@ class Sealing:
             return error.at(key=key.block_checksums_key)
 
     def _written(self, sealable: Sealable) -> Pair | None:
-        """The pair as it is now; None if it is gone, or another: then these checksums are not there either."""
+        """Write checksums; return the pair as it is now, None if it is gone or changed: then nothing is written."""
         pair = sealable.examined.pair
         key = pair.key.block_checksums_key
         if not self._is_as_verified(pair):
@@ -298,15 +298,15 @@ class Sealing:
             now = [self._tier.stat(name) for name in (pair.key.data_key, pair.key.index_key)]
         except ObjectNotFoundError:
             return False
-        return [_looks(each) for each in now] == [_looks(each) for each in (pair.data, pair.index)]
+        return [_version(each) for each in now] == [_version(each) for each in (pair.data, pair.index)]
 
 
-def _looks(stored: ObjectStat | ListedObject | None) -> tuple[object, ...]:
+def _version(stored: ObjectStat | ListedObject | None) -> tuple[object, ...]:
     return () if stored is None else (stored.size_bytes, stored.modified_at)
 
 
 def _about(examined: Examined) -> dict[str, str]:
-    """User metadata: whose checksums they are, where their key does not say it."""
+    """Return user metadata: topic and cluster, where the key does not name them."""
     if examined.key.is_mapfile:
         return {}
     names = {TOPIC_KEY: examined.managed_ledger, CLUSTER_KEY: examined.cluster}

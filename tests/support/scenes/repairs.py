@@ -23,9 +23,9 @@ from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
 from offload_core.format.codec.filtered_objects import has_gaps
 from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.format.messages.mapfile_scan import MapFileScan
 from offload_core.maintenance.repair import PlannedRepair, Repair, Repaired
-from offload_core.maintenance.repair.found_frames import ObjectBytes
-from offload_core.maintenance.repair.mapfile_scan import MapFileScan
+from offload_core.maintenance.repair.damaged_contents import ObjectBytes
 from offload_core.maintenance.verify import Finding, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.index_reading import read_index

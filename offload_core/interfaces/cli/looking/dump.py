@@ -13,9 +13,9 @@ from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, SequenceHea
 from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.salvaged_objects import skips_ids
+from offload_core.format.messages.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.interfaces.cli.json_document import print_streamed
 from offload_core.interfaces.cli.shared import cell, out, printable
-from offload_core.maintenance.inventory.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError
