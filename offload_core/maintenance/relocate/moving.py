@@ -27,10 +27,11 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.maintenance.relocate.byte_copies import Check, copy_attempt
+from offload_core.maintenance.relocate.byte_copies import copy_attempt
 from offload_core.maintenance.relocate.copy_registry import CopyRegistry, as_switched
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
+    Check,
     EntryCopies,
     EntrySums,
     check_entries,

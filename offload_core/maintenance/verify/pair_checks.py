@@ -231,7 +231,8 @@ def try_examine(tier: Tier, listed: Pair, *, keeps_index: bool = False) -> Exami
     try:
         examined = examine(tier, listed)
     except StoreError as error:
-        return error.at(key=listed.key.data_key)
+        error.at(key=listed.key.data_key)
+        return error
     if examined is not None and not keeps_index:
         examined.index = None
         examined.checksums = None
