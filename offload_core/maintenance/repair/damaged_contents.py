@@ -10,9 +10,10 @@ expects of the ledgers tells what is missing.
 from __future__ import annotations
 
 import struct
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
@@ -23,6 +24,7 @@ from offload_core.format.codec.salvaged_objects import LostEntries
 from offload_core.format.messages.frame_scan import BlockFrames, EntryVerdict, FoundFrame, FrameScan
 from offload_core.format.messages.mapfile_scan import MapFileScan
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
 
 CHUNK_BYTES = 4 << 20
 _CHUNKS_KEPT = 8
@@ -36,7 +38,7 @@ class ObjectBytes:
         self.key = key
         self.size = size
         self._chunk_bytes = chunk_bytes
-        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+        self._chunks: BoundedCache[int, memoryview] = BoundedCache(_CHUNKS_KEPT)
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from `offset` on, fewer where the object ends."""
@@ -47,22 +49,13 @@ class ObjectBytes:
         while offset < stop:
             number = offset // self._chunk_bytes
             begin = number * self._chunk_bytes
-            chunk = self._chunk(number)
+            length_of_chunk = min(self._chunk_bytes, self.size - begin)
+            chunk = self._chunks.load(
+                number, partial(self._tier.read_range, self.key, begin, length_of_chunk)
+            )
             parts.append(chunk[offset - begin : stop - begin])
             offset = begin + len(chunk)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-
-    def _chunk(self, number: int) -> memoryview:
-        chunk = self._chunks.get(number)
-        if chunk is None:
-            begin = number * self._chunk_bytes
-            chunk = self._tier.read_range(self.key, begin, min(self._chunk_bytes, self.size - begin))
-            self._chunks[number] = chunk
-            if len(self._chunks) > _CHUNKS_KEPT:
-                self._chunks.popitem(last=False)
-        else:
-            self._chunks.move_to_end(number)
-        return chunk
 
 
 _KEPT = (EntryVerdict.SOUND, EntryVerdict.PLAIN)

@@ -23,9 +23,9 @@ from offload_core.maintenance.verify.block_walk import BlockSums, BlockWalk, Mes
 from offload_core.maintenance.verify.findings import Code, Finding, Findings, of_error
 from offload_core.maintenance.verify.pair_checks import Examined, ledger_facts
 from offload_core.metadata.records.filter_record import DroppedEntries, indexed_filter
-from offload_core.reading.scan.checksums import checksum_verifier
-from offload_core.reading.scan.fetch import Window, fetch_windows
+from offload_core.reading.scan.read import checksum_verifier
 from offload_core.reading.scan.tasks import Run
+from offload_core.reading.scan.windows import Window, fetch_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
     FormatError,

@@ -27,7 +27,7 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
-from offload_core.reading.read_handles.memory import ReadMemory
+from offload_core.reading.read_handles.read_memory import ReadMemory
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
     BadLengthError,

@@ -14,13 +14,13 @@ from offload_core.format.codec.index import NO_BLOCKS
 from offload_core.format.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
-from offload_core.reading.scan.fetch import range_bytes_of, ranges_of
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.runs import read_ledger, read_share, runs_of
 from offload_core.reading.scan.scanning import Scan, scan
 from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run
 from offload_core.reading.scan.transactions import TransactionResolver
-from offload_core.reading.scan.transactions.survey import stretches_of
+from offload_core.reading.scan.transactions.summaries import stretches_of
+from offload_core.reading.scan.windows import range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
 

@@ -40,7 +40,7 @@ from offload_core.metadata.records.record_corrections import is_marked_damaged
 from offload_core.metadata.records.segment_deletion import needed_objects
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import FilterRecord, FilterRun

@@ -1,8 +1,9 @@
-"""What cold readers keep, of all that this process has open, under one budget of bytes.
+"""Hold what cold readers keep, of all that this process has open, within one budget of bytes.
 
-Windows of data objects, as they were fetched, and anchors: where entries begin, learnt by walking or read from a
-directory. Both go by last use; windows first, while anchors take less than half. What readers cannot do without (their
-blocks) is pinned, and leaves less for the rest. Two readers that want one window wait for one request.
+It holds windows of data objects, as they were fetched, and anchors: places where entries begin, found by walking or
+read from a directory. The least recently used are dropped first, and windows before anchors while anchors take less
+than half. Blocks of open readers are pinned, and leave less for the rest. Two readers of one window wait for one
+request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of the Spark source, spelled out: Spark's words (which arrive in lower case) → typed values.
+"""The options of the Spark source: Spark's words (which arrive in lower case) as typed values, and the tier they name.
 
 Source: docs/spark.md, whose table a test holds equal to `KNOWN`.
 """
@@ -6,11 +6,20 @@ Source: docs/spark.md, whose table a test holds equal to `KNOWN`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offload_core.reading.scan import DEFAULT_TASK_BYTES, ScanOptions
+from offload_core.metadata.catalogue import TierReader, TopicName, open_tier, parse_topic
+from offload_core.reading.scan import (
+    DEFAULT_TASK_BYTES,
+    ReadOptions,
+    ScanOptions,
+    select_catalogue,
+    select_topics,
+)
 from offload_core.reading.scan.options import WORDS, Parser, parse_names, parse_number
+from offload_core.reading.scan.scanning import payloads_of
+from offload_core.reading.scan.scanning import read_options as options_of
 from offload_core.storage.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -108,3 +117,35 @@ KNOWN: dict[str, tuple[str, Parser]] = {
     "refreshIntervalMs": ("refresh_interval_ms", parse_number),
 }
 """Every option but `storage.*` and `records.*`: its name → the field that it sets, and how its text is read."""
+
+
+def open_source(options: SourceOptions) -> TierReader:
+    """The tiers that a query's options name."""
+    if options.path is None:
+        tier = open_tier(options.driver or "", layers=options.layers, **options.storage)
+    else:
+        tier = open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+    return tier.also(*options.tiers)
+
+
+def read_options(
+    options: SourceOptions, columns: Sequence[str] | None, opened: Callable[[], TierReader]
+) -> ReadOptions:
+    """How the messages are read; the topics' schemas are asked for here, in the tier if they are kept there."""
+    asked = options.scan.having(columns=columns)
+    payloads = None
+    if asked.schemas is not None:
+        with opened() as tier:
+            payloads = payloads_of(tier, asked, _topics(options, tier))
+    read = options_of(asked, payloads=payloads)
+    read.check()
+    return read
+
+
+def _topics(options: SourceOptions, tier: TierReader) -> list[TopicName]:
+    """The topics whose schemas are asked for: those that are named, or all that the other options choose."""
+    if options.topics:
+        return [parse_topic(topic) for topic in options.topics]
+    selection = options.scan.selection(())
+    topics = select_topics(select_catalogue(tier, selection, options.scan, read_indexes=False), selection)
+    return [topic.name for topic in topics if topic.name is not None]

@@ -1,24 +1,28 @@
-"""`ColdReader`: random and sequential reads of one ledger's cold copy, in one object or several, of any format.
-
-It is a `LedgerReader` as those of the hot tier. A read finds the block by binary search in the index, begins to walk it
-at the nearest known place, and fetches by windows that all readers of the process share; one that goes on where the
-last read ended has the next window fetched meanwhile. Threads may share it.
-"""
+"""Open the cold copy of a ledger by its record, and read ranges of its entries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from offload_core.reading.read_handles.cold_copy import ColdPiece, pinned_bytes
-from offload_core.reading.read_handles.collected import CollectedEntries
-from offload_core.reading.read_handles.known_places import KnownPlaces, ReadEnd
-from offload_core.reading.read_handles.memory import ReadMemory
-from offload_core.reading.read_handles.sparse_entries import SparseEntries
-from offload_core.reading.read_handles.stretches import Located, Stretch, read_stretch
-from offload_core.reading.read_handles.windows import Windows
-from offload_hooks.errors import DataLossError, LedgerClosedError, RangeError
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext
+from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces, pinned_bytes
+from offload_core.reading.read_handles.entry_search import (
+    KnownPlaces,
+    Located,
+    ReadEnd,
+    Stretch,
+    Windows,
+    read_stretch,
+)
+from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
+from offload_core.reading.read_handles.sparse_entries import CollectedEntries, SparseEntries
+from offload_hooks.errors import DataLossError, LedgerClosedError, OptionError, RangeError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 
 _WITHOUT_END = 1 << 62
@@ -169,3 +173,76 @@ class _Stretches:
 def _known_end(stretch: Stretch) -> int | None:
     ends = (stretch.stop_entry_id, stretch.block.end_entry_id)
     return min((end for end in ends if end is not None), default=None)
+
+
+DEFAULT_READ_BUFFER_BYTES = 1 << 20
+"""Pulsar's default."""
+
+
+class ColdReaders:
+    """Opens cold copies, wherever their records say that they are. Nothing of it is closed.
+
+    Args:
+        tiers: those that are configured.
+        memory: what all readers share; that of the process if none is given.
+        read_buffer_bytes: how much is fetched by one range.
+    """
+
+    def __init__(
+        self,
+        tiers: KnownTiers,
+        *,
+        memory: ReadMemory | None = None,
+        read_buffer_bytes: int = DEFAULT_READ_BUFFER_BYTES,
+    ) -> None:
+        if read_buffer_bytes < 1:
+            raise OptionError("a read buffer is at least one byte", found=read_buffer_bytes)
+        self._tiers = tiers
+        self._memory = process_memory() if memory is None else memory
+        self._read_buffer_bytes = read_buffer_bytes
+
+    def open(self, record: LedgerRecord, managed_ledger: str | None = None) -> ColdReader:
+        """Open the cold copy that a ledger's record names; `managed_ledger` is its name, by which MapFiles are found.
+
+        Raises:
+            UnknownLedgerError: no copy is recorded as complete.
+            OptionError: its tier is not configured, or a MapFile is to be found without the name.
+            ObjectNotFoundError: what is recorded as complete is not there.
+            FormatError: it is not what its record or index says.
+            StoreError: the tier fails.
+        """
+        pieces = open_pieces(self._tiers, record, managed_ledger, self._memory)
+        return ColdReader(pieces, _status(record, pieces), self._memory, self._read_buffer_bytes)
+
+    def read_offloaded(
+        self, ledger_id: int, context: OffloadContext, driver_metadata: DriverMetadata | None
+    ) -> ColdReader:
+        """Open the copy that an offload context names, in the tier of `driver_metadata`, if that is given.
+
+        Errors as `open`.
+        """
+        if driver_metadata is not None:
+            context = replace(context, driver=driver_metadata)
+        return self.open(LedgerRecord(info=LedgerInfo(ledger_id=ledger_id), context=context))
+
+
+def _status(record: LedgerRecord, pieces: tuple[ColdPiece, ...]) -> LedgerStatus:
+    """The ledger by its record, where that says it, else by the metadata in its last index."""
+    metadata, info = pieces[-1].ledger.metadata, record.info
+    if isinstance(metadata, LedgerMetadata):
+        known = (metadata.last_entry_id or 0) + 1, metadata.length, metadata.ctime_ms or 0
+        custom = dict(metadata.custom)
+        sealed = True
+    else:
+        known = metadata.entries or 0, metadata.size or 0, 0
+        custom = {}
+        sealed = metadata.is_closed or info.is_closed
+    entries, size, created_at_ms = known
+    return LedgerStatus(
+        ledger_id=record.ledger_id,
+        entry_count=info.entries if info.is_closed and info.entries is not None else entries,
+        size_bytes=info.size if info.is_closed and info.size is not None else size,
+        sealed=sealed,
+        created_at_ms=created_at_ms,
+        custom_metadata=custom,
+    )

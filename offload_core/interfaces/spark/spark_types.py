@@ -1,4 +1,4 @@
-"""Arrow's types of our columns as Spark's.
+"""Arrow types of our columns as Spark types.
 
 Spark has no plain type for a time of day: it gets the number, as from its own `from_avro`.
 """

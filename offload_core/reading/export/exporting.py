@@ -1,33 +1,138 @@
-"""The export itself: plan what is new, hand tasks to workers, commit in order of positions what they wrote.
+"""Export: plan what is new, pass tasks to workers, and commit the files they wrote in order of positions.
 
-What is committed is a beginning of each topic's positions. So the state of an export is one position a topic, and all
-that a killed one has written besides is not seen by anybody and written again.
+What is committed is the beginning of each topic. So the state of an export is one position per topic; what a killed
+export has written besides is not visible, and is written again.
+A target is a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import TierReader, TopicName
-from offload_core.reading.export.model import (
+from offload_core.reading.export.export_files import (
+    NEEDED_COLUMNS,
     ExportProgress,
     ExportReport,
+    FilePlace,
     ParquetOptions,
     Target,
     TaskResult,
 )
-from offload_core.reading.export.opening import open_target
-from offload_core.reading.export.partitions import NEEDED_COLUMNS
-from offload_core.reading.export.task import WriteTask
-from offload_core.reading.scan import DEFAULT_TASK_BYTES, Position, Scan, ScanOptions, ScanTask, scan
+from offload_core.reading.export.parquet_files import ParquetFiles
+from offload_core.reading.export.parquet_target import ParquetTarget
+from offload_core.reading.scan import (
+    DEFAULT_TASK_BYTES,
+    Position,
+    ReadOptions,
+    Run,
+    Scan,
+    ScanOptions,
+    ScanTask,
+    read_task,
+    scan,
+)
+from offload_core.reading.scan.runs import runs_ahead
 from offload_core.storage.executors import Executor, ThreadExecutor
-from offload_hooks.errors import OptionError
+from offload_core.storage.tier import Tier, open_store
+from offload_hooks.errors import MissingExtraError, OptionError
+
+_TABLES = {
+    "iceberg": ("offload_core.reading.export.iceberg_target", "open_iceberg"),
+    "delta": ("offload_core.reading.export.delta_target", "open_delta"),
+}
+
+
+def open_target(to: str | os.PathLike[str], options: Mapping[str, Any]) -> Target:
+    """Open a target.
+
+    Args:
+        to: a path or URL whose scheme picks a driver, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:` before a path or
+            URL of a table.
+        options: of a folder those of its driver, of Iceberg the catalog's properties, of Delta its storage options.
+
+    Raises:
+        OptionError, UnknownPluginError, MissingExtraError.
+    """
+    text = os.fspath(to)
+    kind, separator, rest = text.partition(":")
+    if not separator or kind not in _TABLES:
+        return ParquetTarget(open_store(text, **options))
+    if not rest:
+        raise OptionError(
+            f"which {kind} table?", expected="iceberg:CATALOG/NAMESPACE.TABLE or delta:PATH", found=text
+        )
+    module, opener = _TABLES[kind]
+    try:
+        opened = getattr(importlib.import_module(module), opener)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"a target of {kind} needs the module {error.name!r}, which is not installed",
+            hint=f"Install it: pip install 'pulsar-offload[{kind}]'",
+        ) from error
+    target: Target = opened(rest, {name: str(value) for name, value in options.items()})
+    return target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """Read and write one task; picklable where the Tier is.
+
+    Attributes:
+        columns: those to write, None for all that are read.
+    """
+
+    tier: Tier
+    read: ReadOptions
+    place: FilePlace
+    parquet: ParquetOptions
+    columns: tuple[str, ...] | None
+
+    def __call__(self, task: ScanTask) -> TaskResult:
+        """Errors: those of `read_task`, and `StoreError` of the target."""
+        runs = tuple(runs_ahead(self.tier, task.runs, self.read.fail_on_data_loss))
+        with ParquetFiles(self.place, self.parquet, self.columns) as files:
+            for batch in read_task(self.tier, replace(task, runs=runs), self.read):
+                files.write(batch)
+            written = files.finish()
+            return TaskResult(files=written, reached=_reached(runs, files.last), data_bytes=task.data_bytes)
+
+
+def _reached(runs: Sequence[Run], last: Mapping[str, Position]) -> dict[TopicName, Position]:
+    reached: dict[TopicName, Position] = {}
+    for run in runs:
+        position = position_after(run, last.get(run.topic or ""))
+        if run.topic is not None and position is not None:
+            reached[TopicName(run.topic)] = position
+    return reached
+
+
+def position_after(run: Run, last: Position | None) -> Position | None:
+    """Where to go on after a run whose last row was at `last`; None if nothing was read and its end is not known.
+
+    A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
+    ledger may grow.
+    """
+    end = run.blocks[-1].end_entry_id if run.blocks else None
+    if end is None:
+        of_run = last is not None and last.ledger_id == run.ledger_id
+        return Position(run.ledger_id, last.entry_id + 1) if last is not None and of_run else None
+    if run.stop_entry_id is not None and run.stop_entry_id < end:
+        if run.stop_batch:
+            return Position(run.ledger_id, run.stop_entry_id - 1, run.stop_batch)
+        return Position(run.ledger_id, run.stop_entry_id)
+    if run.object_format is not ObjectFormat.STREAMING and run.stop_entry_id == end and not run.stop_batch:
+        return Position(run.ledger_id + 1, 0)
+    return Position(run.ledger_id, end)
+
 
 Plan = Callable[[Mapping[TopicName, Position]], Scan]
 """What is to be read after these positions."""
