@@ -20,7 +20,7 @@ from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import LostEntries
 from offload_core.format.messages.frame_scan import BlockFrames, EntryVerdict, FoundFrame, FrameScan
 from offload_core.format.messages.mapfile_scan import MapFileScan
 from offload_core.storage.tier import Tier

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.repair.damaged_contents import Expected
 from offload_core.maintenance.repair.quarantine import is_put_aside
 from offload_core.maintenance.verify import Code, Finding
