@@ -367,7 +367,7 @@ class Finder:
             cluster=examined.cluster,
             is_sound=examined.is_sound,
             ledger_ids=tuple(sorted(ids)),
-            stands_in=examined.stands_in and not self._scope.takes_stand_ins,
+            stands_in=examined.marks.is_placeholder and not self._scope.takes_stand_ins,
         )
 
     def _unnamed(self, records: Records) -> Iterator[list[_Due]]:

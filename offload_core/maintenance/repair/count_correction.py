@@ -121,9 +121,9 @@ def _count_copy(
     tier: Tier, ledger_id: int, examined: Examined, begin: int
 ) -> tuple[LedgerFacts, tuple[int, int]]:
     """Return the index's facts of one copy, one past its last entry, and the bytes of its entries."""
-    if examined.lost is not None:
+    if examined.marks.lost is not None:
         raise _UncountableError("its copy lacks entries that were lost")
-    if examined.is_filtered or examined.has_gaps:
+    if examined.marks.is_filtered or examined.marks.has_gaps:
         raise _UncountableError("its copy went through a filter, and does not tell what the ledger had")
     facts = next((each for each in examined.extents if each.ledger_id == ledger_id), None)
     if not examined.is_sound or facts is None:

@@ -244,7 +244,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
     examined = examine(tier, pair)
     if examined is None or examined.index is None or not examined.is_sound:
         return False
-    result = check_data(tier, examined, lost=salvage.lost.count)
+    result = check_data(tier, examined)
     if result.is_gone or any(each.code not in AS_WRITTEN for each in result.findings):
         return False
     return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
@@ -344,7 +344,7 @@ def _made(
 
 def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[str, str]) -> bool:
     """Return whether an index that was made anew can be parsed, and all of the data object fits it."""
-    key, prior = pair.key, ObjectMarks.of(said).lost
+    key = pair.key
     try:
         if key.is_mapfile:
             assert key.ledger_id is not None
@@ -354,14 +354,7 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
     except FormatError:
         return False
     task = DeepTask(
-        number=0,
-        key=key,
-        index=index,
-        data_bytes=data.size,
-        is_filtered=ObjectMarks.of(said).is_filtered,
-        has_gaps=ObjectMarks.of(said).skips_ids,
-        checksum_key=None,
-        lost=0 if prior is None else prior.count,
+        number=0, key=key, index=index, data_bytes=data.size, marks=ObjectMarks.of(said), checksum_key=None
     )
     result = check_task(tier, task)
     if result.failure is not None:
@@ -430,7 +423,7 @@ def find_other(
 
 def _is_right(tier: Tier, examined: Examined) -> bool:
     """Return whether nothing at all is wrong with a copy, and it has every entry of its ledger."""
-    if not examined.is_sound or examined.findings or examined.has_gaps or examined.is_filtered:
+    if not examined.is_sound or examined.findings or examined.marks.skips_ids or examined.marks.is_filtered:
         return False
     result = check_data(tier, examined)
     return not result.is_gone and not result.findings

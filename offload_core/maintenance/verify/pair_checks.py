@@ -31,7 +31,7 @@ from offload_core.format.codec.object_marks import (
     FILTERED_KEY,
     FILTERED_MODE_KEY,
     LOST_KEY,
-    LostEntries,
+    NO_MARKS,
     ObjectMarks,
 )
 from offload_core.maintenance.verify.findings import INDEX_CODES, Code, Finding, Findings, code_of, of_error
@@ -142,8 +142,7 @@ class Examined:
         checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
         extents: of the ledgers in it; none if it is not sound.
         is_sound: both objects are there and go together.
-        lost: the entries that it states to lack.
-        stands_in: it was made as a replacement of a copy that records may still name.
+        marks: by its user metadata.
         stat: of its data object; None without one.
         abridged: its index, for `check_copy`; None if it is not sound.
     """
@@ -151,15 +150,12 @@ class Examined:
     pair: Pair
     cluster: str | None
     managed_ledger: str | None
-    is_filtered: bool
-    has_gaps: bool
+    marks: ObjectMarks
     index: ObjectIndex | None = None
     index_crc: int = 0
     checksums: BlockChecksums | None = None
     has_checksums: bool = False
     is_sound: bool = False
-    lost: LostEntries | None = None
-    stands_in: bool = False
     stat: CopyStat | None = None
     abridged: ObjectIndex | None = None
     extents: tuple[LedgerFacts, ...] = ()
@@ -196,15 +192,11 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         block_checksums=listed.block_checksums,
     )
     metadata = (data or index or _NOTHING).user_metadata
-    marks = ObjectMarks.of(metadata)
     examined = Examined(
         pair=pair,
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
-        is_filtered=marks.is_filtered,
-        has_gaps=marks.skips_ids,
-        lost=marks.lost,
-        stands_in=marks.is_placeholder,
+        marks=ObjectMarks.of(metadata),
         stat=None if data is None else CopyStat.of(data),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
@@ -273,8 +265,7 @@ def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
         pair=listed,
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=listed.key.managed_ledger or metadata.get(TOPIC_KEY),
-        is_filtered=False,
-        has_gaps=False,
+        marks=NO_MARKS,
     )
 
 

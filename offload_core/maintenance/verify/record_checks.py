@@ -105,12 +105,12 @@ class VerificationSurvey(Survey[StoredPair]):
             has_data=pair.data is not None,
             has_index=pair.index is not None,
             is_sound=found.is_sound,
-            has_gaps=found.has_gaps,
+            has_gaps=found.marks.skips_ids,
             modified_at=max(
                 each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None
             ),
             last_ledger_id=max((each.ledger_id for each in found.extents), default=None),
-            stands_in=found.stands_in,
+            stands_in=found.marks.is_placeholder,
             stat=found.stat,
             data_length=None if index is None else index.data_length,
         )
