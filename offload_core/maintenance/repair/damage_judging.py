@@ -172,6 +172,8 @@ def _evidence(
     if pair.data is None:
         return Evidence(pair=pair, known=known, codes=codes, index_codes=index_codes)
     said = _said(tier, pair)
+    marks = ObjectMarks.of(said)
+    prior = marks.lost
     examined = examine(tier, pair)
     index = None if examined is None else examined.index
     old = _old_index(tier, pair)
@@ -189,17 +191,16 @@ def _evidence(
             key,
             index=index,
             expected=expected,
-            gaps=ObjectMarks.of(said).has_gaps,
-            lacks=ObjectMarks.of(said).lost is not None,
+            gaps=marks.has_gaps,
+            lacks=prior is not None,
         )
-    lost = _lost(contents, index, said)
-    prior = ObjectMarks.of(said).lost
+    lost = _lost(contents, index, marks)
     damaged = any(ledger.damaged for ledger in contents.ledgers)
     is_right = contents.is_clean and not damaged and lost.count == (prior.count if prior else 0)
     made = None
     if is_right:
         made = _made(key, contents, scan, old, infos, data.size, said, index, codes)
-    fits = made is not None and _fits(tier, pair, made, data, said)
+    fits = made is not None and _fits(tier, pair, made, data, marks)
     is_same = fits and made == old and not (index_codes & OF_INDEX_METADATA)
     salvage = Salvage(
         key=key,
@@ -208,7 +209,7 @@ def _evidence(
         said=said,
         old_index=_metadata_of(scan, old),
         recorded=infos,
-        is_filtered=ObjectMarks.of(said).is_filtered,
+        is_filtered=marks.is_filtered,
     )
     if Code.SUPERSEDED in codes and is_whole(tier, salvage):
         codes.remove(Code.SUPERSEDED)  # by what was saved of it
@@ -247,7 +248,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
     result = check_data(tier, examined)
     if result.is_gone or any(each.code not in AS_WRITTEN for each in result.findings):
         return False
-    return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
+    return has_entries(tier, pair.key, examined.index, salvage.contents)
 
 
 def _said(tier: Tier, pair: Pair) -> dict[str, str]:
@@ -292,9 +293,9 @@ def _expected(
     return found
 
 
-def _lost(contents: Contents, index: ObjectIndex | None, said: Mapping[str, str]) -> LostEntries:
+def _lost(contents: Contents, index: ObjectIndex | None, marks: ObjectMarks) -> LostEntries:
     """Return the lost entries; of an object with gaps only how many, as far as its index counts its entries."""
-    if not ObjectMarks.of(said).has_gaps:
+    if not marks.has_gaps:
         return contents.lost()
     lost = sum(len(ledger.damaged) for ledger in contents.ledgers)
     ids = [(each.ledger_id, i, i + 1) for each in contents.ledgers for i in each.damaged]
@@ -325,6 +326,7 @@ def _made(
     if scan is not None:
         assert scan.header is not None
         return mapfile_index(scan.records, key.data_key, scan.header.sync)
+    marks = ObjectMarks.of(said)
     is_ours = said.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
     has_directory = (
         Code.INDEX_DIRECTORY in codes
@@ -337,12 +339,12 @@ def _made(
         old=old,
         recorded=infos,
         data_length=data_length,
-        is_filtered=ObjectMarks.of(said).is_filtered or ObjectMarks.of(said).lost is not None,
+        is_filtered=marks.is_filtered or marks.lost is not None,
         with_directory=has_directory,
     )
 
 
-def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[str, str]) -> bool:
+def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, marks: ObjectMarks) -> bool:
     """Return whether an index that was made anew can be parsed, and all of the data object fits it."""
     key = pair.key
     try:
@@ -353,9 +355,7 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
             index = parse_index(made, key)
     except FormatError:
         return False
-    task = DeepTask(
-        number=0, key=key, index=index, data_bytes=data.size, marks=ObjectMarks.of(said), checksum_key=None
-    )
+    task = DeepTask(number=0, key=key, index=index, data_bytes=data.size, marks=marks, checksum_key=None)
     result = check_task(tier, task)
     if result.failure is not None:
         raise result.failure
