@@ -153,9 +153,7 @@ def test_what_names_no_topic_or_lies_elsewhere_stays() -> None:
     for name in (f"{uuid_of(6)}-ledger-7", f"backup/{uuid_of(6)}-ledger-7"):
         scene.objects[name] = Stored(b"x", {"managedledgername": "../../etc/passwd"})
     world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    world.assert_all_stays(is_shared=False)
     assert (world.summary.nameless, dict(world.summary.unknown)) == (4, {})
 
 
@@ -193,9 +191,7 @@ def test_a_copy_stays_while_the_one_that_is_named_is_not_whole(gone: bool, lost:
     else:
         scene.change_record(lambda record: replace(record, info=replace(record.info, entries=17)))
     world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    world.assert_all_stays(is_shared=False)
     assert world.summary.kept.total() == 1
 
 
@@ -301,10 +297,7 @@ def test_what_names_no_topic_and_what_is_young_stays() -> None:
 def test_those_of_a_copy_that_a_record_names_stay_though_it_is_gone() -> None:
     scene = pip17()
     alone(scene, 0)
-    world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    CollectedTier.of(scene).assert_all_stays(is_shared=False)
 
 
 def test_those_of_an_attempt_that_was_given_up_go_as_that_does() -> None:
@@ -321,10 +314,7 @@ def test_they_stay_while_the_ledger_has_no_whole_copy() -> None:
     scene = orphaned()
     alone(scene)
     del scene.objects[scene.key(0)]
-    world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    CollectedTier.of(scene).assert_all_stays(is_shared=False)
 
 
 @pytest.mark.parametrize("what", ["data", "index", "checksums"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, Turn, watched
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, each_turn, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from effort import Sample
@@ -88,36 +88,23 @@ def check_consistent(world: CollectedTier) -> ManagedLedgerInfo | None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bool) -> None:
-    was_kept = was_deleted = 0
-    for at in range(1, 1000):
-        world = lost_topic()
-        found: list[RecoveryOutcome] = []
-        points = Turn(
-            at, lambda world=world, found=found: found.extend(recover(world, Points())), after=after
-        )  # type: ignore[misc]
-        collect(world, points)
-        if len(points.calls) < at:
-            break
-        info = check_consistent(world)
-        is_recorded = info is not None
-        assert is_recorded == (RecoveryOutcome.NEW in found)
-        was_kept += is_recorded
-        was_deleted += not is_recorded
-    assert was_kept > 20  # up to the deletion of the indexes
-    assert was_deleted
+    recorded = []
+    for world, _, found in each_turn(
+        lost_topic, collect, lambda world: recover(world, Points()), after=after
+    ):
+        recorded.append(check_consistent(world) is not None)
+        assert recorded[-1] == (RecoveryOutcome.NEW in found)
+    assert sum(recorded) > 20  # up to the deletion of the indexes
+    assert not all(recorded)
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after: bool) -> None:
     seen = set[RecoveryOutcome]()
-    for at in range(1, 1000):
-        world = lost_topic()
-        points = Turn(at, lambda world=world: collect(world, Points()), after=after)  # type: ignore[misc]
-        found = recover(world, points)
-        if len(points.calls) < at:
-            break
-        info = check_consistent(world)
-        assert (info is not None) == (RecoveryOutcome.NEW in found)
+    for world, found, _ in each_turn(
+        lost_topic, recover, lambda world: collect(world, Points()), after=after
+    ):
+        assert (check_consistent(world) is not None) == (RecoveryOutcome.NEW in found)
         seen.update(found)
     assert RecoveryOutcome.GONE in seen
     assert (RecoveryOutcome.NEW in seen) == after  # the last call writes the record
@@ -161,35 +148,22 @@ def switched_to_the_other(world: CollectedTier) -> bool:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bool) -> None:
     seen = set[bool]()
-    for at in range(1, 1000):
-        world = CollectedTier.of(superseded()[0])
-        switched: list[bool] = []
-        points = Turn(
-            at,
-            lambda world=world, switched=switched: switched.append(switched_to_the_other(world)),  # type: ignore[misc]
-            after=after,
-        )
-        collect(world, points)
-        if len(points.calls) < at:
-            break
+    for world, _, switched in each_turn(
+        lambda: CollectedTier.of(superseded()[0]), collect, switched_to_the_other, after=after
+    ):
         known = world.records.read(managed_ledger_of_topic(parse_topic(TOPIC)))
         assert known is not None
         (ledger,) = known.info.ledgers
         assert ledger.context is not None
-        assert ledger.context.uuid == (uuid_of(5) if switched[0] else uuid_of(0))
+        assert ledger.context.uuid == (uuid_of(5) if switched else uuid_of(0))
         name = f"{ledger.context.uuid}-ledger-{LEDGER}"
         assert {name, f"{name}-index"} <= world.keys
-        seen.update(switched)
+        seen.add(switched)
     assert seen == {False, True}
 
 
 def test_two_collections_at_once_leave_nothing_and_no_claim() -> None:
-    for at in range(1, 1000):
-        world = lost_topic()
-        points = Turn(at, lambda world=world: collect(world, Points()))  # type: ignore[misc]
-        collect(world, points)
-        if len(points.calls) < at:
-            break
+    for world, _, _ in each_turn(lost_topic, collect, lambda world: collect(world, Points())):
         assert len(world.keys) == 2
         assert world.records.read(LOST) is None
 

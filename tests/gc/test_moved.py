@@ -244,8 +244,7 @@ def test_what_stands_in_for_a_copy_stays_while_its_ledger_is_recorded(key: str, 
     scene = standing_in(key, half)
     world = CollectedTier.of(scene)
     before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    world.assert_all_stays(is_shared=False)
     assert [why for why, count in world.summary.kept.items() if count] == [
         "it stands in for a copy that records name, by a mapping of relocate or after a repair"
     ]
@@ -280,10 +279,7 @@ def test_a_copy_that_lost_entries_is_no_reason_for_another_to_go() -> None:
     scene.add(one_ledger(), 5)
     for name in (scene.key(0), scene.index_key(0)):
         scene.objects[name].metadata[LOST_KEY] = f"1 entries: {LEDGER}:3"
-    world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=False) == []
-    assert world.keys == before
+    CollectedTier.of(scene).assert_all_stays(is_shared=False)
 
 
 def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
@@ -381,7 +377,5 @@ def test_mapfiles_in_a_folder_are_not_taken_for_those_of_deleted_topics(is_share
         backup = f"backup/{name}".replace(str(uuid_of(0)), str(uuid_of(7)))
         scene.objects[backup] = scene.objects[name]
     world = CollectedTier.of(scene)
-    before = world.keys
-    assert world.collect(is_shared=is_shared) == []
-    assert world.keys == before
+    world.assert_all_stays(is_shared=is_shared)
     assert world.summary.unknown["it lies in another folder"] == 1

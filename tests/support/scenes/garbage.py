@@ -100,6 +100,12 @@ class CollectedTier:
         """What is garbage, deleted."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
 
+    def assert_all_stays(self, **scope: Any) -> None:
+        """A collection finds no garbage, and deletes nothing."""
+        before = self.keys
+        assert self.collect(**scope) == []
+        assert self.keys == before
+
 
 class Changing(StoreRecords):
     """Records that change just before they are read for the `turn`th time."""
