@@ -42,14 +42,6 @@ _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytes:
-    """Result of a byte copy: the number of objects and their bytes in the target."""
-
-    objects: int
-    size_bytes: int
-
-
 def copy_attempt(
     source: Tier,
     key: ObjectKey,
@@ -57,8 +49,8 @@ def copy_attempt(
     new_key: ObjectKey,
     check: Check,
     marks: Mapping[str, str] = MappingProxyType({}),
-) -> CopiedBytes:
-    """Copy an attempt's data, its checksum files, and its index, and compare them.
+) -> int:
+    """Copy an attempt's data, its checksum files, and its index, and compare them; return their bytes.
 
     Args:
         marks: user metadata of new objects, beside that of the old ones; a MapFile has none.
@@ -72,7 +64,7 @@ def copy_attempt(
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks
-    copied = size_bytes = 0
+    size_bytes = 0
     for old, new in pairs:
         try:
             stat = source.stat(old)
@@ -81,12 +73,12 @@ def copy_attempt(
                 raise
             continue  # few have all of them
         _copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check)
-        copied, size_bytes = copied + 1, size_bytes + stat.size_bytes
+        size_bytes += stat.size_bytes
     data = bytes(source.read_range(index.key, 0, index.size_bytes)) if index.size_bytes else b""
     check(len(data))
     target.write_index(new_key.index_key, data, user_metadata={**index.user_metadata, **marks})
     _compare(target, new_key.index_key, 0, len(data), crc32c(data))
-    return CopiedBytes(objects=copied + 1, size_bytes=size_bytes + len(data))
+    return size_bytes + len(data)
 
 
 def same_objects(source: Tier, target: Tier, key: str) -> bool:

@@ -186,8 +186,7 @@ class CopyMaker:
         move = order.move
         if move.how is How.BYTES:
             old = next((key for key in order.old_keys if _is_there(self._source, key)), order.old_keys[0])
-            copied_bytes = copy_attempt(self._source, old, self._target, order.key, check, order.marks)
-            return copied_bytes.size_bytes, {}, {}
+            return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
         copied = self._entries.copy(move.name, order.ledgers, order.uuid, move.format, check, order.marks)
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
@@ -208,17 +207,19 @@ _BASE_PATH = "storageBasePath"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A move that was made.
+class Outcome:
+    """Result of a move.
 
     Attributes:
-        uuid: the new copy's.
+        uuid: the new copy's; None if it failed.
         size_bytes: of its objects.
+        error: why it failed.
     """
 
     move: Move
-    uuid: UUID
-    size_bytes: int
+    uuid: UUID | None = None
+    size_bytes: int = 0
+    error: OffloadError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +283,7 @@ class Mover:
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         self.maker = CopyMaker(source, target, block_bytes)
 
-    def move(self, move: Move) -> Moved:
+    def move(self, move: Move) -> Outcome:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
 
         Raises:
@@ -300,7 +301,7 @@ class Mover:
             with self._given_up(begun.order):
                 made = self.maker.make(begun.order, watch)
                 self._switch(begun, made)
-        return Moved(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return Outcome(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
 
     @contextmanager
     def begin(self, move: Move) -> Iterator[Begun]:
@@ -336,7 +337,7 @@ class Mover:
                 ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
 
-    def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
+    def end(self, begun: Begun, made: Made | OffloadError) -> Outcome:
         """End a move with the result of `maker`: from now on the new copy is read, or it is deleted.
 
         Errors as of `move`.
@@ -346,7 +347,7 @@ class Mover:
                 raise made
             self._listener(made.read_bytes)
             self._switch(begun, made)
-        return Moved(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return Outcome(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
 
     def _switch(self, begun: Begun, made: Made) -> None:
         """Switch to the new copy, if it still may be read."""
@@ -502,22 +503,6 @@ def _places(old: Mapping[UUID, RecordedCopy]) -> str:
 DEFAULT_PARALLEL = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Result of a move.
-
-    Attributes:
-        uuid: the new copy's; None if it failed.
-        size_bytes: of its objects.
-        error: why it failed.
-    """
-
-    move: Move
-    uuid: UUID | None = None
-    size_bytes: int = 0
-    error: OffloadError | None = None
-
-
 def make_moves(
     mover: Mover,
     plans: Sequence[TopicPlan],
@@ -628,9 +613,8 @@ def _make(mover: Mover, move: Move) -> Outcome:
     return _outcome(move, lambda: mover.move(move))
 
 
-def _outcome(move: Move, make: Callable[[], Moved]) -> Outcome:
+def _outcome(move: Move, make: Callable[[], Outcome]) -> Outcome:
     try:
-        moved = make()
+        return make()
     except OffloadError as error:
         return Outcome(move=move, error=error)
-    return Outcome(move=move, uuid=moved.uuid, size_bytes=moved.size_bytes)

@@ -216,8 +216,7 @@ class Repair:
                 raise verification.summary.failures[0]
         for key in wanted.keys:
             if find_pair(self._tier, key) is None:
-                code = Code.NO_OBJECT
-                by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
+                by_key[key].append(Finding(code=Code.NO_OBJECT, key=key.data_key))
         return dict(by_key), counts, others
 
     def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, RecordedAttempt]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -269,7 +269,6 @@ class _ObjectCheck:
             self._found.add(
                 Finding(
                     code=Code.ENTRY_WRONG_ID,
-                    what=Code.ENTRY_WRONG_ID.meaning,
                     ledger_id=window.run.ledger_id,
                     block=window.block.part_number,
                     entry_id=before,
@@ -317,7 +316,6 @@ class _ObjectCheck:
             self._found.add(
                 Finding(
                     code=Code.KEPT,
-                    what=Code.KEPT.meaning,
                     ledger_id=ledger.ledger_id,
                     expected=f"{expected} by the index",
                     found=given,
@@ -335,7 +333,6 @@ def _jumps(expected: int, entry_ids: Longs) -> Iterator[tuple[int, int]]:
 def _wrong(code: Code, key: ObjectKey, ledger: LedgerIndex, expected: int | None, found: int) -> Finding:
     return Finding(
         code=code,
-        what=code.meaning,
         key=key.index_key,
         ledger_id=ledger.ledger_id,
         expected=f"{expected} by the index",
@@ -389,12 +386,12 @@ class _Faults:
             code = _HEADER_CODES[error.offset - self._block_offset]
             self._of_header.add(code)
             if not self._has_no_header:
-                self._found.add(replace(of_error(code, error), what=code.meaning))
+                self._found.add(of_error(code, error, what=code.meaning))
             return
         self.is_right = False
         if fault is Fault.END:
             code = Code.BLOCK_WRONG_END
-            self._found.add(replace(of_error(code, error), what=code.meaning))
+            self._found.add(of_error(code, error, what=code.meaning))
         elif self._extent.object_format is ObjectFormat.MAPFILE:
             self._found.add(of_error(Code.MAPFILE_DAMAGED, error))
         else:
@@ -406,11 +403,9 @@ class _Faults:
         wrong = next((place for place in range(begin, BLOCK_HEADER_BYTES) if header[place]), None)
         if wrong is None or self._has_no_header:
             return
-        code = Code.BLOCK_HEADER_REST
         self._found.add(
             Finding(
-                code=code,
-                what=code.meaning,
+                code=Code.BLOCK_HEADER_REST,
                 ledger_id=self._extent.ledger_id,
                 block=window.block.part_number,
                 offset=window.block.offset + wrong,
@@ -471,7 +466,6 @@ class BlockSums:
         self._found.add(
             Finding(
                 code=code,
-                what=code.meaning,
                 ledger_id=window.run.ledger_id,
                 block=window.block.part_number if window.block.offset == offset else None,
                 offset=offset,

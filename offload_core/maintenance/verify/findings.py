@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from offload_hooks.errors import (
@@ -31,10 +31,10 @@ class Severity(enum.Enum):
     """Severity of a finding."""
 
     WARNING = "warning"
-    """Nothing is lost: space is wasted, or something is told wrongly that readers can do without."""
+    """Nothing is lost: space is wasted, or a fact is wrong that readers do not need."""
 
     ERROR = "error"
-    """Entries are lost or damaged, or a reader would fail, or give something wrong."""
+    """Entries are lost or damaged, or a reader would fail, or give a wrong result."""
 
 
 _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
@@ -431,23 +431,23 @@ class Code(enum.Enum):
 
 
 MOST_OF_AN_OBJECT = 100
-"""An object of which more is wrong is not verified to its end."""
+"""An object with more findings is not verified to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong.
+    """A fault that verification found.
 
     Attributes:
-        what: a sentence for people.
-        topic: of what a record says.
-        key: the object.
+        what: a sentence for people; the meaning of the code, unless more is known.
+        topic: whose record it is about.
+        key: of the object.
         ledger_id, block, entry_id: where in the ledger and the object; blocks by their part numbers, from 1.
         offset: the byte in the object.
     """
 
     code: Code
-    what: str
+    what: str = ""
     topic: str | None = None
     key: str | None = None
     ledger_id: int | None = None
@@ -457,9 +457,13 @@ class Finding:
     expected: str | None = None
     found: str | None = None
 
+    def __post_init__(self) -> None:
+        if not self.what:
+            object.__setattr__(self, "what", self.code.meaning)
+
     @property
     def severity(self) -> Severity:
-        """Return how bad it is."""
+        """The code's severity."""
         return self.code.severity
 
     def to_json(self) -> dict[str, Any]:
@@ -485,8 +489,8 @@ class Doubtful:
     """A finding that holds if the tier still is as it was listed.
 
     Attributes:
-        absent: keys under which nothing is, or the tier has changed since.
-        present: keys one of which is there, or the tier has changed since; none: that does not matter.
+        absent: keys that must not exist, or the tier has changed since.
+        present: keys one of which must exist, or the tier has changed since; none if that does not matter.
     """
 
     finding: Finding
@@ -495,19 +499,16 @@ class Doubtful:
 
 
 def of_error(code: Code, error: FormatError, **place: Any) -> Finding:
-    """The finding that an error of the codec is; `place` is what the error does not know."""
+    """Return the finding that an error of the codec is; `place` has fields that the error lacks, or another `what`."""
     known = {
         name: getattr(error, name)
         for name in ("key", "ledger_id", "block", "entry_id", "offset")
         if getattr(error, name) is not None
     }
-    return Finding(
-        code=code,
-        what=error.what,
-        expected=None if error.expected is None else str(error.expected),
-        found=None if error.found is None else str(error.found),
-        **{**place, **known},
-    )
+    stated = {
+        name: str(getattr(error, name)) for name in ("expected", "found") if getattr(error, name) is not None
+    }
+    return Finding(code=code, **({"what": error.what} | place | stated | known))
 
 
 class Findings:
@@ -519,11 +520,11 @@ class Findings:
 
     @property
     def is_full(self) -> bool:
-        """True if no more are taken: so much is wrong that it does not do to go on."""
+        """True if no more are added: the object has so many that it is not verified to its end."""
         return len(self.found) > MOST_OF_AN_OBJECT
 
     def add(self, finding: Finding) -> None:
-        """Take a finding of this object."""
+        """Add a finding of this object."""
         if self.is_full:
             return
         if len(self.found) == MOST_OF_AN_OBJECT:
@@ -537,13 +538,13 @@ class Findings:
         self.found.append(replace(finding, key=finding.key or self.key))
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Take several."""
+        """Add several findings."""
         for finding in findings:
             self.add(finding)
 
 
 def code_of(error: FormatError, codes: Iterable[tuple[type[FormatError], Code]], default: Code) -> Code:
-    """The code of the first of these kinds that the error is of."""
+    """Return the code of the first of these kinds that the error is of."""
     return next((code for kind, code in codes if isinstance(error, kind)), default)
 
 
@@ -585,8 +586,8 @@ class Summary:
         compared_objects: of those read now, those that were compared with their checksums only, and not counted.
         entries: that were counted in these; `unchecked_entries` those without a checksum.
         with_checksums: pairs that have checksums beside them, which fit; `sealed` those that got some now, or would.
-        stand_ins: copies that stand in for those that records name, by a mapping of relocate or after a repair.
-        unknown: objects that no record names, which may be another cluster's: nothing is said of them.
+        stand_ins: replacements of copies that records name, by a mapping of relocate or after a repair.
+        unknown: objects that no record names, which may be another cluster's: there are no findings about them.
         findings: how many of each code.
         failed: objects that could not be verified; `failures` why, of the first.
     """
@@ -610,34 +611,21 @@ class Summary:
     failures: list[OffloadError] = field(default_factory=list)
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings are so bad."""
+        """Count the findings of a severity."""
         return sum(count for code, count in self.findings.items() if code.severity is severity)
 
     def to_json(self) -> dict[str, Any]:
         """For a report, by the names that docs/verify.md has."""
+        names = [each.name for each in fields(self) if each.name not in ("findings", "failures")]
         return {
-            "objects": self.objects,
-            "object_bytes": self.object_bytes,
-            "topics": self.topics,
-            "ledgers": self.ledgers,
-            "deep_objects": self.deep_objects,
-            "deep_bytes": self.deep_bytes,
-            "compared_objects": self.compared_objects,
-            "skipped": self.skipped,
-            "entries": self.entries,
-            "unchecked_entries": self.unchecked_entries,
-            "with_checksums": self.with_checksums,
-            "sealed": self.sealed,
-            "stand_ins": self.stand_ins,
-            "unknown": self.unknown,
-            "failed": self.failed,
+            **{name: getattr(self, name) for name in names},
             "errors": self.count(Severity.ERROR),
             "warnings": self.count(Severity.WARNING),
             "codes": dict(sorted((code.value, count) for code, count in self.findings.items())),
         }
 
     def fail(self, error: OffloadError) -> None:
-        """Something could not be verified."""
+        """Count an object that could not be verified."""
         self.failed += 1
         if len(self.failures) < _FAILURES_KEPT:
             self.failures.append(error)

@@ -85,11 +85,9 @@ def _checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> Block
         )
         return None
     if checksums.index_crc != index_crc:
-        code = Code.CHECKSUMS_INDEX
         found.add(
             Finding(
-                code=code,
-                what=code.meaning,
+                code=Code.CHECKSUMS_INDEX,
                 key=pair.key.index_key,
                 ledger_id=pair.key.ledger_id,
                 expected=f"{checksums.index_crc:08x}",
@@ -111,8 +109,7 @@ def _fit_index(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, fo
 
 
 def _other(key: str, expected: str, found: str) -> Finding:
-    code = Code.CHECKSUMS_OTHER
-    return Finding(code=code, what=code.meaning, key=key, expected=expected, found=found)
+    return Finding(code=Code.CHECKSUMS_OTHER, key=key, expected=expected, found=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,13 +278,11 @@ def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
     version = stat.user_metadata.get(FORMAT_VERSION_KEY)
     if version != FORMAT_VERSION:
         code = Code.NO_VERSION if version is None else Code.UNKNOWN_VERSION
-        found.append(
-            Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
-        )
+        found.append(Finding(code=code, key=stat.key, expected=FORMAT_VERSION, found=version))
     given = stat.user_metadata.get(ROLE_KEY)
     if given is not None and given != role:
         code = Code.WRONG_ROLE
-        found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
+        found.append(Finding(code=code, key=stat.key, expected=role, found=given))
     return found
 
 
@@ -310,12 +305,10 @@ def _lost(stat: ObjectStat | None) -> list[Finding]:
     lost = None if stat is None else ObjectMarks.of(stat.user_metadata).lost
     if stat is None or lost is None:
         return []
-    code = Code.LOST_ENTRIES
     first = lost.ranges[0] if lost.ranges else None
     return [
         Finding(
-            code=code,
-            what=code.meaning,
+            code=Code.LOST_ENTRIES,
             key=stat.key,
             ledger_id=None if first is None else first[0],
             entry_id=None if first is None else first[1],
@@ -347,11 +340,9 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
     if checksums is not None and _fit_index(checksums, key, index, found):
         examined.checksums, examined.has_checksums = checksums, True
     if index.data_length != pair.data.size_bytes:
-        code = Code.WRONG_LENGTH
         found.add(
             Finding(
-                code=code,
-                what=code.meaning,
+                code=Code.WRONG_LENGTH,
                 ledger_id=key.ledger_id,
                 offset=min(index.data_length, pair.data.size_bytes),
                 expected=f"{index.data_length} bytes by the index",
@@ -403,11 +394,9 @@ def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> Non
             continue
         named = dict(ledger.metadata.custom).get(TOPIC_OF_METADATA)
         if named is not None and named != examined.managed_ledger.encode():
-            code = Code.INDEX_OTHER_TOPIC
             found.add(
                 Finding(
-                    code=code,
-                    what=code.meaning,
+                    code=Code.INDEX_OTHER_TOPIC,
                     key=examined.key.index_key,
                     ledger_id=ledger.ledger_id,
                     expected=examined.managed_ledger,

@@ -350,7 +350,6 @@ class _Saying:
         """A finding about the ledger."""
         return Finding(
             code=code,
-            what=code.meaning,
             topic=str(self.topic),
             key=key,
             ledger_id=self.record.ledger_id,
@@ -521,7 +520,6 @@ def _finding(
 ) -> Finding:
     return Finding(
         code=code,
-        what=code.meaning,
         key=copy[0].key.data_key,
         ledger_id=copy[1].ledger_id,
         entry_id=entry_id,

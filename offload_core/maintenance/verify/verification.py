@@ -266,7 +266,7 @@ class Verification:
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
         for key, checksums in survey.lone_checksums():
-            finding = Finding(code=Code.CHECKSUMS_ORPHAN, what=Code.CHECKSUMS_ORPHAN.meaning, key=checksums)
+            finding = Finding(code=Code.CHECKSUMS_ORPHAN, key=checksums)
             yield Doubtful(finding=finding, absent=(key.data_key, key.index_key), present=(checksums,))
         copies = survey.unrecorded_ledgers()
         yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
@@ -312,7 +312,6 @@ class Verification:
             if stale.started_at < oldest:
                 yield Finding(
                     code=Code.STALE_UPLOAD,
-                    what=Code.STALE_UPLOAD.meaning,
                     key=stale.upload.key,
                     found=f"upload {stale.upload.upload_id}, begun {stale.started_at:%Y-%m-%d %H:%MZ}",
                 )
@@ -341,6 +340,4 @@ def _set_stops(survey: VerificationSurvey, number: int, counts: Sequence[LedgerC
 
 def _about(code: Code, stored: StoredPair) -> Finding:
     topic = None if stored.managed_ledger is None else str(topic_of_managed_ledger(stored.managed_ledger))
-    return Finding(
-        code=code, what=code.meaning, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id
-    )
+    return Finding(code=code, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id)
