@@ -182,7 +182,7 @@ def _row(found: ListedPair) -> SurveyRow:
         each and (each.key, each.size_bytes, each.modified_at, each.storage_class)
         for each in (pair.data, pair.index, *beside)
     ]
-    facts = (found.number, found.topic, found.cluster, found.is_sound, found.ledger_ids, found.stands_in)
+    facts = (found.number, found.topic, found.cluster, found.is_sound, found.ledger_ids, found.is_placeholder)
     return SurveyRow(
         key=pair.key,
         packed=packed((pair.key.data_key, listed, facts)),
@@ -200,7 +200,7 @@ def _pair_of(row: tuple[str, list[Any], tuple[Any, ...]]) -> ListedPair:
     pair = Pair(key, data=data, index=index)
     if beside:
         pair.data_checksums, pair.index_checksums, pair.block_checksums = beside
-    number, topic, cluster, is_sound, ledger_ids, stands_in = facts
+    number, topic, cluster, is_sound, ledger_ids, is_placeholder = facts
     return ListedPair(
         number=number,
         pair=pair,
@@ -208,7 +208,7 @@ def _pair_of(row: tuple[str, list[Any], tuple[Any, ...]]) -> ListedPair:
         cluster=cluster,
         is_sound=is_sound,
         ledger_ids=ledger_ids,
-        stands_in=stands_in,
+        is_placeholder=is_placeholder,
     )
 
 
@@ -367,7 +367,7 @@ class Finder:
             cluster=examined.cluster,
             is_sound=examined.is_sound,
             ledger_ids=tuple(sorted(ids)),
-            stands_in=examined.marks.is_placeholder and not self._scope.takes_stand_ins,
+            is_placeholder=examined.marks.is_placeholder and not self._scope.takes_stand_ins,
         )
 
     def _unnamed(self, records: Records) -> Iterator[list[_Due]]:

@@ -285,7 +285,7 @@ class GarbageJudge:
             return _garbage(GarbageKind.DELETED_TOPIC, found, topic)
         if naming_of(info, found.pair.key.uuid) is not None:
             return Kept(why="a record names it")
-        if found.stands_in and _may_stand_in(found, info):
+        if found.is_placeholder and _may_stand_in(found, info):
             return Kept(why=_STANDS_IN)
         if not found.ledger_ids:
             if not all(self._has_its_copies(topic, ledger) for ledger in info.ledgers):
@@ -405,6 +405,6 @@ def _garbage(
         ledger_ids=found.ledger_ids if ledger_ids is None else ledger_ids,
         size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
         modified_at=found.youngest,
-        stands_in=found.stands_in,
+        is_placeholder=found.is_placeholder,
         managed_ledger=found.topic,
     )

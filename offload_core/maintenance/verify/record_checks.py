@@ -65,7 +65,7 @@ class StoredPair:
         key: of the data object, whether that is there or not.
         is_sound: both objects are there and go together.
         last_ledger_id: the last of the ledgers in it; None if it is not sound.
-        stands_in: it was made as a replacement of a copy that records may still name.
+        is_placeholder: it was made as a replacement of a copy that records may still name.
         is_spared: a ledger of it is recorded, so that they may.
         stat: of its data object; None without one.
         data_length: of the data object by the index; None if it is not sound.
@@ -81,7 +81,7 @@ class StoredPair:
     has_gaps: bool
     modified_at: float
     last_ledger_id: int | None
-    stands_in: bool
+    is_placeholder: bool
     stat: CopyStat | None
     data_length: int | None
     is_spared: bool = False
@@ -110,12 +110,12 @@ class VerificationSurvey(Survey[StoredPair]):
                 each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None
             ),
             last_ledger_id=max((each.ledger_id for each in found.extents), default=None),
-            stands_in=found.marks.is_placeholder,
+            is_placeholder=found.marks.is_placeholder,
             stat=found.stat,
             data_length=None if index is None else index.data_length,
         )
         self._keep([(number, _row(stored))])
-        if stored.stands_in:
+        if stored.is_placeholder:
             self._file.execute("INSERT INTO standing_in VALUES (?, ?)", (stored.managed_ledger, number))
         self._keep_ledgers(
             (number, extent.ledger_id, extent.first_entry_id, packed((extent, ledger)))
@@ -510,7 +510,7 @@ def _check_segments(segments: Sequence[Copy], *, is_first: bool) -> Iterator[Fin
 
 
 def _superseded(copy: Copy, newest: Copy) -> Iterator[Finding]:
-    if not (copy[0].stands_in or newest[0].stands_in):
+    if not (copy[0].is_placeholder or newest[0].is_placeholder):
         found = f"a newer copy in {newest[0].key.data_key}"
         yield _finding(Code.SUPERSEDED, copy, expected=None, found=found)
 

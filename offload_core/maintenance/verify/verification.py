@@ -255,7 +255,7 @@ class Verification:
             data, index = stored.key.data_key, stored.key.index_key
             if not is_orphan(stored):
                 self.summary.unknown += self._records is not None
-            elif not stored.stands_in or (stored.is_sound and not stored.is_spared):
+            elif not stored.is_placeholder or (stored.is_sound and not stored.is_spared):
                 yield Doubtful(finding=_about(Code.ORPHAN, stored), present=(data, index))
                 continue
             elif stored.is_sound or stored.modified_at >= recent:
