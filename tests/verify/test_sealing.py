@@ -18,7 +18,7 @@ from damage.in_records import change_share
 from damage.scenes import LEDGER, PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
 from damage.sealed import sealed
 from entries import pip17_object
-from tiers import CLUSTER, MANAGED_LEDGER
+from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT
 
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.streaming import pack_streaming_index
@@ -29,6 +29,7 @@ from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import FormatError, StoreError, StoreUnavailableError, UnsupportedVersionError
 from offload_hooks.testing import MemoryDriver, MemoryTier
+from offload_hooks.testing.memory import StoredObject
 
 
 class Recorded:
@@ -202,67 +203,49 @@ def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
 # --- what fails, and what comes between --------------------------------------------------------------
 
 
-class Tired(MemoryDriver):
-    """It writes nothing."""
+def meddling(happens: Callable[[MemoryTier, str], None]) -> type[MemoryDriver]:
+    """A driver with which something happens just before checksums are written, under their key."""
 
-    @hookimpl
-    def write_index(self, key: str) -> ObjectStat:
-        raise StoreUnavailableError("the store is tired", key=key)
-
-
-class Deleting(MemoryDriver):
-    """Somebody deletes the pair while its checksums are written."""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        for name in list(self.tier.objects):
-            del self.tier.objects[name]
-        return super().write_index(
-            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
-        )
-
-
-class Replacing(MemoryDriver):
-    """Somebody writes an object of the pair anew before its checksums are written; as long as it was."""
-
-    changed = ""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        for name, stored in list(self.tier.objects.items()):
-            if name.endswith(self.changed):
-                now = stored.stat.modified_at + timedelta(minutes=1)
-                self.tier.objects[name] = replace(stored, stat=replace(stored.stat, modified_at=now))
-        return super().write_index(
-            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
-        )
-
-
-class ReplacingData(Replacing):
-    changed = "-ledger-7"
-
-
-class ReplacingIndex(Replacing):
-    changed = "-index"
-
-
-class Faster(MemoryDriver):
-    """The writer of the pair has written its checksums meanwhile."""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        def write(given: bytes, only: bool) -> ObjectStat:
-            return super(Faster, self).write_index(
-                key=key, data=given, content_type="a/b", user_metadata={}, create_only=only
+    class Meddling(MemoryDriver):
+        @hookimpl
+        def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+            happens(self.tier, key)
+            return super().write_index(
+                key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
             )
 
-        write(b"theirs", False)
-        return write(data, create_only)
+    return Meddling
+
+
+def fail(_: MemoryTier, key: str) -> None:
+    raise StoreUnavailableError("the store is tired", key=key)
+
+
+def delete_all(tier: MemoryTier, _: str) -> None:
+    tier.objects.clear()
+
+
+def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
+    """An object of the pair is written anew, as long as it was."""
+
+    def write(tier: MemoryTier, _: str) -> None:
+        for name, stored in list(tier.objects.items()):
+            if name.endswith(end):
+                now = stored.stat.modified_at + timedelta(minutes=1)
+                tier.objects[name] = replace(stored, stat=replace(stored.stat, modified_at=now))
+
+    return write
+
+
+def write_theirs(tier: MemoryTier, key: str) -> None:
+    """The writer of the pair has written its checksums meanwhile."""
+    stat = ObjectStat(key=key, size_bytes=6, modified_at=MODIFIED_AT)
+    tier.objects[key] = StoredObject(blocks=(b"theirs",), stat=stat)
 
 
 def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
     world = Sealed(streaming())
-    _, summary = world.run(driver=Tired)
+    _, summary = world.run(driver=meddling(fail))
     assert (summary.sealed, summary.failed) == (0, 2)
     assert str(summary.failures[0]).startswith("the store is tired")
     _, summary = world.run()
@@ -271,18 +254,16 @@ def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
 
 def test_checksums_of_what_vanished_meanwhile_do_not_stay() -> None:
     world = Sealed(pip17(records=False))
-    _, summary = world.run(driver=Deleting)
+    _, summary = world.run(driver=meddling(delete_all))
     assert (summary.sealed, summary.failed, dict(world.stored.objects)) == (0, 0, {})
 
 
-@pytest.mark.parametrize("driver", [ReplacingData, ReplacingIndex])
-def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(
-    driver: type[MemoryDriver], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("end", ["-ledger-7", "-index"])
+def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(end: str, tmp_path: Path) -> None:
     scene = pip17(records=False)
     world = Sealed(scene)
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
-        assert world.run(driver=driver, state=state)[1].sealed == 0
+        assert world.run(driver=meddling(written_anew(end)), state=state)[1].sealed == 0
     assert place_of(scene) not in world.stored.objects
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
         _, summary = world.run(state=state)
@@ -320,7 +301,7 @@ def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault: Fault
 def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:
     scene = pip17(records=False)
     world = Sealed(scene)
-    world.run(driver=Faster)
+    world.run(driver=meddling(write_theirs))
     assert world.data(place_of(scene)) == b"theirs"
 
 

@@ -91,9 +91,6 @@ class TopicPlan:
     hot: tuple[int, ...]
 
 
-DEFAULT_SEGMENT_BYTES = 1 << 30
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Source, target and format of copies.

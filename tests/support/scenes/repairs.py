@@ -145,8 +145,7 @@ def read_pair(tier: Tier, pair: Pair) -> Entries:
         assert key.ledger_id is not None
         return {(key.ledger_id, f.entry_id): scan.payload(f.offset, f.length) for f in scan.frames}
     index = read_index(tier, key, index_bytes=pair.index.size_bytes, data_bytes=size)
-    metadata = tier.stat(key.data_key).user_metadata
-    gaps = ObjectMarks.of(metadata).has_gaps or ObjectMarks.of(metadata).lost is not None
+    gaps = ObjectMarks.of(tier.stat(key.data_key).user_metadata).skips_ids
     data = bytes(tier.read_range(key.data_key, 0, size))
     return {
         (ledger_id, entry_id): payload
