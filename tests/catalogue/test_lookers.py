@@ -10,7 +10,7 @@ import pytest
 from scenes.lookers import COMMANDS, GONE, lay_out_world, world
 from tiers import MODIFIED_AT
 
-from offload_core.maintenance.inventory.stored import survey_stored
+from offload_core.maintenance.inventory.stored_amounts import survey_stored
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OffloadError
 

@@ -9,7 +9,7 @@ import pytest
 from commands import Offload
 from scenes.filters import FilteredTopic
 
-from offload_core.interfaces.cli.looking.filtered import filter_note, filter_to_json, recorded
+from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 
 

@@ -23,7 +23,7 @@ from tiers import TOPIC, uuid_of
 
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
-from offload_core.interfaces.cli.upkeep.gc import summary_lines
+from offload_core.interfaces.cli.gc import summary_lines
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.metadata.catalogue import Records, open_records
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, pack_managed_ledger_info

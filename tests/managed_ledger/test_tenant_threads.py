@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from offload_core.storage.tier.memory_budget import MemoryBudget, PartOfBudget
+from offload_core.storage.tier.memory_budget import MemoryBudget
 from offload_core.writing.managed_ledger import TenantThreads
 
 
@@ -59,7 +59,7 @@ def test_what_waits_is_cancelled_when_no_more_is_begun() -> None:
 
 def test_a_part_of_a_budget_leaves_the_rest_to_others() -> None:
     whole = MemoryBudget(150)
-    acme, zeta = PartOfBudget(100, whole), PartOfBudget(100, whole)
+    acme, zeta = whole.share("acme", 100), whole.share("zeta", 100)
     acme.take(100)
     assert not acme.try_take(1)
     zeta.take(50)

@@ -28,7 +28,7 @@ from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason,
 from offload_core.reading.read_handles.tiered import FallbackListener, ReadFallbacks
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
-from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
+from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES
 from offload_core.storage.tier.watched_tiers import CountedTier
 from offload_core.writing.filters import FilterRun
 from offload_core.writing.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
@@ -132,8 +132,7 @@ class PolicyOffloads:
         self._hot = hot
         self._policies_of = policies_of
         self._budget = MemoryBudget(DEFAULT_BUDGET_BYTES * 3 // 2) if budget is None else budget
-        self._has_parts = budget is None
-        self._parts: dict[str, MemoryBudget] = {}
+        self._has_shares = budget is None
         self._now_ms = now_ms
         self._stats = stats
         self._tiers = PolicyTiers(
@@ -236,11 +235,9 @@ class PolicyOffloads:
         return lambda tier: CountedTier(tier, stats, topic)
 
     def _budget_of(self, name: str) -> MemoryBudget:
-        if not self._has_parts:
+        if not self._has_shares:
             return self._budget
-        tenant = name.partition("/")[0]
-        part = self._parts.get(tenant)
-        return part or self._parts.setdefault(tenant, PartOfBudget(DEFAULT_BUDGET_BYTES, self._budget))
+        return self._budget.share(name.partition("/")[0], DEFAULT_BUDGET_BYTES)
 
     def _offloader_of(self, name: str, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
         return partial(
