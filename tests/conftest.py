@@ -33,7 +33,7 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 # Every JVM of the tests lives for seconds: it starts in half the CPU time without Java's optimising compiler.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-pytest_plugins = ["effort", "pytester"]
+pytest_plugins = ["effort", "crash_matrix", "pytester"]
 
 _GROUPS = {
     "spark": "pulsar",

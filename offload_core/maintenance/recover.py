@@ -37,7 +37,7 @@ from offload_core.metadata.records import (
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
 from offload_core.metadata.records.segment_shares import (
     as_written,
@@ -52,7 +52,6 @@ from offload_core.metadata.stores.record_paths import record_path, refuse_live_p
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import FormatError, OffloadError, VersionConflictError, placed
 
 

@@ -13,8 +13,13 @@ from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue import TopicName, recorded_copies
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.filter_record import indexed_filter
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.metadata.records.filter_record import (
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    indexed_filter,
+    parse_filter_record,
+)
 from offload_hooks.errors import FormatError, OptionError
 
 

@@ -20,6 +20,7 @@ from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
+from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import (
     Environment,
     OffloadStatus,
@@ -34,7 +35,6 @@ from offload_core.writing.managed_ledger import (
     open_environment,
     policies_by_name,
     request_completion,
-    system_now_ms,
     topic_offloads,
     waits_of,
 )

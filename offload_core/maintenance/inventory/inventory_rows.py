@@ -28,9 +28,13 @@ from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.survey import FoundLedger, TemporaryTables
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import LedgerRecord
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import (
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    indexed_filter,
+)
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_hooks.errors import FormatError
 
 _DOMAIN = "persistent://"

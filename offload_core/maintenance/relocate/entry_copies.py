@@ -58,14 +58,14 @@ from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, look_up_pair
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
-from offload_core.writing.filters import FilterRecord, FilterRun, joined
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.writing.offload.attempt_objects import ledger_metadata
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun, joined
 from offload_hooks.errors import DataLossError, OptionError
 from offload_hooks.filters import Position
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus

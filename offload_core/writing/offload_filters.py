@@ -1,6 +1,9 @@
-"""`FilterRun`: one filter over the entries of a ledger or a segment, as they are written: filtered, and counted.
+"""Offload filters at work: which entries are written, what takes the place of the others, and the count of both.
 
-Filtering is without effects, so that entries that found no memory may be given again; what was written is noted.
+    FilterRun          one filter over the entries of a ledger or a segment, as they are written
+    recorded_filters   what records state of filters that ran: over which entries, and up to where all was settled
+
+Filtering has no effects, so entries that found no memory may be filtered again; `note` counts what was written.
 
 A tombstone takes the place of an entry that is dropped, so that Pulsar serves the rest to its consumers. Its form is
 that of `pack_tombstone`, the kernel's reference implementation. Markers stay as they are: brokers pass over them as
@@ -10,7 +13,7 @@ well, and a reader of the topic needs to know how transactions ended. Source: do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,23 +21,28 @@ import numpy.typing as npt
 
 from offload_core.format.codec.byte_arrays import Bytes, read_only
 from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.kernels import fields as f
 from offload_core.format.messages.kernels import tombstones as kernels
 from offload_core.format.messages.new_entry import pack_tombstone
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import (
     DroppedEntries,
     FilterMode,
     FilterRecord,
-    parse_filter_record,
+    recorded_filter,
 )
-from offload_core.writing.filters.disabled import OffloadFilterDisable
 from offload_hooks.errors import BrokenPluginError, EntryOrderError, MetadataError, OffloadError, placed
 from offload_hooks.filters import FilteredTopic, OffloadFilter, TopicFilter
 from offload_hooks.ledger_stores import EntryBatch
 
-__all__ = ["DroppedEntries", "FilterMode", "FilterRecord", "joined", "parse_filter_record"]
+
+class OffloadFilterDisable:
+    """Keep all entries, and wait for nothing. The default."""
+
+    def open(self, topic: FilteredTopic) -> None:
+        """See `OffloadFilter`."""
 
 
 def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
@@ -49,7 +57,7 @@ def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> Filte
 
 _BEFORE = read_only(b"\x0a\x0fpulsar.filtered\x10\x00\x18")
 _AFTER = read_only(b"\xa0\x01\x16")
-"""Metadata of a tombstone, before and behind the publish time: producer name, sequence id; type of marker."""
+"""Metadata of a tombstone, before and after the publish time: producer name, sequence id; type of marker."""
 
 MOST_TOMBSTONE_BYTES = 6 + 4 + len(_BEFORE) + 10 + len(_AFTER)
 """No tombstone is longer, but for what a broker put before its entry, which stays."""
@@ -61,13 +69,13 @@ def replace_by_tombstones(
     """The payloads, those that are dropped replaced by tombstones, but for markers; and which were replaced.
 
     Args:
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads, one after another.
         offsets: int64, where each begins in `data`, and the end of the last.
         dropped: bool, of each.
         first_entry_id: the first one's id, for errors.
 
     Raises:
-        FormatError: one that is dropped is no entry of Pulsar's, or damaged; its id is said.
+        FormatError: one that is dropped is no entry of Pulsar's, or damaged; with its id.
     """
     from offload_core.format.messages.arrays import new_bytes
 
@@ -97,7 +105,7 @@ class FilteredEntries:
 
     Attributes:
         entry_ids: int64, ascending, of what is written; by tombstones all, by gaps those that are kept.
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads, one after another.
         offsets: int64, where each begins in `data`, and the end of the last: one more than ids.
         causes: int32, of each id of the range: 0 if it is kept, n if it is dropped for the n-th cause.
         lengths: int64, of each id of the range: the bytes of its payload before.
@@ -212,7 +220,7 @@ class FilterRun:
             stop, waits_for = self._filter.stop, str(self._filter.waits_for)
             return None if stop is None else EntryPosition(*map(int, stop)), waits_for
         except Exception as error:  # a plugin's own code
-            raise self._broken("does not say what it decides of", error) from error
+            raise self._broken("has no valid bound", error) from error
 
     def _look(self, ledger_id: int, entries: EntryBatch) -> npt.NDArray[np.int32]:
         with placed(ledger_id=ledger_id):
@@ -244,7 +252,7 @@ class FilterRun:
 
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
-    """The payloads that are kept, behind one another."""
+    """The payloads that are kept, one after another."""
 
     from offload_core.format.messages.arrays import new_bytes
 
@@ -287,3 +295,48 @@ class ChosenFilter:
 
 NO_FILTER = ChosenFilter(name="disabled", mode=FilterMode.TOMBSTONE, filter=OffloadFilterDisable())
 """The default."""
+
+
+def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
+    """The short records of the filters that a ledger's complete copies were written through, as `recorded_filter`."""
+    found = (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    return tuple(record for record in found if record is not None)
+
+
+def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
+    """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
+
+    All before it is settled as well: it takes nothing after the first entry that is not. Another filter's stop may be
+    of something else. Errors as `recorded_filter`.
+    """
+    ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))
+    return next(ends, None)
+
+
+def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
+    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`."""
+    return any(
+        record is None or record.name != FILTERED_TRANSACTIONS
+        for ledger in info.ledgers
+        for record in (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    )
+
+
+def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
+    """The last entry of each of a ledger's copies that the filter has settled, the last one first."""
+    for driver, end in reversed(list(_copies(ledger))):
+        record = recorded_filter(driver, ledger.ledger_id)
+        if record is not None and record.name == FILTERED_TRANSACTIONS and record.stop is not None:
+            yield EntryPosition(ledger.ledger_id, end)
+
+
+def _copies(ledger: LedgerRecord) -> Iterator[tuple[DriverMetadata | None, int]]:
+    """The driver and the last entry of a ledger's copy, or of each of its segments, that is complete."""
+    context = ledger.context
+    if context is None:
+        return
+    for share in context.segments:
+        if share.complete and share.end_entry_id is not None:
+            yield share.driver, share.end_entry_id
+    if not context.segments and context.complete:
+        yield context.driver, (ledger.info.entries or 0) - 1

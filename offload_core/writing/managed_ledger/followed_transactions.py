@@ -4,7 +4,6 @@
                            if it is settled farther
     settle_transactions    does so for a managed ledger that need not be open here, over its sealed ledgers; what is in
                            the ledger that is written, its owner settles
-    PolicyFilters          the offload filter that policies choose for a topic
     open_filter            its run over what is offloaded next
 
 Entries are read hot or cold, as they are there. What a topic's owner and others do meanwhile does no harm: a snapshot
@@ -14,7 +13,6 @@ Source: docs/transactions.md, "The transaction buffer".
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,14 +28,15 @@ from offload_core.reading.transaction_buffers import (
     SnapshotStore,
     TransactionBuffer,
 )
-from offload_core.storage.tier.registry import make_filter
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRun
-from offload_core.writing.filters.recorded_filters import has_unsettled_copies, settled_by_filters
 from offload_core.writing.managed_ledger.environment import Environment, KnownWait
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgersView, TailCache, TopicReader
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.offload_filters import (
+    FilterRun,
+    has_unsettled_copies,
+    settled_by_filters,
+)
 from offload_hooks.errors import OffloadError
-from offload_hooks.filters import OffloadFilter, SettledTransactions
+from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
 READ_AT_ONCE = 10_000
@@ -103,7 +102,7 @@ class FollowedTransactions:
         return self.buffer.state is not BufferState.NO_SNAPSHOT
 
     def use(self, last: EntryPosition | None) -> None:
-        """Persist the first snapshot, if there is none: from now on, behind `last`, there may be such entries."""
+        """Persist the first snapshot, if there is none: from now on, after `last`, there may be such entries."""
         if not self.is_used:
             self.persisted = self._snapshots.write(self._name, BufferSnapshot(stable_position=last))
             self._restore(self.persisted)
@@ -129,7 +128,7 @@ class FollowedTransactions:
             self.buffer.become_ready()
 
     def persist(self) -> BufferSnapshot | None:
-        """Persist what was read, unless somebody has come farther; what is persisted then, None if it was deleted.
+        """Persist what was read, unless another has come farther; what is persisted then, None if it was deleted.
 
         What only ledgers had that the topic has no more is forgotten.
         """
@@ -162,12 +161,12 @@ class FollowedTransactions:
 def settle_transactions(
     environment: Environment, name: str, up_to: EntryPosition | None = None
 ) -> BufferSnapshot | None:
-    """Settle a topic's transactions as far as its sealed ledgers tell; the snapshot that is persisted then.
+    """Settle a topic's transactions as far as its sealed ledgers allow; the snapshot that is persisted then.
 
     It ends before the first entry of a transaction that is open, or that ends in the ledger that is written.
 
     Args:
-        up_to: if it is settled up to here, nothing is read, and what cannot be read behind it is no error; None for
+        up_to: if it is settled up to here, nothing is read, and what cannot be read after it is no error; None for
             the end of the sealed ledgers.
 
     Returns:
@@ -175,7 +174,7 @@ def settle_transactions(
 
     Raises:
         UnknownTopicError: there is no such managed ledger.
-        MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
+        MetadataError, FormatError: the snapshot, or an entry after it, is damaged, with the place.
         StoreError: of the metadata, or of where entries are read; it can be called again. What was read is persisted.
     """
     snapshots = environment.snapshots
@@ -266,36 +265,6 @@ def _is_settled(snapshot: BufferSnapshot, up_to: EntryPosition) -> bool:
     return up_to < snapshot.stop
 
 
-class PolicyFilters:
-    """The filters that policies choose, each constructed once. Calls may come from many threads at once.
-
-    Args:
-        policies_of: what holds for a managed ledger, by its name.
-    """
-
-    def __init__(self, policies_of: Callable[[str], ResolvedPolicies]) -> None:
-        self._policies_of = policies_of
-        self._lock = threading.Lock()
-        self._made: dict[tuple[str, tuple[tuple[str, str], ...]], OffloadFilter] = {}
-
-    def choose(self, name: str) -> ChosenFilter:
-        """The filter of a managed ledger now.
-
-        Raises:
-            UnknownPluginError, BrokenPluginError, OptionError: there is none of that name, or not with those options.
-        """
-        policies = self._policies_of(name).offload
-        options = policies.filter_options
-        key = policies.filter_name, tuple(sorted(options.items()))
-        with self._lock:
-            made = self._made.get(key)
-        if made is None:
-            made = make_filter(policies.filter_name, options)
-            with self._lock:
-                made = self._made.setdefault(key, made)
-        return ChosenFilter(name=policies.filter_name, mode=FilterMode(policies.filter_mode), filter=made)
-
-
 def open_filter(
     environment: Environment, name: str, last: EntryPosition, info: ManagedLedgerInfo
 ) -> FilterRun | None:
@@ -333,16 +302,23 @@ class _Topic:
         waits_for = None
         if snapshot.stop <= self._last:
             sealed = LedgersView.of(self._info, None).last_position()
-            waits_for = environment.waits.find(name, KnownWait(snapshot.stable_position, sealed))
+            known = environment.waits.get(name)
+            if known is not None and (known.stable_position, known.sealed) == (
+                snapshot.stable_position,
+                sealed,
+            ):
+                waits_for = known.waits_for
             if waits_for is None:
                 snapshot = settle_transactions(environment, name, self._last)
                 if snapshot is None:
                     return None  # the topic is being deleted
                 if snapshot.stop <= self._last:
                     waits_for = self._waits_for()
-                    environment.waits.keep(name, KnownWait(snapshot.stable_position, sealed), waits_for)
+                    environment.waits[name] = KnownWait(
+                        stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
+                    )
         if waits_for is None:
-            environment.waits.forget(name)
+            environment.waits.pop(name, None)
         return SettledTransactions(
             stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
             aborted=frozenset(snapshot.aborted),

@@ -3,10 +3,10 @@
     settled       entries of transactions that were aborted, and markers of commits and aborts, go; all else stays.
                   Markers stay as well, where copies without a filter may need them
     not settled   waits: a transaction that is open may end either way
-    no snapshot   there are no entries of transactions; one that is found nonetheless fails the offload, for nobody
-                  knows what became of it
+    no snapshot   there are no entries of transactions; one that is found nonetheless fails the offload, for its
+                  outcome is unknown
 
-Entries without a transaction cost the kernel's look at their metadata only. Source: docs/offload-filter.md.
+Entries without a transaction cost only the reading of their metadata. Source: docs/offload-filter.md.
 """
 
 from __future__ import annotations
