@@ -15,10 +15,10 @@ from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair.damaged_contents import (
     Contents,
     Expected,
+    ObjectBytes,
     read_contents,
     read_mapfile_contents,
 )
-from offload_core.maintenance.repair.found_frames import ObjectBytes
 
 MAKE = {
     "pip17": lambda: pip17(records=False),

@@ -22,6 +22,7 @@ from offload_core.format.codec.mapfile.sequence_file import (
 )
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks
+from offload_core.format.messages.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
 from offload_core.interfaces.cli.ledger_facts import (
     Mention,
@@ -32,7 +33,6 @@ from offload_core.interfaces.cli.ledger_facts import (
     recorded_state,
 )
 from offload_core.interfaces.cli.terminal import cell, out, print_streamed, printable
-from offload_core.maintenance.inventory.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.storage.tier import Tier

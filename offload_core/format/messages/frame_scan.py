@@ -1,15 +1,21 @@
-"""A data object of PIP-17 or streaming blocks, walked frame by frame, whatever its lengths declare.
+"""Frames in damaged PIP-17 or streaming blocks, walked frame by frame, whatever their lengths declare.
 
-Nothing is accepted for its place alone. A frame is taken where its entry's checksum matches, or, without one, where
-what follows fits; a length that lies is found out by where the next frame begins. Where a walk ends, the next frame or
-block that can be right is looked for. Which entry a frame has is decided after that (`contents`).
-Source: docs/repair.md."""
+Nothing is accepted for its place alone. A frame is taken if its entry's checksum matches, or, without one, if the next
+frame fits; a wrong length is found by where the next frame begins. Where a walk ends, the next frame or block that can
+be right is searched for. The caller decides which entry a frame has. Source: docs/repair.md.
+
+Pulsar's entries mostly have a CRC-32C over all but a broker's own metadata. One without it may have changed; that it
+can be parsed is some evidence, in objects whose other entries can.
+"""
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -22,16 +28,109 @@ from offload_core.format.codec.block_layout import (
     parse_block_header,
 )
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.messages.entry import CHECKSUM_MAGIC
-from offload_core.maintenance.repair.found_frames import (
-    BlockFrames,
-    EntryVerdict,
-    FoundFrame,
-    ObjectBytes,
-    can_be_parsed,
-    judge,
-)
+from offload_core.format.messages.checksum import crc32c
+from offload_core.format.messages.entry import CHECKSUM_MAGIC, skip_broker_metadata, split_entry
 from offload_hooks.errors import FormatError
+
+
+class DamagedBytes(Protocol):
+    """Bytes of a damaged object: `size` of them, to be read anywhere."""
+
+    @property
+    def size(self) -> int: ...  # noqa: D102 - see the class
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes from `offset` on, fewer where the object ends."""
+
+
+_CHECKSUM_HEAD_BYTES = 6
+
+
+class EntryVerdict(enum.Enum):
+    """Certainty of an entry's bytes."""
+
+    SOUND = "sound"
+    """Its checksum matches."""
+    PLAIN = "plain"
+    """It has no checksum, and nothing speaks against it."""
+    UNSURE = "unsure"
+    """It has no checksum, and cannot be parsed, though other entries of its object can."""
+    BAD = "bad"
+    """Its checksum does not match."""
+
+
+def judge_entry(entry: bytes, *, are_pulsars: bool) -> EntryVerdict:
+    """Return what is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
+    try:
+        start = skip_broker_metadata(entry)
+    except FormatError:
+        return EntryVerdict.UNSURE if are_pulsars else EntryVerdict.PLAIN
+    if len(entry) - start >= _CHECKSUM_HEAD_BYTES:
+        magic, stored = struct.unpack_from(">HI", entry, start)
+        if magic == CHECKSUM_MAGIC:
+            found = crc32c(entry[start + _CHECKSUM_HEAD_BYTES :])
+            return EntryVerdict.SOUND if found == stored else EntryVerdict.BAD
+    return EntryVerdict.PLAIN if not are_pulsars or can_be_parsed(entry) else EntryVerdict.UNSURE
+
+
+def can_be_parsed(entry: bytes) -> bool:
+    """Return whether it is an entry of Pulsar's, by its form."""
+    try:
+        split_entry(entry)
+    except FormatError:
+        return False
+    return True
+
+
+@dataclass(slots=True, kw_only=True)
+class FoundFrame:
+    """A frame: where it begins, the id that it has by itself, and its payload's bytes.
+
+    Attributes:
+        entry_id: as stored; −1 of something that should be a frame, and cannot be told apart.
+        length: of the payload; found out where the stored one lies.
+        is_linked: it begins where the one before it ends, or the block's header.
+        is_exact: the stored length is right.
+        size: bytes of the entry, where they are stored in another form.
+    """
+
+    offset: int
+    entry_id: int
+    length: int
+    verdict: EntryVerdict
+    is_linked: bool
+    is_exact: bool = True
+    size: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Return where the next one begins."""
+        return self.offset + FRAME_HEADER_BYTES + self.length
+
+
+@dataclass(slots=True, kw_only=True)
+class BlockFrames:
+    """Frames of one block, or of what is left of one.
+
+    Attributes:
+        offset: where it begins.
+        header: the block's; None if that is damaged or gone.
+        header_bytes: what stands there, whatever it is; empty if it begins in the middle of a block.
+        stop: where it ends, behind its padding.
+        ends_well: a block's right end follows its last frame.
+    """
+
+    offset: int
+    header: BlockHeader | None
+    header_bytes: bytes = b""
+    frames: list[FoundFrame] = field(default_factory=list)
+    stop: int = 0
+    ends_well: bool = False
+
+    @property
+    def begins_block(self) -> bool:
+        """True if it begins with a block."""
+        return bool(self.header_bytes)
 
 
 def frames_in(
@@ -84,7 +183,7 @@ class FrameScan:
     """
 
     def __init__(
-        self, data: ObjectBytes, object_format: ObjectFormat, *, gaps: bool, starts: Collection[int] = ()
+        self, data: DamagedBytes, object_format: ObjectFormat, *, gaps: bool, starts: Collection[int] = ()
     ) -> None:
         self._data = data
         self._format = object_format
@@ -161,7 +260,7 @@ class FrameScan:
                 if head is None:
                     break
                 payload = self._data.read(position + FRAME_HEADER_BYTES, head[0])
-                if judge(payload, are_pulsars=False) is EntryVerdict.SOUND or can_be_parsed(payload):
+                if judge_entry(payload, are_pulsars=False) is EntryVerdict.SOUND or can_be_parsed(payload):
                     return True
                 position += FRAME_HEADER_BYTES + head[0]
         return any(map(self._has_checksum, self._find(_CHECKSUM_MAGIC)))
@@ -171,7 +270,7 @@ class FrameScan:
         head = self._head(position - FRAME_HEADER_BYTES) if position >= FRAME_HEADER_BYTES else None
         if head is None or head[1] >= _FAR:
             return False
-        return judge(self._data.read(position, head[0]), are_pulsars=False) is EntryVerdict.SOUND
+        return judge_entry(self._data.read(position, head[0]), are_pulsars=False) is EntryVerdict.SOUND
 
     def _headers(self) -> Iterator[int]:
         """The first places that look like a block's header."""
@@ -238,7 +337,9 @@ class FrameScan:
         if head is None:
             return None
         length, entry_id = head
-        verdict = judge(self._data.read(position + FRAME_HEADER_BYTES, length), are_pulsars=self.are_pulsars)
+        verdict = judge_entry(
+            self._data.read(position + FRAME_HEADER_BYTES, length), are_pulsars=self.are_pulsars
+        )
         end = position + FRAME_HEADER_BYTES + length
         if verdict is not EntryVerdict.SOUND:
             ids = {entry_id} if expected is None else {entry_id, expected}
@@ -288,7 +389,7 @@ class FrameScan:
             if not 0 <= end - begin <= MOST_ENTRY_BYTES:
                 continue
             payload = self._data.read(begin, end - begin)
-            if judge(payload, are_pulsars=self.are_pulsars) is EntryVerdict.SOUND:
+            if judge_entry(payload, are_pulsars=self.are_pulsars) is EntryVerdict.SOUND:
                 return FoundFrame(
                     offset=position,
                     entry_id=expected,

@@ -36,12 +36,12 @@ from offload_core.format.codec.mapfile.sequence_file import (
     pack_header,
     parse_header,
 )
-from offload_core.maintenance.repair.found_frames import (
+from offload_core.format.messages.frame_scan import (
+    DamagedBytes,
     EntryVerdict,
     FoundFrame,
-    ObjectBytes,
     can_be_parsed,
-    judge,
+    judge_entry,
 )
 from offload_hooks.errors import FormatError
 
@@ -73,7 +73,7 @@ class MapFileScan:
         is_clean: nothing but records and sync marks was found, from the header to the end.
     """
 
-    def __init__(self, data: ObjectBytes) -> None:
+    def __init__(self, data: DamagedBytes) -> None:
         self._data = data
         self.metadata: LedgerMetadata | None = None
         self.frames: list[FoundFrame] = []
@@ -200,7 +200,7 @@ class MapFileScan:
             return (key, length, EntryVerdict.BAD, 0) if at_end or is_linked else None
         if key == METADATA_KEY:
             return key, length, EntryVerdict.SOUND, len(payload)
-        return key, length, judge(payload, are_pulsars=self._are_pulsars), len(payload)
+        return key, length, judge_entry(payload, are_pulsars=self._are_pulsars), len(payload)
 
     def _sample(self, header: SequenceHeader) -> bool:
         position = header.length
@@ -293,7 +293,9 @@ class MapFileScan:
                     self.is_clean = False
             else:
                 self._are_pulsars = self._are_pulsars or can_be_parsed(value)
-                self._add(position, key, row, judge(value, are_pulsars=self._are_pulsars), linked, len(value))
+                self._add(
+                    position, key, row, judge_entry(value, are_pulsars=self._are_pulsars), linked, len(value)
+                )
                 linked = True
             self.records.append(IndexedRecord(key, position))
         for key in block.keys.tolist()[count:]:
@@ -313,7 +315,7 @@ class MapFileScan:
                 value = bytes(open_value(inflater.read(length), key))
             except FormatError:
                 return
-            if not whole and judge(value, are_pulsars=True) is not EntryVerdict.SOUND:
+            if not whole and judge_entry(value, are_pulsars=True) is not EntryVerdict.SOUND:
                 return
             yield key, value
 
