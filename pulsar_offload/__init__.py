@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
     from offload_core.maintenance.gc import Collection as Collection
     from offload_core.maintenance.gc import Scope as Scope
-    from offload_core.maintenance.inventory import Level as Level
+    from offload_core.maintenance.inventory import RowLevel as RowLevel
     from offload_core.maintenance.inventory import measure as measure
     from offload_core.maintenance.inventory import rows_of as rows_of
     from offload_core.maintenance.inventory.charges import money_of as money_of
@@ -182,7 +182,7 @@ _PLACES = {
     "offload_core.interfaces.spark": "PulsarOffloadDataSource explain measure_reads",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
     "offload_core.maintenance.gc": "Collection Scope",
-    "offload_core.maintenance.inventory": "Level measure rows_of",
+    "offload_core.maintenance.inventory": "RowLevel measure rows_of",
     "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",
     "offload_core.maintenance.inventory.report_contents": "gather",
     "offload_core.maintenance.inventory.report_page": "report_page",

@@ -73,7 +73,7 @@ def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(
 ) -> None:
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "-n", "1")
     assert (result.code, result.err) == (0, "")
-    assert json.loads(result.out) == {
+    assert result.json == {
         "value": "Mzow",
         "__key": "a2V5",
         "__topic": "persistent://acme/cold/orders",

@@ -77,11 +77,8 @@ def inspect(
             return
         if block is not None or offset is not None:
             raise OptionError("--block and --offset need --hex", expected="--hex")
-        named_by = (
-            None
-            if records.records is None
-            else find_mentions(tier.records(records.records, records.given()), parsed)
-        )
+        recorded = records.read(tier)
+        named_by = None if recorded is None else find_mentions(recorded, parsed)
         index_stat = tier.store.stat(parsed.index_key)
         data_stat = _stat_data(tier.store, parsed)
         index = read_index(

@@ -9,7 +9,7 @@ all of it. A write goes through these steps, under the file's lock:
     4. write the state into the other slot       from here on readers see the entries
     5. the calls return                          they are acknowledged
 
-A kill between 2 and 4 leaves entries that nobody acknowledged; recovery keeps those that are whole.
+A kill between 2 and 4 leaves entries that were not acknowledged; recovery keeps those that are whole.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class FileLedgerWriter:
             try:
                 self.sync()
             except LedgerFencedError:
-                pass  # whoever has it now has made it durable
+                pass  # its current holder has made it durable
             finally:
                 with self._turn:
                     if self._ended is None:
@@ -434,7 +434,7 @@ class FileLedgerWriter:
             raise self._fail("an fsync failed", error) from error
 
     def _sync_before_leaving(self, file: OpenFile) -> None:
-        """The descriptor is about to be closed; nobody writes by it meanwhile."""
+        """The descriptor is about to be closed; no thread writes by it meanwhile."""
         try:
             sync_file(file.descriptor)
             self._durable = self._state.acknowledged

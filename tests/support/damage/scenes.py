@@ -47,7 +47,7 @@ from offload_core.metadata.records import (
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryTier
-from offload_hooks.testing.memory import StoredObject
+from offload_hooks.testing.memory import MemoryObject
 from offload_hooks.values import Capabilities, ObjectStat
 from offload_proto.messages_pb2 import LZ4, ZLIB, ZSTD
 
@@ -211,7 +211,7 @@ def in_memory_tier(objects: Mapping[str, Stored]) -> MemoryTier:
             modified_at=stored.modified_at,
             user_metadata=dict(stored.metadata),
         )
-        tier.objects[key] = StoredObject(blocks=(stored.data,), stat=stat)
+        tier.objects[key] = MemoryObject(blocks=(stored.data,), stat=stat)
     return tier
 
 
