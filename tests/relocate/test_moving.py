@@ -387,7 +387,7 @@ def test_nothing_to_move_is_refused(world: MovedTopic) -> None:
 
 
 @pytest.fixture
-def moved(tmp_path: Path) -> Iterator[MovedTopic]:
+def small(tmp_path: Path) -> Iterator[MovedTopic]:
     """Two ledgers of one object each."""
     made = MovedTopic.make(tmp_path)
     for count in (12, 9):
@@ -405,80 +405,80 @@ def say(tier: Tier, stem: str, said: dict[str, str]) -> None:
         tier.write_index(key, data, user_metadata={**stat.user_metadata, **said})
 
 
-def stem_of(moved: MovedTopic, tier: Tier, ledger_id: int) -> str:
-    return next(key for key in moved.keys(tier) if key.endswith(f"-ledger-{ledger_id}"))
+def stem_of(small: MovedTopic, tier: Tier, ledger_id: int) -> str:
+    return next(key for key in small.keys(tier) if key.endswith(f"-ledger-{ledger_id}"))
 
 
 @pytest.mark.parametrize("wrong", ["index", "data", "lost"])
-def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(moved: MovedTopic, wrong: str) -> None:
-    moved.move_all()
-    moved.clock.pass_s(61)
-    stem, old = stem_of(moved, moved.target, 0), stem_of(moved, moved.source, 0)
+def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(small: MovedTopic, wrong: str) -> None:
+    small.move_all()
+    small.clock.pass_s(61)
+    stem, old = stem_of(small, small.target, 0), stem_of(small, small.source, 0)
     if wrong == "lost":
-        say(moved.target, stem, {LOST_KEY: "1 entries: 0:3"})
+        say(small.target, stem, {LOST_KEY: "1 entries: 0:3"})
     else:
-        moved.target.delete([stem if wrong == "data" else f"{stem}-index"])
-    assert len(moved.mover().replaced(TOPIC_NAME, 60_000)) == 1
-    found = moved.mover().delete_replaced(TOPIC_NAME, 60_000)
+        small.target.delete([stem if wrong == "data" else f"{stem}-index"])
+    assert len(small.mover().replaced(TOPIC_NAME, 60_000)) == 1
+    found = small.mover().delete_replaced(TOPIC_NAME, 60_000)
     assert [copy.ledger_ids for copy in found.deleted] == [(1,)]
     assert isinstance(found.error, DataLossError)
     assert "what took their place is not there as a whole" in str(found.error)
-    assert moved.keys(moved.source) == [old, f"{old}-index"]
-    assert len(other_copies(moved.info)) == 1
+    assert small.keys(small.source) == [old, f"{old}-index"]
+    assert len(other_copies(small.info)) == 1
 
 
-def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(moved: MovedTopic) -> None:
-    stem = stem_of(moved, moved.source, 0)
+def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(small: MovedTopic) -> None:
+    stem = stem_of(small, small.source, 0)
     key = parse_key(stem)
     assert key is not None
-    checksums = seal(moved, stem)
-    moved.move_all()
-    moved = stem_of(moved, moved.target, 0)
-    stat = moved.target.stat(f"{moved}-checksums")
-    assert bytes(moved.target.read_range(stat.key, 0, stat.size_bytes)) == checksums
-    assert moved.mover().delete_replaced(TOPIC_NAME, 0).deleted
-    assert moved.keys(moved.source) == []
+    checksums = seal(small, stem)
+    small.move_all()
+    moved = stem_of(small, small.target, 0)
+    stat = small.target.stat(f"{moved}-checksums")
+    assert bytes(small.target.read_range(stat.key, 0, stat.size_bytes)) == checksums
+    assert small.mover().delete_replaced(TOPIC_NAME, 0).deleted
+    assert small.keys(small.source) == []
 
 
-def seal(moved: MovedTopic, stem: str) -> bytes:
+def seal(small: MovedTopic, stem: str) -> bytes:
     """The checksums of an attempt, that lie beside it now."""
-    sealing = Sealing(moved.source, audit=moved.audit)
-    assert list(Verification(moved.source, deep=True, sealing=sealing)) == []
+    sealing = Sealing(small.source, audit=small.audit)
+    assert list(Verification(small.source, deep=True, sealing=sealing)) == []
     key = f"{stem}-checksums"
-    return bytes(moved.source.read_range(key, 0, moved.source.stat(key).size_bytes))
+    return bytes(small.source.read_range(key, 0, small.source.stat(key).size_bytes))
 
 
-def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(moved: MovedTopic) -> None:
+def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(small: MovedTopic) -> None:
     said = {LOST_KEY: "1 entries: 0:3", REPAIRED_FROM_KEY: "another"}
-    say(moved.source, stem_of(moved, moved.source, 0), said)
-    before = moved.info
-    for wanted in (moved.wanted(ObjectFormat.STREAMING), moved.wanted(merge_bytes=1 << 20)):
+    say(small.source, stem_of(small, small.source, 0), said)
+    before = small.info
+    for wanted in (small.wanted(ObjectFormat.STREAMING), small.wanted(merge_bytes=1 << 20)):
         with pytest.raises(OptionError, match="lost entries"):
-            moved.mover().move(moved.plan(wanted).moves[0])
-    assert (moved.info.in_order, moved.keys(moved.target)) == (before.in_order, [])
-    moved.move_all()
-    for key in (stem_of(moved, moved.target, 0), f"{stem_of(moved, moved.target, 0)}-index"):
-        assert moved.target.stat(key).user_metadata.items() >= said.items()
+            small.mover().move(small.plan(wanted).moves[0])
+    assert (small.info.in_order, small.keys(small.target)) == (before.in_order, [])
+    small.move_all()
+    for key in (stem_of(small, small.target, 0), f"{stem_of(small, small.target, 0)}-index"):
+        assert small.target.stat(key).user_metadata.items() >= said.items()
 
 
 # --- by a mapping ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING])
-def test_copies_of_a_mapping_say_so_and_no_others_do(moved: MovedTopic, format_: ObjectFormat | None) -> None:
-    with MappingFile(moved.folder / "mapping") as file:
-        mover = moved.mover(registry=MappingRegistry(file, lambda _: moved.info, moved.clock))
-        for move in plan_topic(TOPIC_NAME, moved.info, moved.wanted(format_)).moves:
+def test_copies_of_a_mapping_say_so_and_no_others_do(small: MovedTopic, format_: ObjectFormat | None) -> None:
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
+        for move in plan_topic(TOPIC_NAME, small.info, small.wanted(format_)).moves:
             mover.move(move)
-    keys = moved.keys(moved.target)
+    keys = small.keys(small.target)
     assert len(keys) == 4
-    assert all(MAPPED_KEY in moved.target.stat(key).user_metadata for key in keys)
-    moved.move_all(moved.wanted(format_))
-    assert sum(MAPPED_KEY in moved.target.stat(key).user_metadata for key in moved.keys(moved.target)) == 4
+    assert all(MAPPED_KEY in small.target.stat(key).user_metadata for key in keys)
+    small.move_all(small.wanted(format_))
+    assert sum(MAPPED_KEY in small.target.stat(key).user_metadata for key in small.keys(small.target)) == 4
 
 
 def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
-    moved: MovedTopic, monkeypatch: pytest.MonkeyPatch
+    small: MovedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = MappingFile.add
 
@@ -489,24 +489,24 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
             raise OutcomeUnknownError("no space left on device")
 
     monkeypatch.setattr(MappingFile, "add", add)
-    with MappingFile(moved.folder / "mapping") as file:
-        mover = moved.mover(registry=MappingRegistry(file, lambda _: moved.info, moved.clock))
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
         with pytest.raises(OutcomeUnknownError):
-            mover.move(moved.plan().moves[0])
+            mover.move(small.plan().moves[0])
         mover.clean(TOPIC_NAME)
-    [done] = read_mapping(moved.folder / "mapping").done
-    assert {key[:36] for key in moved.keys(moved.target)} == {str(done.uuid)}
+    [done] = read_mapping(small.folder / "mapping").done
+    assert {key[:36] for key in small.keys(small.target)} == {str(done.uuid)}
 
 
 def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(
-    moved: MovedTopic, monkeypatch: pytest.MonkeyPatch
+    small: MovedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: int) -> None:
         raise OSError(28, "no space left on device")
 
-    with MappingFile(moved.folder / "mapping") as file:
-        mover = moved.mover(registry=MappingRegistry(file, lambda _: moved.info, moved.clock))
-        mover.move(moved.plan().moves[0])
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
+        mover.move(small.plan().moves[0])
         monkeypatch.setattr(os, "fsync", fail)
         with pytest.raises(OutcomeUnknownError, match="no space left"):
             file.add("done", file.mapped.done[0])
