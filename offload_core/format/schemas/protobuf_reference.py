@@ -32,13 +32,13 @@ def read_message(payload: bytes, message: MessageType, fields: Collection[str] |
     Raises:
         PayloadError: bytes that are no such message, with the byte.
     """
-    source = _Source(payload)
+    source = _WireSource(payload)
     value = source.message(message, {}, len(payload), 0, fields)
     assert source.position == len(payload)
     return _shown(message, value, fields)
 
 
-class _Source:
+class _WireSource:
     """Reads values into dicts by the fields' names; what is not in one has its default."""
 
     def __init__(self, payload: bytes) -> None:
