@@ -34,8 +34,8 @@ from offload_core.metadata.records import (
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.records.segment_deletion import condemn_ledgers, needed_objects
-from offload_core.metadata.records.segment_shares import covered_stop
+from offload_core.metadata.records.ledger_changes import condemn_ledgers, needed_objects
+from offload_core.metadata.records.segments import covered_stop
 from offload_hooks.errors import AttemptError
 
 

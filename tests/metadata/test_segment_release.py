@@ -12,8 +12,8 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
+    begin_attempt,
     complete_attempt,
-    prepare_attempt,
     release_segments,
 )
 from offload_hooks.errors import AttemptError
@@ -38,8 +38,8 @@ def test_a_released_ledger_is_as_if_it_was_never_offloaded_and_others_stay() -> 
 def test_ledger_based_offload_takes_a_released_ledger() -> None:
     info = among(closed(3, 10, WHOLE))
     with pytest.raises(AttemptError, match="streaming segments"):
-        prepare_attempt(info, 3, uuid_of(5), DRIVER)
-    info = prepare_attempt(release_segments(info, 3), 3, uuid_of(5), DRIVER)
+        begin_attempt(info, 3, uuid_of(5), DRIVER)
+    info = begin_attempt(release_segments(info, 3), 3, uuid_of(5), DRIVER)
     ledger = complete_attempt(info, 3, uuid_of(5), 8).ledger(3)
     assert ledger is not None
     assert ledger.has_complete_copy

@@ -39,21 +39,19 @@ from offload_core.metadata.records import (
     parse_managed_ledger_info,
 )
 from offload_core.metadata.records.attempts import lease_of
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
-from offload_core.metadata.records.segment_shares import (
-    Segment,
-    as_written,
-    find_segment,
-    segments_of,
-    unfinished_segment,
-)
+from offload_core.metadata.records.ledger_changes import condemn_ledgers
 from offload_core.metadata.records.segments import (
+    Segment,
     abandon_segment,
+    as_written,
     extend_segment,
+    find_segment,
     forget_segment,
     mark_segmented_hot_copy_deleted,
     renew_segment,
     resume_segment,
+    segments_of,
+    unfinished_segment,
 )
 from offload_core.writing.managed_ledger.owned_record import lose_ledger
 from offload_hooks.errors import AttemptError, MetadataError

@@ -11,7 +11,7 @@ from tiers import TOPIC
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import condemn_ledgers
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.advance import Budget, advance

@@ -13,10 +13,11 @@ from crash_points import Killed, Metadata, Points
 from managed_ledgers import Audit
 from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
-from offload_core.maintenance.relocate import MappingRegistry, Mover, RecordRegistry
+from offload_core.maintenance.relocate import Mover
 from offload_core.metadata.records.relocations import MappingFile
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.audit import Change, Deletion
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
 
@@ -157,11 +158,12 @@ def test_an_attempt_is_given_up_unless_it_is_read(world: MovedTopic) -> None:
     registry = RecordRegistry(world.records, world.clock)
     with mover_of(world, Told(Happened())).begin(move) as begun:
         copy = begun.order.copy
+    step = (move.name, copy, move.replaces, "by test", world.audit)
     assert registry.give_up(move.name, copy, "by test", world.audit)
     registry.forget(move.name, copy, "by test", world.audit)
     assert registry.give_up(move.name, copy, "by test", world.audit), "somebody else has cleaned it up"
-    with registry.attempt(move, copy, world.audit):
-        registry.switch(move, copy, {}, world.audit)
+    with registry.attempt(*step):
+        registry.switch(*step)
     assert not registry.give_up(move.name, copy, "by test", world.audit)
-    with pytest.raises(AttemptError, match="other copies by now"), registry.attempt(move, copy, world.audit):
+    with pytest.raises(AttemptError, match="other copies by now"), registry.attempt(*step):
         pass

@@ -11,10 +11,11 @@ from effort import Sample
 from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
+from offload_core.maintenance.relocate import make_moves, plan_topic
 from offload_core.metadata.records import other_copies, read_copies
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_hooks.errors import OffloadError
 
 
@@ -91,5 +92,5 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
         assert world.info == before
         mapped = read_mapping(world.folder / "mapping")
         assert mapped.under_way == ()
-        uuids = {str(each.uuid) for each in mapped.done}
+        uuids = {str(each.copy.uuid) for each in mapped.done}
         assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids)

@@ -14,7 +14,7 @@ from scenes.moves import BLOCK_BYTES
 from tiers import lay_out_case
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.listing import list_pairs
 from offload_core.metadata.catalogue.topics import (
@@ -25,6 +25,7 @@ from offload_core.metadata.catalogue.topics import (
 from offload_core.metadata.records import DriverMetadata, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import open_store
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import open_tier, scan
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
+from records import new_copy
 from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
 from offload_core.format.codec.object_format import ObjectFormat
@@ -21,14 +22,13 @@ from offload_core.metadata.catalogue import open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.metadata.catalogue.topics import topics_wanted
 from offload_core.metadata.records import (
-    CopyForm,
     OtherRole,
     begin_replacement,
     other_copies,
     segments_of,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import condemn_ledgers
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
@@ -195,7 +195,9 @@ def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: MovedTop
     there, uuid = tier_record(world.source), UUID(int=7)
     until = AttemptLease(holder=AttemptHolder(machine=1, process=2, started=3), until_ms=NOW_MS + 30_000)
     begin = partial(
-        begin_replacement, ledger_ids=[0], uuid=uuid, form=begun.form, driver=there, since_ms=1, lease=until
+        begin_replacement,
+        copy=new_copy(uuid, 0, form=begun.form, driver=there, since_ms=1),
+        lease=until,
     )
     world.records.update(NAME, begin)
     for part in ("", "-index"):
@@ -338,11 +340,7 @@ def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: MovedTopic)
     uuid = world.plan().moves[0].replaces[0]
     begin = partial(
         begin_replacement,
-        ledger_ids=[0],
-        uuid=uuid.__class__(int=7),
-        form=CopyForm.LEDGER,
-        driver=there,
-        since_ms=1,
+        copy=new_copy(uuid.__class__(int=7), 0, driver=there, since_ms=1),
         lease=alive,
     )
     world.records.update(NAME, begin)

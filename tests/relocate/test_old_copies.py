@@ -14,12 +14,13 @@ from scenes.moves import TOPIC_NAME, MovedTopic
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.format.codec.stand_ins import MAPPED_KEY
-from offload_core.maintenance.relocate import MappingRegistry, plan_topic
+from offload_core.maintenance.relocate import plan_topic
 from offload_core.maintenance.verify import Verification
 from offload_core.maintenance.verify.sealing import Sealing
 from offload_core.metadata.records import other_copies
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry
 from offload_hooks.errors import DataLossError, OptionError, OutcomeUnknownError
 
 
@@ -132,7 +133,7 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
             mover.move(world.plan().moves[0])
         mover.clean(TOPIC_NAME)
     [done] = read_mapping(world.folder / "mapping").done
-    assert {key[:36] for key in world.keys(world.target)} == {str(done.uuid)}
+    assert {key[:36] for key in world.keys(world.target)} == {str(done.copy.uuid)}
 
 
 def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(

@@ -19,7 +19,7 @@ from managed_ledgers import NAME, Audit
 from scenes.machines import TopicMachine
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import parse_topic
 from offload_core.metadata.policies import RetentionPolicies
@@ -28,6 +28,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
 from offload_core.writing.managed_ledger import delete_managed_ledger
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 

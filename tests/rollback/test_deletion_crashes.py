@@ -26,7 +26,7 @@ from tiers import MANAGED_LEDGER, uuid_of
 from offload_core.maintenance.rollback import Allowed, delete_judged, judge_tier, release_recorded
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import StoreError

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from mapfiles import mapfile
-from records import closed, copied, failed, segment, still_open
+from records import closed, copied, failed, new_copy, segment, still_open
 from scenes.rollbacks import (
     NAMED,
     NAMELESS,
@@ -210,7 +210,7 @@ def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -
     put_whole(tier, 8, 5, 3)
     info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
     driver = DriverMetadata(name="local")
-    begun = begin_replacement(info, [5], uuid, CopyForm.SEGMENT, driver, 0)
+    begun = begin_replacement(info, new_copy(uuid, 5, form=CopyForm.SEGMENT, driver=driver))
     assert judged(tier, {ORDERS: begun}).verdict is Verdict.UNFINISHED
     given_up = abandon_replacement(begun, uuid)
     assert judged(tier, {ORDERS: given_up}).verdict is Verdict.FREE

@@ -24,20 +24,20 @@ from offload_core.metadata.records import (
     abandon_attempt,
     abandon_replacement,
     abandon_segment,
-    fail_attempt,
     find_segment,
+    forget_attempt,
     forget_replaced,
     forget_replacement,
 )
 from offload_core.metadata.records.offload_context import FAILED, STATUS_PROPERTY
-from offload_core.metadata.records.replacement_record import (
+from offload_core.metadata.records.replacements import (
     OtherCopy,
     OtherRole,
     other_copies,
     others_of,
     read_copies,
 )
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.segments import shares_of
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload.running_attempt import check_not_alive, check_over
 from offload_hooks.errors import AttemptError, LiveAttemptError, StoreError
@@ -182,7 +182,7 @@ def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     ledger = _ledger_of(info, uuid)
     if ledger is None or ledger.has_complete_copy or ledger.is_condemned:
         return info
-    return fail_attempt(info, ledger.ledger_id, uuid)
+    return forget_attempt(info, ledger.ledger_id, uuid)
 
 
 def _other(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:

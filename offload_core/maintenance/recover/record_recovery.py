@@ -29,7 +29,7 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadSegment,
 )
-from offload_core.metadata.records.segment_shares import as_written, first_entry_id, shares_of
+from offload_core.metadata.records.segments import as_written, first_entry_id, shares_of
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
 from offload_core.metadata.stores.managed_ledger_records import is_claim, placeholder
 from offload_core.metadata.stores.record_paths import record_path, refuse_live_pulsar

@@ -1,6 +1,5 @@
 """Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
 
-from offload_core.maintenance.relocate.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_core.maintenance.relocate.moving import Moved, Mover, OldCopies
 from offload_core.maintenance.relocate.plain_copies import PlainCopy, PlainResult, PlainStatus
 from offload_core.maintenance.relocate.planning import (
@@ -17,10 +16,8 @@ from offload_core.maintenance.relocate.relocation import DEFAULT_PARALLEL, Outco
 __all__ = [
     "DEFAULT_PARALLEL",
     "DEFAULT_SEGMENT_BYTES",
-    "CopyRegistry",
     "How",
     "Left",
-    "MappingRegistry",
     "Move",
     "Moved",
     "Mover",
@@ -29,7 +26,6 @@ __all__ = [
     "PlainCopy",
     "PlainResult",
     "PlainStatus",
-    "RecordRegistry",
     "TopicPlan",
     "Wanted",
     "make_moves",

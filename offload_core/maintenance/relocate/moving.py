@@ -26,7 +26,6 @@ from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.maintenance.relocate.byte_copies import Check, copy_attempt
-from offload_core.maintenance.relocate.copy_registry import CopyRegistry, as_switched
 from offload_core.maintenance.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
 from offload_core.maintenance.relocate.kept_entries import EntrySums, check_entries, check_objects
 from offload_core.maintenance.relocate.planning import How, Move
@@ -52,7 +51,7 @@ from offload_core.reading.read_handles import ReadMemory
 from offload_core.storage.executors import is_second_try
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_core.writing.managed_ledger.replacements import delete_copy
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, as_switched, delete_copy
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -85,7 +84,6 @@ class CopyOrder:
     def copy(self) -> OtherCopy:
         """The new copy, as its record names it."""
         return OtherCopy(
-            role=OtherRole.REPLACEMENT,
             uuid=self.uuid,
             form=self.move.form,
             driver=self.driver,
@@ -165,7 +163,7 @@ class CopyMaker:
         size_bytes, sums, filters = self._copy(order, count)
         check_objects(self._target, order.key)
         info = ManagedLedgerInfo(ledgers=order.ledgers)
-        switched = as_switched(info, order.move, order.uuid, order.driver, filters)
+        switched = as_switched(info, order.copy, filters)
         check_entries(self._both, order.move.name, switched, order.move.ledger_ids, sums)
         return Made(size_bytes=size_bytes, read_bytes=read_bytes, filters=filters)
 
@@ -321,7 +319,8 @@ class Mover:
                 before=_places(old),
             )
         )
-        with self._registry.attempt(move, order.copy, self._audit) as check:
+        attempt = self._registry.attempt(move.name, order.copy, move.replaces, "a copy is moved", self._audit)
+        with attempt as check:
             with self._given_up(order):
                 ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
@@ -342,8 +341,15 @@ class Mover:
         """Have the new copy read, if it still may be."""
         order, move = begun.order, begun.order.move
         begun.check()
-        as_switched(self._registry.info(move.name), move, order.uuid, order.driver, made.filters)
-        self._registry.switch(move, order.copy, made.filters, self._audit)
+        as_switched(self._registry.info(move.name), order.copy, made.filters)
+        self._registry.switch(
+            move.name,
+            order.copy,
+            move.replaces,
+            "a copy was moved, and is verified",
+            self._audit,
+            made.filters,
+        )
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:

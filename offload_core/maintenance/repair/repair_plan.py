@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from offload_core.format.codec.salvaged_objects import LostEntries
 from offload_core.maintenance.verify import Code, Finding
-from offload_core.metadata.records.record_corrections import LedgerCounts
+from offload_core.metadata.records.ledger_changes import LedgerCounts
 from offload_hooks.errors import OffloadError
 
 

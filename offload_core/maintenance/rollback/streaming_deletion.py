@@ -27,8 +27,8 @@ from offload_core.metadata.catalogue.topics import (
     topic_of_managed_ledger,
 )
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OtherRole, other_copies
-from offload_core.metadata.records.segment_deletion import without_segments
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.ledger_changes import without_segments
+from offload_core.metadata.records.segments import shares_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Deletion

@@ -30,7 +30,7 @@ from offload_core.metadata.records import (
     OtherRole,
     other_copies,
 )
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.segments import shares_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnknownTopicError
 

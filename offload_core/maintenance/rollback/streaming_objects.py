@@ -16,7 +16,7 @@ from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat, O
 from offload_core.metadata.catalogue import StoredObject, concurrently
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, list_pairs
 from offload_core.metadata.records import AttemptStatus, LedgerRecord
-from offload_core.metadata.records.segment_shares import covered_stop, first_entry_id, shares_of
+from offload_core.metadata.records.segments import covered_stop, first_entry_id, shares_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 

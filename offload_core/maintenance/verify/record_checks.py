@@ -31,7 +31,7 @@ from offload_core.metadata.records import (
     other_copies,
 )
 from offload_core.metadata.records.attempts import lease_of
-from offload_core.metadata.records.segment_shares import covered_stop, shares_of
+from offload_core.metadata.records.segments import covered_stop, shares_of
 from offload_core.storage.tier import Tier
 
 RECENT_MS = 600_000

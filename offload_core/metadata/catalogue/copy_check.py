@@ -40,7 +40,7 @@ from offload_core.metadata.records.filter_record import (
     recorded_filter,
 )
 from offload_core.metadata.records.offload_context import DAMAGED_PROPERTY
-from offload_core.metadata.records.segment_shares import covered_stop
+from offload_core.metadata.records.segments import covered_stop
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, placed
 from offload_hooks.values import ObjectStat

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from offload_core.metadata.records import DriverMetadata
-from offload_core.metadata.records.segment_shares import place_of
+from offload_core.metadata.records.attempts import place_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 

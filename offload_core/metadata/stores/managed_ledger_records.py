@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo, SegmentLayout
-from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.records.stored_record import StoredRecord, pack_stored_record, parse_stored_record
 from offload_core.metadata.stores.record_paths import list_names, read_record, record_path
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first

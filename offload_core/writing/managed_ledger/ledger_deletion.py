@@ -29,8 +29,8 @@ from offload_core.metadata.records import (
     OtherRole,
     unfinished_segment,
 )
-from offload_core.metadata.records.replacement_record import others_of
-from offload_core.metadata.records.segment_deletion import needed_objects
+from offload_core.metadata.records.ledger_changes import needed_objects
+from offload_core.metadata.records.replacements import others_of
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property

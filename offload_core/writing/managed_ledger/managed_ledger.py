@@ -9,7 +9,7 @@ from typing import Self
 
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import condemn_ledgers
 from offload_core.writing.managed_ledger.appender import Appender, RolloverPolicy
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.ledger_deletion import (

@@ -27,8 +27,8 @@ from uuid import uuid4
 
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
-from offload_core.metadata.records.segment_shares import covered_stop, shares_of, with_hot_copy_deleted
+from offload_core.metadata.records.ledger_changes import condemn_ledgers
+from offload_core.metadata.records.segments import covered_stop, shares_of, with_hot_copy_deleted
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change, VersionedInfo, is_claim, no_record
 from offload_hooks.errors import (

@@ -28,14 +28,15 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     abandon_attempt,
-    fail_attempt,
+    forget_attempt,
 )
-from offload_core.metadata.records.segment_shares import Segment, find_segment
 from offload_core.metadata.records.segments import (
+    Segment,
     abandon_segment,
     assign_segment,
     complete_segment,
     extend_segment,
+    find_segment,
     forget_segment,
     renew_segment,
     resume_segment,
@@ -182,7 +183,7 @@ class RecordedSegments:
             self.update,
             abandon,
             partial(self._delete, key, context.driver, ledger_id, why),
-            partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
+            partial(forget_attempt, ledger_id=ledger_id, uuid=uuid),
         )
 
     def delete_lost(self, segment: RecordedSegment) -> None:

@@ -31,8 +31,7 @@ from uuid import UUID
 import xxhash
 
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.offload_attempt import renew_attempt
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of, renew_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.hot.file_calls import boot_identity

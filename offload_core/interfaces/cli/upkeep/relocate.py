@@ -40,13 +40,10 @@ from offload_core.interfaces.cli.shared import (
 from offload_core.interfaces.cli.upkeep.relocate_views import Relocated, show, show_copied
 from offload_core.maintenance.relocate import (
     DEFAULT_PARALLEL,
-    CopyRegistry,
-    MappingRegistry,
     Mover,
     OldCopies,
     PlainCopy,
     PlainStatus,
-    RecordRegistry,
     Wanted,
     make_moves,
     plan_topic,
@@ -66,6 +63,7 @@ from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_hooks.errors import OptionError, UnknownPluginError
 
 _SHOWN_TOPICS = 10

@@ -80,7 +80,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
     if changes:
         _line("To be changed in the records, which are not ours:")
         for change in changes:
-            for ledger_id in change.ledger_ids:
+            for ledger_id in change.copy.ledger_ids:
                 _line(_change_line(change, ledger_id))
     moves = [move for plan in done.plans for move in plan.moves]
     what = f"{len(moves)} copies, {size(done.planned_bytes)} of payloads"
@@ -159,7 +159,7 @@ def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
             if each.error is not None
         ],
         "changes": [
-            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.ledger_ids
+            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.copy.ledger_ids
         ],
     }
 
@@ -183,10 +183,10 @@ def _change_to_json(change: Relocation, ledger_id: int) -> dict[str, Any]:
         "path": record_path(change.managed_ledger),
         "ledger": ledger_id,
         "old_uuids": [str(each) for each in change.replaces],
-        "new_uuid": str(change.uuid),
-        "form": change.form.value,
-        "driver": change.driver.name,
-        "properties": dict(change.driver.properties),
+        "new_uuid": str(change.copy.uuid),
+        "form": change.copy.form.value,
+        "driver": change.copy.driver.name,
+        "properties": dict(change.copy.driver.properties),
     }
 
 
@@ -195,8 +195,8 @@ def _change_line(change: Relocation, ledger_id: int) -> str:
     said = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
     old = ", ".join(fields["old_uuids"])
     return (
-        f"  {fields['path']}: ledger {ledger_id}: {change.form.value} {old} → {change.uuid}, "
-        f"driver {change.driver.name} {said}"
+        f"  {fields['path']}: ledger {ledger_id}: {change.copy.form.value} {old} → {change.copy.uuid}, "
+        f"driver {change.copy.driver.name} {said}"
     )
 
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_shares import (
+from offload_core.metadata.records.segments import (
     Segment,
     offered_stop,
     share_of,

@@ -21,7 +21,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.records.segment_shares import Segment, unfinished_segment
+from offload_core.metadata.records.segments import Segment, unfinished_segment
 from offload_core.writing.audit import AuditLog, Deletion
 from offload_core.writing.filters import FilterRun
 from offload_core.writing.managed_ledger.environment import Environment
