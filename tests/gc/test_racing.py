@@ -43,7 +43,7 @@ from offload_core.metadata.records import (
     unfinished_segment,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.records.ledger_changes import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.metadata.records.replacements import (
     begin_replacement,
     forget_replaced,
@@ -221,7 +221,7 @@ class Writer:
             if ledger is None:
                 return
             if self.leased:
-                self._update(lambda now: condemn_ledgers(now, [ledger_id]))
+                self._update(lambda now: mark_for_deletion(now, [ledger_id]))
                 yield
             else:
                 self._update(lambda now: _without(now, ledger_id))

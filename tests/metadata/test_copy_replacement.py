@@ -52,7 +52,7 @@ from offload_core.metadata.records import (
     switch_replacement,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.ledger_changes import condemn_ledgers, needed_objects
+from offload_core.metadata.records.ledger_changes import mark_for_deletion, needed_objects
 from offload_hooks.errors import AttemptError, MetadataError
 
 OLD, OTHER_OLD, NEW, NEWER = uuid_of(1), uuid_of(2), uuid_of(3), uuid_of(4)
@@ -193,7 +193,7 @@ SWITCHED = switch(begin(WHOLE, 3))
         (WHOLE, there(9), "has all entries of its ledger"),
         (WHOLE, there(4), "no such ledger"),
         (WHOLE, there(3, 5), "follow each other, or one"),
-        (condemn_ledgers(WHOLE, [3]), there(3), "all entries"),
+        (mark_for_deletion(WHOLE, [3]), there(3), "all entries"),
     ],
 )
 def test_what_cannot_be_begun(info: ManagedLedgerInfo, copy: OtherCopy, message: str) -> None:
@@ -214,7 +214,7 @@ def test_what_cannot_be_begun(info: ManagedLedgerInfo, copy: OtherCopy, message:
         (begin(WHOLE, 3), partial(forget_replaced, uuid=OLD), "is read"),
         (SWITCHED, partial(forget_replaced, uuid=NEW), "is read"),
         (
-            condemn_ledgers(begin(WHOLE, 3), [3]),
+            mark_for_deletion(begin(WHOLE, 3), [3]),
             partial(switch_replacement, uuid=NEW, now_ms=NOW),
             "abandoned",
         ),
@@ -346,20 +346,20 @@ def test_a_segment_that_is_not_so_is_not_replaced(
 
 def test_condemning_one_ledger_ends_a_replacement_of_several() -> None:
     begun = begin(WHOLE, 3, 5, form=CopyForm.SEGMENT)
-    condemned = condemn_ledgers(begun, [3])
+    condemned = mark_for_deletion(begun, [3])
     under_way = replacement_of(ledger(condemned, 5))
     assert under_way is not None
     assert under_way.is_abandoned
     assert NEW in needed_objects(condemned), "ledger 5 is not deleted, and tells of it"
     with pytest.raises(AttemptError, match="abandoned"):
         switch(condemned)
-    assert NEW not in needed_objects(condemn_ledgers(condemned, [5]))
+    assert NEW not in needed_objects(mark_for_deletion(condemned, [5]))
 
 
 def test_a_replaced_segment_is_needed_until_its_last_ledger_is_condemned() -> None:
     switched = switch(begin(streamed(), 3, 5, form=CopyForm.SEGMENT, segment=OTHER_OLD))
-    assert OTHER_OLD in needed_objects(condemn_ledgers(switched, [3]))
-    assert OTHER_OLD not in needed_objects(condemn_ledgers(switched, [3, 5]))
+    assert OTHER_OLD in needed_objects(mark_for_deletion(switched, [3]))
+    assert OTHER_OLD not in needed_objects(mark_for_deletion(switched, [3, 5]))
 
 
 def test_segments_are_released_only_if_none_is_being_replaced() -> None:

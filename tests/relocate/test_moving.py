@@ -20,7 +20,7 @@ from offload_core.maintenance.relocate.kept_entries import KeptLedger
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
-from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.metadata.records import (
     OtherRole,
     begin_replacement,
@@ -28,7 +28,7 @@ from offload_core.metadata.records import (
     segments_of,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.records.ledger_changes import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
@@ -301,7 +301,7 @@ def test_topics_are_chosen_by_name_and_namespace(
     topics: list[str], namespaces: list[str], wanted: str
 ) -> None:
     named = {"a": "acme/cold/a", "b": "acme/hot/b", "p": "acme/cold/p-partition-3", "?": None}
-    wants = topics_wanted([parse_topic(each) for each in topics], namespaces)
+    wants = topic_selection([parse_topic(each) for each in topics], namespaces)
     assert wants is not None
     chosen = [short for short, name in named.items() if wants(None if name is None else parse_topic(name))]
     assert "".join(chosen) == wanted
@@ -318,13 +318,13 @@ def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: MovedTopic) -
 
 
 def test_ledgers_that_are_to_be_deleted_are_left_alone(world: MovedTopic) -> None:
-    world.records.update(NAME, lambda info: condemn_ledgers(info, [0, 1]))
+    world.records.update(NAME, lambda info: mark_for_deletion(info, [0, 1]))
     assert [move.ledger_ids for move in world.plan().moves] == [(2,), (2, 3), (3,)]
 
 
 def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: MovedTopic) -> None:
     def delete(_: int) -> None:
-        world.records.update(NAME, lambda info: condemn_ledgers(info, [0]))
+        world.records.update(NAME, lambda info: mark_for_deletion(info, [0]))
 
     with pytest.raises(AttemptError, match="abandoned"):
         world.mover(listener=delete).move(world.plan().moves[0])

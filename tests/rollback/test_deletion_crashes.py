@@ -185,7 +185,7 @@ def test_no_entry_is_lost_that_a_record_has(
     under_way = {
         str(share.uuid)
         for ledger in known.info.in_order
-        if ledger.context is not None and not ledger.is_condemned
+        if ledger.context is not None and not ledger.is_marked_for_deletion
         for share in ledger.context.segments
         if not share.complete and share.status.value == "assigned"
     }

@@ -35,7 +35,7 @@ from offload_core.maintenance.gc.naming import (
 )
 from offload_core.maintenance.verify.pair_checks import Examine
 from offload_core.metadata.catalogue import RecordedCopy, Records, TopicName, concurrently, read_each
-from offload_core.metadata.catalogue.concurrency import AT_ONCE, batch_size, look_at
+from offload_core.metadata.catalogue.concurrency import AT_ONCE, batch_size, inspect_batches
 from offload_core.metadata.catalogue.listing import stream_attempts
 from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
@@ -172,7 +172,7 @@ class Finder:
         """Yield what records name and do not need, that is here and under no lease, with its records now."""
         for some in self._survey.not_needed(self._before, batch_size(self._executor)):
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
-            wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
+            wanted = {name: topic for name, topic in topics.items() if self._scope.is_chosen(topic)}
             due = _ToJudge(self._read(records, wanted.values()))
             for found, named in some:
                 topic = wanted.get(named.topic)
@@ -204,7 +204,7 @@ class Finder:
                 drawn.append(due)
                 yield list(due.copies.values())
 
-        for asked, found in look_at(copies(), InspectCopy(tier=self._tier), self._executor):
+        for asked, found in inspect_batches(copies(), InspectCopy(tier=self._tier), self._executor):
             inspected = zip(asked, found, strict=True)
             yield (
                 drawn.popleft(),
@@ -214,7 +214,9 @@ class Finder:
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
         unnamed = self._survey.unnamed(self._before, batch_size(self._executor))
-        for _, looked_at in look_at(unnamed, _Look(self._tier, self._scope.takes_stand_ins), self._executor):
+        for _, looked_at in inspect_batches(
+            unnamed, _Look(self._tier, self._scope.takes_stand_ins), self._executor
+        ):
             described = []
             for found in looked_at:
                 if isinstance(found, OffloadError):
@@ -237,7 +239,7 @@ class Finder:
                     self._summary.nameless += 1
                     continue
                 topic = topic_of_managed_ledger(found.topic)
-                if not self._scope.is_wanted(topic):
+                if not self._scope.is_chosen(topic):
                     continue
                 why = self.owners.why_not_ours(found)
                 if why is not None:
@@ -275,9 +277,9 @@ class Finder:
             key = parse_key(stale.upload.key)
             if named is not None and key is not None:
                 topic = topic_of_managed_ledger(named.topic)
-                if self._scope.is_wanted(topic):
+                if self._scope.is_chosen(topic):
                     yield from self._upload_of_attempt(records, stale, topic, named, key.uuid)
-            elif not self._scope.is_wanted(None):
+            elif not self._scope.is_chosen(None):
                 continue
             elif not stale.upload.key or not (self._scope.is_shared or key is None):
                 yield _upload(GarbageKind.UPLOAD, stale, None, ())

@@ -150,7 +150,7 @@ def judge_named(
 def _may_stand_in(found: ListedPair, info: ManagedLedgerInfo) -> bool:
     """Return whether a ledger is there that it may be needed for."""
     ledgers = [info.ledger(ledger_id) for ledger_id in found.ledger_ids]
-    return not ledgers or any(ledger is not None and not ledger.is_condemned for ledger in ledgers)
+    return not ledgers or any(ledger is not None and not ledger.is_marked_for_deletion for ledger in ledgers)
 
 
 def _names(ledger: LedgerRecord, found: ListedPair) -> bool:
@@ -171,7 +171,7 @@ def copies_asked_of(
     """The copies here that judging objects of these ledgers asks `Holds` of, if it asks; to be inspected before."""
     ledgers = [] if info is None else [info.ledger(each) for each in ledger_ids]
     for ledger in ledgers:
-        if ledger is not None and not ledger.is_condemned:
+        if ledger is not None and not ledger.is_marked_for_deletion:
             for copy in recorded_copies(topic, ledger, folder):
                 if copy.unfinished is None and not _lies_elsewhere(tier, copy):
                     yield copy, ledger
@@ -179,7 +179,7 @@ def copies_asked_of(
 
 def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
     """Return whether a ledger has all that its record says, so that no other object can be the last with something."""
-    if ledger.is_condemned:
+    if ledger.is_marked_for_deletion:
         return True
     if not ledger.has_hot_copy and check_coverage(ledger) is not None:
         return False

@@ -98,7 +98,7 @@ def naming_of(info: ManagedLedgerInfo | None, uuid: UUID) -> NamedAttempt | None
 
 def _of_ledger(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
     for each in _attempts(ledger):
-        yield replace(each, naming=Naming.CONDEMNED) if ledger.is_condemned else each
+        yield replace(each, naming=Naming.CONDEMNED) if ledger.is_marked_for_deletion else each
 
 
 def _attempts(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
@@ -180,7 +180,7 @@ def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
             else forget_replacement(info, uuid)
         )
     ledger = _ledger_of(info, uuid)
-    if ledger is None or ledger.has_complete_copy or ledger.is_condemned:
+    if ledger is None or ledger.has_complete_copy or ledger.is_marked_for_deletion:
         return info
     return forget_attempt(info, ledger.ledger_id, uuid)
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.recover.ledgers import RebuiltLedger, Unknown, UnknownFact, rebuild_ledger
 from offload_core.metadata.catalogue import Ledger, TopicName, concurrently, recorded_copies
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.survey import FoundLedger, LedgerSurvey
@@ -75,7 +75,7 @@ def rebuild_topics(
     Raises:
         StoreError: the tier fails.
     """
-    looks = look_at(
+    looks = inspect_batches(
         in_batches(_parts(survey, cluster), executor), _Rebuild(tier, tier_record(tier)), executor
     )
     parts = ((part, ledger) for some, found in looks for part, ledger in zip(some, found, strict=True))
@@ -241,7 +241,7 @@ def recover_records(
     if records is not None:
         refuse_live_pulsar(records.store)
     with LedgerSurvey() as survey:
-        survey.fill(tier, wanted=wanted, executor=executor, listener=listener)
+        survey.fill(tier, takes=wanted, executor=executor, listener=listener)
         for rebuilt in rebuild_topics(tier, survey, cluster=cluster, executor=executor):
             yield Recovered(rebuilt=rebuilt, outcome=_write(records, rebuilt, tier, audit))
 

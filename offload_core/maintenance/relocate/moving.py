@@ -424,7 +424,7 @@ class Mover:
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
         """Return whether the copies that a ledger reads are here, and have what its record says."""
-        if ledger.is_condemned:
+        if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:
             return False

@@ -22,7 +22,7 @@ from offload_core.maintenance.rollback.streaming_judging import Allowed, JudgedO
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import (
     UNKNOWN_TOPIC,
-    is_wanted,
+    is_chosen,
     managed_ledger_of_topic,
     topic_of_managed_ledger,
 )
@@ -204,7 +204,7 @@ def release_recorded(
         if known is None:
             continue
         infos[topic] = known.info
-        if not is_wanted(topic, wanted):
+        if not is_chosen(topic, wanted):
             continue
         with suppress(UnknownTopicError):
             after = release_possible(known.info) if dry_run else records.update(name, release_possible).info

@@ -21,7 +21,7 @@ from offload_core.maintenance.rollback.streaming_objects import (
 )
 from offload_core.metadata.catalogue import Problem, RecordedCopy, TopicName, recorded_copies
 from offload_core.metadata.catalogue.copy_check import check_stored, is_deletable_for
-from offload_core.metadata.catalogue.topics import is_wanted, topic_of_managed_ledger
+from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_ledger
 from offload_core.metadata.records import (
     AttemptStatus,
     LedgerRecord,
@@ -126,9 +126,9 @@ def judge_tier(
     )
     known = {topic for each in judged for topic in each.topics}.union(records or ())
     for wanted in topics:
-        if records is not None and not any(is_wanted(topic, [wanted]) for topic in known):
+        if records is not None and not any(is_chosen(topic, [wanted]) for topic in known):
             raise UnknownTopicError("no record and no object is of this topic", found=wanted)
-    return [each for each in judged if not topics or any(is_wanted(topic, topics) for topic in each.topics)]
+    return [each for each in judged if not topics or any(is_chosen(topic, topics) for topic in each.topics)]
 
 
 Holds = Callable[[RecordedCopy, LedgerRecord], bool]

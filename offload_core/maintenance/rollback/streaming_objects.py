@@ -148,7 +148,7 @@ class Coverage(enum.Enum):
 
 def coverage_of(ledger: LedgerRecord) -> Coverage:
     """Return how much of a ledger its complete segments hold; one that is being deleted needs none of it."""
-    if ledger.is_condemned:
+    if ledger.is_marked_for_deletion:
         return Coverage.CONDEMNED
     is_whole = ledger.info.is_closed and covered_stop(ledger) >= (ledger.info.entries or 0)
     return Coverage.COMPLETE if is_whole else Coverage.PARTIAL

@@ -22,7 +22,7 @@ from offload_core.maintenance.verify.sealing import Sealable, Sealing, is_sealab
 from offload_core.maintenance.verify.state import VerifiedObjects
 from offload_core.maintenance.verify.verification_survey import StoredPair, VerificationSurvey
 from offload_core.metadata.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.metadata.catalogue.concurrency import AT_ONCE, batch_size, look_at
+from offload_core.metadata.catalogue.concurrency import AT_ONCE, batch_size, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, stream_attempts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.storage.clock import system_now_ms
@@ -141,7 +141,7 @@ class Verification:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         executor = None if self._deep else self._executor  # which has the bytes to read, then
         look = Examine(tier=self._tier, keeps_indexes=self._deep)
-        for _, found in look_at(self._listed(survey, executor), look, executor):
+        for _, found in inspect_batches(self._listed(survey, executor), look, executor):
             for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)

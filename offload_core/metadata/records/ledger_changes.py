@@ -37,7 +37,7 @@ from offload_core.metadata.records.segments import abandon_segment, segments_of,
 from offload_hooks.errors import AttemptError
 
 
-def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
+def mark_for_deletion(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
     """Record that ledgers are to be deleted, with all their copies, whole ones or shares of segments.
 
     An attempt that is under way cannot complete, nor a copy take the place of another; of a segment, in no ledger.
@@ -52,7 +52,9 @@ def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> Man
     return replace(
         info,
         ledgers=tuple(
-            _condemned(ledger) if ledger.ledger_id in condemned and not ledger.is_condemned else ledger
+            _condemned(ledger)
+            if ledger.ledger_id in condemned and not ledger.is_marked_for_deletion
+            else ledger
             for ledger in info.ledgers
         ),
     )
@@ -64,7 +66,10 @@ def needed_objects(info: ManagedLedgerInfo) -> frozenset[UUID]:
     Those that others name are to be deleted.
     """
     return read_copies(info) | frozenset(
-        copy.uuid for ledger in info.ledgers if not ledger.is_condemned for copy in others_of(ledger)
+        copy.uuid
+        for ledger in info.ledgers
+        if not ledger.is_marked_for_deletion
+        for copy in others_of(ledger)
     )
 
 
@@ -188,7 +193,7 @@ def counts_of(ledger: LedgerRecord) -> LedgerCounts:
 
 def copies_read(ledger: LedgerRecord) -> tuple[UUID, ...]:
     """The attempts that a ledger is read from, in their order; none if one of them is not complete."""
-    if ledger.context is None or ledger.context.uuid is None or ledger.is_condemned:
+    if ledger.context is None or ledger.context.uuid is None or ledger.is_marked_for_deletion:
         return ()
     return ledger.copy_uuids if all(copy.complete for copy in ledger.copies) else ()
 

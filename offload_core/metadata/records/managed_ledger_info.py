@@ -258,7 +258,7 @@ class LedgerRecord:
         return tuple(copy.uuid for copy in self.copies)
 
     @property
-    def is_condemned(self) -> bool:
+    def is_marked_for_deletion(self) -> bool:
         """True if it is to be deleted: neither a hot copy nor a cold one may be read."""
         return self.context is not None and self.context.bookkeeper_deleted and not self.has_complete_copy
 

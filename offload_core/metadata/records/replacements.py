@@ -165,7 +165,9 @@ def check_reads(info: ManagedLedgerInfo, ledger_ids: Sequence[int], uuids: Seque
 
 def read_copies(info: ManagedLedgerInfo) -> frozenset[UUID]:
     """The copies, complete or not, of all ledgers that are not marked for deletion."""
-    return frozenset(uuid for ledger in info.ledgers if not ledger.is_condemned for uuid in ledger.copy_uuids)
+    return frozenset(
+        uuid for ledger in info.ledgers if not ledger.is_marked_for_deletion for uuid in ledger.copy_uuids
+    )
 
 
 def with_replacement(ledger: LedgerRecord, copy: OtherCopy | None) -> LedgerRecord:

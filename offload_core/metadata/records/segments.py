@@ -293,7 +293,7 @@ def _shares_by_uuid(info: ManagedLedgerInfo) -> dict[UUID, list[_Share]]:
     """The shares of each segment, in the topic's order, of ledgers that are not marked for deletion."""
     found: dict[UUID, list[_Share]] = {}
     for ledger in info.in_order:
-        if not ledger.is_condemned:
+        if not ledger.is_marked_for_deletion:
             for share in shares_of(ledger):
                 found.setdefault(share.uuid, []).append((ledger, share))
     return found

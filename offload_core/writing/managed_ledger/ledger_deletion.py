@@ -53,7 +53,7 @@ def ledgers_to_trim(
         open_bytes: of the ledger that is written.
         consumed_before: ledgers with entries from here on stay; None for none.
     """
-    ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
+    ledgers = [ledger for ledger in info.in_order if not ledger.is_marked_for_deletion]
     left = open_bytes + sum(ledger.info.size or 0 for ledger in ledgers)
     chosen: dict[int, str] = {}
     unfinished = unfinished_segment(info)
@@ -148,7 +148,7 @@ def delete_condemned(
     failures: list[OffloadError] = []
     copies = CopyDeletion(environment, name, info)
     for ledger in info.in_order:
-        if not ledger.is_condemned:
+        if not ledger.is_marked_for_deletion:
             continue
         try:
             copies.delete_copies(ledger, why.get(ledger.ledger_id, "its deletion was begun before"))

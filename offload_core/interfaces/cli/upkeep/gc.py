@@ -41,7 +41,7 @@ from offload_core.interfaces.cli.shared import (
 from offload_core.maintenance.gc import Collection, CollectionSummary, RemovalOutcome, Scope, measure_clock
 from offload_core.metadata.catalogue import Records as RecordsOfTopics
 from offload_core.metadata.catalogue import TopicName, open_records, parse_topic, require_complete
-from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -143,7 +143,7 @@ def gc(
         if records is None:
             raise OptionError("who needs what, only records tell", expected="--records URL")
         given, own = records, named(records_option, "the records")
-        wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
+        wants = topic_selection([parse_topic(each) for each in topic or ()], namespace or ())
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         scope = replace(scope, takes_stand_ins=take_stand_ins)
         seen = Seen.of_names(topic, namespace)

@@ -56,7 +56,7 @@ from offload_core.metadata.catalogue.topics import (
     TopicName,
     managed_ledger_of_topic,
     topic_of_managed_ledger,
-    topics_wanted,
+    topic_selection,
 )
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
@@ -157,7 +157,7 @@ def relocate(
     with reported(debug), ExitStack() as held:
         log = audit_of(yes, audit_log)
         topics = [parse_topic(each) for each in topic or ()]
-        asked = topics_wanted(topics, namespace or ())
+        asked = topic_selection(topics, namespace or ())
         wants = asked or (lambda _: True)
         bytes_per_s = None if rate is None else parse_size(rate)
         source = held.enter_context(opened(url, driver, option, layer))

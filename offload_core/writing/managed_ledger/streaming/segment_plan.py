@@ -38,7 +38,7 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
     for ledger in info.in_order:
         stop = offered_stop(ledger)
         if (
-            ledger.is_condemned
+            ledger.is_marked_for_deletion
             or has_whole_copy(ledger)
             or (ledger.info.is_closed and stop >= (ledger.info.entries or 0))
         ):
