@@ -128,7 +128,7 @@ def test_what_is_said_of_a_topic_while_it_is_forgotten_stays() -> None:
     def change_first(call: Any) -> None:
         if call.method == "children":
             store.choose = lambda _: None
-            policies.change_topic(TOPIC, lambda level: level.saying(max_threads=4))
+            policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=4))
 
     store.choose = change_first
     policies.forget_topic(TOPIC)
@@ -216,13 +216,13 @@ def test_a_driver_that_is_gone_blocks_no_other_change(
 ) -> None:
     put(store, "/admin/policies/acme/n", {"offload_policies": GONE})
     put(store, "/admin/topic-policies/acme/n/persistent/orders", {"offloadPolicies": GONE})
-    policies.change_namespace("acme/n", lambda level: level.saying(threshold_in_bytes=5))
-    policies.change_topic(TOPIC, lambda level: level.saying(threshold_in_bytes=6))
+    policies.change_namespace("acme/n", lambda level: level.with_fields(threshold_in_bytes=5))
+    policies.change_topic(TOPIC, lambda level: level.with_fields(threshold_in_bytes=6))
     assert policies.resolve(TOPIC).offload.threshold_bytes == 6
     policies.remove_from_topic(TOPIC, "offload")
     with pytest.raises(UnknownPluginError):
-        policies.change_topic(TOPIC, lambda level: level.saying(driver="tencent-cos"))
-    policies.change_namespace("acme/n", lambda level: level.saying(driver="s3"))
+        policies.change_topic(TOPIC, lambda level: level.with_fields(driver="tencent-cos"))
+    policies.change_namespace("acme/n", lambda level: level.with_fields(driver="s3"))
     assert policies.resolve(TOPIC).offload.driver == "s3"
 
 
@@ -233,14 +233,14 @@ def test_a_threshold_that_was_outrun_before_blocks_no_other_change(
     hour = {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}
     put(store, "/admin/policies/acme/n", {"offload_policies": late, "retention_policies": hour})
     put(store, "/admin/topic-policies/acme/n/persistent/orders", {"offloadPolicies": late})
-    policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
+    policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=5))
     policies.remove_from_topic(TOPIC, "offload")  # the same threshold holds afterwards
     for seconds in (3601, 7200):
         with pytest.raises(OptionError, match=f"found managedLedgerOffloadThresholdInSeconds = {seconds}"):
             policies.change_namespace(
-                "acme/n", lambda level, seconds=seconds: level.saying(threshold_in_seconds=seconds)
+                "acme/n", lambda level, seconds=seconds: level.with_fields(threshold_in_seconds=seconds)
             )
-    policies.change_namespace("acme/n", lambda level: level.saying(threshold_in_seconds=3599))
+    policies.change_namespace("acme/n", lambda level: level.with_fields(threshold_in_seconds=3599))
 
 
 def test_what_cannot_be_read_is_removed(store: MemoryMetadataStore, policies: PolicyStore) -> None:
@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_removed(store: MemoryMetadataStore, policies: Po
     with pytest.raises(MetadataError, match="/admin/topic-policies/acme/n/persistent/orders"):
         policies.topic(TOPIC)
     with pytest.raises(MetadataError, match="/admin/policies/acme/n"):
-        policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
+        policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=5))
     policies.remove_from_topic(TOPIC, "offload")
     policies.remove_from_namespace("acme/n", "offload")
     assert {path: json.loads(data) for path, (data, _) in store.metadata.records.items()} == {
@@ -265,8 +265,8 @@ def test_a_record_that_cannot_be_read_blocks_no_change_of_another(
 ) -> None:
     put(store, "/admin/topic-policies/acme/n/persistent/orders", b"nonsense")
     put(store, "/admin/policies/acme/m", b"nonsense")
-    policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
-    policies.change_topic(parse_topic("acme/m/t"), lambda level: level.saying(max_threads=5))
+    policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=5))
+    policies.change_topic(parse_topic("acme/m/t"), lambda level: level.with_fields(max_threads=5))
     assert "/admin/topic-policies/acme/n/persistent/orders" in caplog.text
     assert "/admin/policies/acme/m" in caplog.text
 

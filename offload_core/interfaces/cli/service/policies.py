@@ -110,7 +110,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
             raise OptionError("which threshold?", expected="--size, --time or both")
         fields = {} if size is None else {"threshold_in_bytes": parse_size(size)}
         fields |= {} if time is None else {"threshold_in_seconds": parse_seconds(time)}
-        write(policies, name, lambda level: level.saying(**fields))
+        write(policies, name, lambda level: level.with_fields(**fields))
 
     def get_offload_threshold(policies: PolicyStore, name: Name) -> None:
         """Show the thresholds that are said here; -1 if none is."""
@@ -125,7 +125,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         """Delete the hot copy so long after the offload."""
         seconds = parse_seconds(lag)
         millis = seconds * 1000 if seconds >= 0 else -1
-        write(policies, name, lambda level: level.saying(deletion_lag_in_millis=millis))
+        write(policies, name, lambda level: level.with_fields(deletion_lag_in_millis=millis))
 
     def get_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
         """Show the deletion lag that is said here, in milliseconds."""
@@ -134,14 +134,14 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
 
     def clear_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
         """Say nothing of the deletion lag any more."""
-        write(policies, name, lambda level: level.saying(deletion_lag_in_millis=None))
+        write(policies, name, lambda level: level.with_fields(deletion_lag_in_millis=None))
 
     def set_tiered_read_priority(
         policies: PolicyStore, name: Name, priority: Annotated[str, typer.Argument(metavar="PRIORITY")]
     ) -> None:
         """Read so: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY or OFFLOADED_FIRST; or as Pulsar names two."""
         parsed = parse_read_priority(priority)
-        write(policies, name, lambda level: level.saying(tiered_read_priority=parsed))
+        write(policies, name, lambda level: level.with_fields(tiered_read_priority=parsed))
 
     def get_tiered_read_priority(policies: PolicyStore, name: Name) -> None:
         """Show the tiered read priority that is said here."""
@@ -156,7 +156,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         write(
             policies,
             name,
-            lambda level: level.saying(tiered_read_priority=None, offloaded_read_priority=None),
+            lambda level: level.with_fields(tiered_read_priority=None, offloaded_read_priority=None),
         )
 
     def set_offload_filter(
@@ -171,7 +171,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         fields["filter_options"] = named(option, "the filter") or None
         if MASK in (fields["filter_options"] or {}).values():
             raise OptionError("an option of the filter is masked", expected="the secret itself")
-        write(policies, name, lambda level: level.saying(**fields))
+        write(policies, name, lambda level: level.with_fields(**fields))
 
     def get_offload_filter(policies: PolicyStore, name: Name) -> None:
         """Show the filter that is said here, what takes an entry's place, and the filter's options, secrets masked."""
@@ -185,7 +185,11 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
 
     def remove_offload_filter(policies: PolicyStore, name: Name) -> None:
         """Say nothing of a filter any more."""
-        write(policies, name, lambda level: level.saying(filter=None, filter_mode=None, filter_options=None))
+        write(
+            policies,
+            name,
+            lambda level: level.with_fields(filter=None, filter_mode=None, filter_options=None),
+        )
 
     def set_retention(policies: PolicyStore, name: Name, size: Size = None, time: Time = None) -> None:
         """Keep so much of what is consumed, and so long."""
