@@ -23,7 +23,7 @@ from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_marker
 from offload_core.format.messages.transaction_id import TransactionId
-from offload_core.reading.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord

@@ -29,8 +29,8 @@ from servers.versitygw import Versitygw
 from benchmarks.measure import Result
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.reading.scan.fetch import fetch_windows
 from offload_core.reading.scan.tasks import Run
+from offload_core.reading.scan.windows import fetch_windows
 from offload_core.storage.tier import Layer, MemoryBudget, Tier, open_store, upload_blocks
 from offload_drivers.s3 import S3Driver
 from offload_hooks import hookimpl

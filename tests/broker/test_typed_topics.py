@@ -21,8 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from scenes.schemas import record
 from servers.broker import Broker
 
-from offload_core.reading.schema_providers import SavedSchemas
-from offload_core.reading.schema_providers.admin import AdminSchemas
+from offload_core.reading.schema_providers import AdminSchemas, SavedSchemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.reading.transactions import BufferState
+from offload_core.reading.transaction_buffers import BufferState
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from offload_core.interfaces.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
+from offload_core.interfaces.spark.source_options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
 from offload_core.reading.scan import ScanOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"

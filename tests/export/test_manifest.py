@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.export.export_files import ExportedFile, StagedUpload
 from offload_core.reading.export.manifest import Manifest, decode_manifest, encode_manifest, number_of_key
-from offload_core.reading.export.model import ExportedFile, StagedUpload
 from offload_core.reading.scan import Position
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import MetadataError, OffloadError, UnsupportedVersionError

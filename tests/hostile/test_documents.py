@@ -29,8 +29,8 @@ from offload_core.format.codec.ledger_metadata import (
     parse_ledger_metadata,
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
-from offload_core.format.codec.salvaged_objects import lost_of, parse_lost
-from offload_core.interfaces.spark.options import parse_options
+from offload_core.format.codec.object_marks import ObjectMarks, parse_lost
+from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.maintenance.inventory.prices import parse_prices
 from offload_core.maintenance.verify.state import VerifiedObjects
 from offload_core.metadata.catalogue.admin_records import join_record
@@ -50,8 +50,8 @@ from offload_core.metadata.records.replacements import others_of
 from offload_core.reading.export.iceberg_target import STATE, parse_state
 from offload_core.reading.export.manifest import decode_manifest
 from offload_core.reading.scan.positions import parse_offsets, parse_position, position_of_message_id
-from offload_core.reading.scan.times import parse_time
-from offload_core.reading.scan.transactions.summary import MAGIC, parse_summary
+from offload_core.reading.scan.pruning import parse_time
+from offload_core.reading.scan.transactions.summaries import MAGIC, parse_summary
 from offload_core.writing.audit import read_audit_log
 from offload_drivers.hdfs import sidecar as hdfs_sidecar
 from offload_drivers.sidecar import decode_sidecar
@@ -302,7 +302,10 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "key of a .crc file": (f"t/n/persistent/x/12-{UUID_TEXT}/.data.crc", parse_checksum_key),
     "topic": ("persistent://t/n/x-partition-12", lambda text: parse_topic(text).partition),
     "lost entries": ("3 entries: 1:2-4,7:8", parse_lost),
-    "lost entries of an object": ("3 entries: 1:2-4", lambda text: lost_of({"pulsaroffloadlost": text})),
+    "lost entries of an object": (
+        "3 entries: 1:2-4",
+        lambda text: ObjectMarks.of({"pulsaroffloadlost": text}).lost,
+    ),
     "lease": (
         "0123456789abcdef:12:34:56",
         lambda text: lease_of(DriverMetadata(name="d", properties=((LEASE_PROPERTY, text),))),

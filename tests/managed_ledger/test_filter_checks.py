@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from records import closed, managed_ledger
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
@@ -15,7 +16,7 @@ from offload_core.metadata.records import (
     OffloadSegment,
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY, aborted_cause
-from offload_core.reading.transactions import BufferSnapshot, TransactionId
+from offload_core.reading.transaction_buffers import BufferSnapshot
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.writing.filters.recorded_filters import settled_by_filters
 from offload_core.writing.offload.hot_copy_check import check_settled

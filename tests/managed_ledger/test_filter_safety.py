@@ -20,7 +20,7 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
 )
 from offload_core.metadata.records.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
-from offload_core.reading.transactions import BufferSnapshot, SnapshotStore
+from offload_core.reading.transaction_buffers import BufferSnapshot, SnapshotStore
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.audit import FileAuditLog
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record

@@ -19,7 +19,7 @@ from managed_ledgers import NAME, environment_of
 from scenes.filters import END, FilteredTopic, chosen, short_record
 from scenes.transactions import Model
 
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.filters import FilterMode
 from offload_core.writing.managed_ledger import Environment, topic_offloads
 from offload_hooks.errors import OffloadError

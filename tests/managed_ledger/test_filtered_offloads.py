@@ -19,7 +19,7 @@ from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import RECORD_KEY
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.filters import FilterMode, parse_filter_record
 from offload_core.writing.filters.disabled import OffloadFilterDisable
 from offload_hooks.errors import (

@@ -25,7 +25,7 @@ from scenes.transactions import (
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore
+from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
     Environment,

@@ -15,7 +15,7 @@ from managed_ledgers import NAME
 from scenes.transactions import START, Model, TransactionalStores
 
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import OffloadError
 

@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from managed_ledgers import NAME, Clock, environment_of
 from scenes.transactions import START, Model, message
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,

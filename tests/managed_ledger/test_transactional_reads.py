@@ -14,6 +14,7 @@ from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, START, Model, message, next_to
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -24,7 +25,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.writing.managed_ledger import (
     EntriesRead,

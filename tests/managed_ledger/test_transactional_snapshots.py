@@ -10,10 +10,11 @@ import pytest
 from managed_ledgers import NAME, Clock
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
     Environment,

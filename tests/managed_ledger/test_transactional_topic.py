@@ -9,9 +9,10 @@ import pytest
 from managed_ledgers import NAME
 from scenes.transactions import ONE, PLAIN, START, abort, commit, found_in, message, next_to, of
 
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import BufferState, SnapshotStore, TransactionId
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     SnapshotPolicy,

@@ -13,7 +13,7 @@ from scenes.transactions import message
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,

@@ -14,7 +14,7 @@ from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.advance import Budget, advance
+from offload_core.reading.scan.following import Budget, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import scan

@@ -26,9 +26,7 @@ from offload_core.reading.scan import (
     plan_tasks,
     select_catalogue,
 )
-from offload_core.reading.scan.advance import Budget, advance
-from offload_core.reading.scan.follow import TopicFollower
-from offload_core.reading.scan.frontier import Frontier, between
+from offload_core.reading.scan.following import Budget, Frontier, TopicFollower, advance, between
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader, open_tier
 

@@ -19,8 +19,7 @@ from offload_core.metadata.catalogue import Problem, list_catalogue
 from offload_core.metadata.catalogue.listing import Pair, describe_pair
 from offload_core.metadata.records import pack_managed_ledger_info
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.advance import Budget, advance
-from offload_core.reading.scan.follow import TopicFollower
+from offload_core.reading.scan.following import Budget, TopicFollower, advance
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.reading.scan.namespaces import namespaces_of_names, namespaces_of_pattern
+from offload_core.reading.scan.select import namespaces_of_names, namespaces_of_pattern
 
 TOPICS = [
     f"persistent://{tenant}/{namespace}/{topic}"

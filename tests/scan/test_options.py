@@ -12,7 +12,7 @@ from entries import entry, pip17_object
 from tiers import Names, in_memory, lay_out
 
 from offload_core.interfaces.cli.reading.scan_options import MessagesRead, reads_messages
-from offload_core.interfaces.spark.options import parse_options
+from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.reading.scan import Position, ScanOptions
 from offload_core.reading.scan.options import WORDS
 from offload_core.reading.scan.tasks import KeyProviderSpec

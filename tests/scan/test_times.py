@@ -25,7 +25,7 @@ from tiers import TOPIC, in_memory, lay_out, lay_out_broker_objects
 
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position
-from offload_core.reading.scan.probe import PROBE_BYTES
+from offload_core.reading.scan.pruning import PROBE_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError
 from pulsar_offload import TierReader, open_tier, scan
 

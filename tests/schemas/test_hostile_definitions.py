@@ -23,8 +23,7 @@ from offload_core.format.schemas.history import parse_saved
 from offload_core.format.schemas.protobuf.layout import make_layout as make_message_layout
 from offload_core.format.schemas.protobuf.types import parse_protobuf
 from offload_core.format.schemas.spans import spans_of
-from offload_core.reading.schema_providers.choosing import choose_payloads
-from offload_core.reading.schema_providers.literal import LiteralSchema
+from offload_core.reading.schema_providers import LiteralSchema, choose_payloads
 from offload_hooks.errors import FormatError, OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 

@@ -14,8 +14,7 @@ from scenes.schemas import TOPIC, Compiled, Known, decode_all, history, record, 
 
 from offload_core.format.schemas.decoders import make_decoder
 from offload_core.format.schemas.payloads import PayloadDecoder, Payloads
-from offload_core.reading.schema_providers import open_provider
-from offload_core.reading.schema_providers.literal import LiteralSchema
+from offload_core.reading.schema_providers import LiteralSchema, open_provider
 from offload_hooks.errors import PayloadError, SchemaError
 from offload_hooks.schemas import SchemaVersion
 from pulsar_offload import open_tier, scan

@@ -13,9 +13,13 @@ from scenes.schemas import TOPIC, Known, history, record, version
 from tiers import lay_out_broker_objects
 
 from offload_core.format.schemas.history import parse_saved, saved_bytes
-from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
-from offload_core.reading.schema_providers.literal import LiteralSchema
-from offload_core.reading.schema_providers.saved import SchemaFiles
+from offload_core.reading.schema_providers import (
+    LiteralSchema,
+    SavedSchemas,
+    SchemaFiles,
+    open_provider,
+    saved_in,
+)
 from offload_core.storage.tier import Tier, registry, survey
 from offload_hooks.errors import (
     BrokenPluginError,

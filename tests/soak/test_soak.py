@@ -23,7 +23,7 @@ from scenes.transactions import Model
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.reading.transactions import BufferState, SnapshotStore
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,

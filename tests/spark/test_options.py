@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.interfaces.spark.options import parse_options
+from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.reading.scan import Position
 from offload_core.reading.scan.tasks import KeyProviderSpec
 from offload_hooks.errors import OptionError

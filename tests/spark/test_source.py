@@ -22,7 +22,7 @@ from offload_core.format.messages.schema import (
 )
 from offload_core.interfaces.spark import PulsarOffloadDataSource
 from offload_core.interfaces.spark.reader import OffloadReader
-from offload_core.interfaces.spark.types import spark_schema
+from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 

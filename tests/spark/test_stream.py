@@ -18,9 +18,9 @@ from streamed import WRITER
 from tiers import Names, lay_out, lay_out_broker_objects
 
 from offload_core.format.messages.schema import arrow_schema
-from offload_core.interfaces.spark.options import parse_options
+from offload_core.interfaces.spark.source_options import parse_options
+from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
-from offload_core.interfaces.spark.types import spark_schema
 from offload_hooks.errors import OptionError
 
 pytestmark = pytest.mark.spark

@@ -30,8 +30,7 @@ from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
 
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.follow import TopicFollower
-from offload_core.reading.scan.settle import SettledAdvance
+from offload_core.reading.scan.following import SettledAdvance, TopicFollower
 from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError

@@ -15,7 +15,7 @@ from mapfiles import lay_out_mapfile, mapfile
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import TransactionBuffer
+from offload_core.reading.transaction_buffers import TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, FilterRun

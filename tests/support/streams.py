@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from offload_core.interfaces.spark.options import parse_options
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.interfaces.spark.stream import OffloadStreamReader
 
 PLACE = ("__ledgerId", "__entryId", "__batchIndex")

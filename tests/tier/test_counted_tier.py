@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.reading.read_handles.memory import ReadMemory
+from offload_core.reading.read_handles.read_memory import ReadMemory
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import open_store, upload_blocks
 from offload_core.storage.tier.watched_tiers import CountedTier

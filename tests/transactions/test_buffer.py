@@ -15,7 +15,7 @@ from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commi
 from offload_core.format.messages.entry import split_entry
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import BufferSnapshot, BufferState, TransactionBuffer
+from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, TransactionBuffer
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
 

@@ -16,7 +16,7 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.scan import Position as ScanPosition
 from offload_core.reading.scan import Scan, read_task
-from offload_core.reading.transactions import BufferSnapshot, TransactionBuffer
+from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
 from offload_core.storage.tier import Tier
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader, scan

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import (
+from offload_core.reading import transaction_buffers
+from offload_core.reading.transaction_buffers import (
     BufferSnapshot,
     SnapshotStore,
     pack_snapshot,
     parse_snapshot,
-    snapshot_store,
 )
 from offload_hooks.errors import MetadataError
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
@@ -129,9 +129,11 @@ def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch: pytest.M
     store = MemoryMetadataStore()
     snapshots, other = SnapshotStore(store), SnapshotStore(store)
     parsed: list[bytes] = []
-    parse = snapshot_store.parse_snapshot
+    parse = transaction_buffers.parse_snapshot
     monkeypatch.setattr(
-        snapshot_store, "parse_snapshot", lambda data, topic: (parsed.append(data), parse(data, topic))[1]
+        transaction_buffers,
+        "parse_snapshot",
+        lambda data, topic: (parsed.append(data), parse(data, topic))[1],
     )
     for entry_id in range(3):
         snapshots.write(NAME, at(1, entry_id, (1, 1)))

@@ -18,7 +18,7 @@ from tiers import MANAGED_LEDGER, TOPIC, MemoryDriver, Names, in_memory, lay_out
 
 from offload_core.format.codec.object_format import parse_key
 from offload_core.reading.scan.transactions import LedgerSummary, SummaryStore, pack_summary, parse_summary
-from offload_core.reading.scan.transactions.summary_store import summary_key
+from offload_core.reading.scan.transactions.summaries import summary_key
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import FormatError, UnsupportedVersionError
 from pulsar_offload import TierReader, open_tier, scan

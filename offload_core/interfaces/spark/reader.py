@@ -1,7 +1,8 @@
 """A batch query: planned on the driver, read by the executors.
 
-The driver plans (listing or records, and indexes); each partition is a scan task that its executor reads from the store
-itself. Nothing but plain values crosses to the executors: each opens the tier anew, once per process.
+The driver plans (listing or records, and indexes) with the filters that Spark pushes down, which Spark applies to the
+rows again. Each partition is a scan task that its executor reads from the store itself. Only plain values cross to the
+executors: each opens the tier anew, once per process. Source: docs/spark.md, Filters.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import functools
 import logging
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.format.schemas import Payloads
-from offload_core.interfaces.spark.filters import PushFilters
-from offload_core.interfaces.spark.opening import open_source, read_options
-from offload_core.interfaces.spark.options import SourceOptions
-from offload_core.interfaces.spark.types import spark_batch, spark_schema
+from offload_core.interfaces.spark.source_options import SourceOptions, open_source, read_options
+from offload_core.interfaces.spark.spark_types import spark_batch, spark_schema
 from offload_core.interfaces.spark.versions import check_versions, installed_versions
 from offload_core.metadata.catalogue import TierReader
 from offload_core.reading.scan import (
     Condition,
+    Operator,
     Report,
     Scan,
     ScanEstimate,
@@ -39,6 +40,64 @@ from offload_core.reading.scan.scanning import read_options as options_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 from offload_hooks.schemas import SchemaHistory
+
+_OPERATORS: dict[type[Filter], Operator] = {
+    datasource.EqualTo: Operator.EQUAL,
+    datasource.EqualNullSafe: Operator.EQUAL,
+    datasource.In: Operator.IN,
+    datasource.GreaterThan: Operator.GREATER,
+    datasource.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
+    datasource.LessThan: Operator.LESS,
+    datasource.LessThanOrEqual: Operator.LESS_OR_EQUAL,
+    datasource.StringStartsWith: Operator.STARTS_WITH,
+    datasource.StringEndsWith: Operator.ENDS_WITH,
+    datasource.StringContains: Operator.CONTAINS,
+}
+
+
+def conditions_of(filters: Iterable[Filter]) -> tuple[Condition, ...]:
+    """The conditions that filters stand for, without those that are none (on parts of a column, on nulls)."""
+    found = (_condition(each) for each in filters)
+    return tuple(condition for condition in found if condition is not None)
+
+
+def _condition(given: Filter) -> Condition | None:
+    is_negated = isinstance(given, datasource.Not)
+    inner = given.child if isinstance(given, datasource.Not) else given
+    operator = _OPERATORS.get(type(inner))
+    attribute, value = getattr(inner, "attribute", ()), getattr(inner, "value", None)
+    values: tuple[object, ...] = tuple(value) if isinstance(value, tuple | list) else (value,)
+    # What is compared with null holds for nothing, negated or not: such a filter is left to Spark.
+    if operator is None or len(attribute) != 1 or None in values:
+        return None
+    return Condition(
+        column=str(*attribute),
+        operator=operator,
+        value=values if operator is Operator.IN else value,
+        is_negated=is_negated,
+    )
+
+
+class PushFilters:
+    """The method `pushFilters` of a reader, as far as PySpark's planner can see the one that every reader has.
+
+    PySpark refuses a reader that has a `pushFilters` of its own while `spark.sql.python.filterPushdown.enabled` is
+    off, and looks at `__func__` for that; where it is on, it calls this.
+
+    Args:
+        take: given the conditions that filters stand for.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, take: Callable[[tuple[Condition, ...]], None]) -> None:
+        self._take = take
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the filters; all of them are given back, for Spark to apply them."""
+        self._take(conditions_of(filters))
+        return filters
+
 
 _Plan = TypeVar("_Plan", Scan, ScanEstimate)
 

@@ -5,15 +5,37 @@ Source: docs/spark.md.
 
 from __future__ import annotations
 
+import os
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from offload_core.interfaces.spark.opening import open_source, read_options
-from offload_core.interfaces.spark.options import parse_options
 from offload_core.interfaces.spark.reader import OffloadReader
+from offload_core.interfaces.spark.source_options import open_source, parse_options, read_options
+from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
-from offload_core.interfaces.spark.types import spark_schema
-from offload_core.reading.scan import Report
+from offload_core.reading.scan import Report, ScanEstimate
+
+
+def explain(path: str | os.PathLike[str] | None = None, **options: object) -> ScanEstimate:
+    """What `spark.read.format("pulsar_offload").options(**options).load(path)` takes if all of it is read.
+
+    Needs no session: it plans as Spark's driver would. Options have their names of docs/spark.md; those with a dot,
+    such as `storage.region`, are given by `**{"storage.region": "eu-west-1"}`.
+
+    Raises:
+        As the query itself.
+    """
+    given = {name.lower(): _text(value) for name, value in options.items()}  # as Spark hands them over
+    if path is not None:
+        given["path"] = os.fspath(path)
+    source = PulsarOffloadDataSource(given)
+    return source.batch_reader(source.schema()).explain()
+
+
+def _text(value: object) -> str:
+    """A value as Spark hands it to a data source."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class PulsarOffloadDataSource(DataSource):

@@ -1,7 +1,8 @@
 """`spark.readStream.format("pulsar_offload")`: a tier that is followed as ledgers and segments arrive.
 
-An offset is a position for each topic's partition, in the JSON of `startingOffsets`: what comes next. It is all that a
-checkpoint keeps. Planning runs in one Python process of the driver for the life of the query. Source: docs/spark.md.
+An offset is a position for each topic's partition, in the JSON of `startingOffsets`: the next to read. It is all that a
+checkpoint keeps. Planning runs in one Python process of the driver for the life of the query. A stream's columns are
+fixed when it begins; schemas of topics that appear later go with the tasks that read them. Source: docs/spark.md.
 """
 
 from __future__ import annotations
@@ -21,20 +22,58 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from offload_core.interfaces.spark.new_topics import NewTopics
-from offload_core.interfaces.spark.opening import open_source
-from offload_core.interfaces.spark.options import SourceOptions
+from offload_core.format.schemas import Payloads
 from offload_core.interfaces.spark.reader import OffloadPartition, OffloadReader
-from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName
-from offload_core.reading.scan import Bounds, Report, plan_tasks, select_catalogue
-from offload_core.reading.scan.advance import Budget, advance
-from offload_core.reading.scan.follow import TopicFollower
-from offload_core.reading.scan.frontier import between
+from offload_core.interfaces.spark.source_options import SourceOptions, open_source
+from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName, parse_topic
+from offload_core.reading.scan import Bounds, Report, ScanOptions, plan_tasks, select_catalogue
+from offload_core.reading.scan.following import Budget, SettledAdvance, TopicFollower, advance, between
 from offload_core.reading.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
-from offload_core.reading.scan.scanning import summary_place
-from offload_core.reading.scan.settle import SettledAdvance
+from offload_core.reading.scan.scanning import payloads_of, summary_place
 from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, SchemaError
+from offload_hooks.schemas import SchemaHistory
+
+_HINT = (
+    "A stream keeps the columns that it began with. Save the topic's schemas (offload schemas pull), begin the query "
+    "with a readerSchema that fits all its topics, or leave the topic out of topicsPattern."
+)
+
+
+class NewTopics:
+    """The topics that a stream has met since it began.
+
+    Args:
+        payloads: the schemas that it began with.
+        asked: name who knows those of others.
+    """
+
+    def __init__(self, payloads: Payloads, asked: ScanOptions) -> None:
+        self._payloads = payloads
+        self._asked = ScanOptions(schemas=asked.schemas)
+        self._histories: dict[str, SchemaHistory] = {}
+
+    def histories(self, tier: TierReader, topics: Sequence[Topic]) -> dict[str, SchemaHistory]:
+        """The schemas of those of the topics that are new; each is asked for once.
+
+        Raises:
+            SchemaError: they are not known, or make other columns.
+            StoreError: the provider's.
+        """
+        new = {topic.name.base for topic in topics if topic.name is not None} - set(self._payloads.histories)
+        for name in sorted(new - set(self._histories)):
+            try:
+                found = payloads_of(tier, self._asked, [parse_topic(name)])
+                assert found is not None
+                self._payloads.with_topics(found.histories).value_fields()
+            except SchemaError as error:
+                raise SchemaError(
+                    f"{name} came after the stream had begun, and cannot be read with its columns: {error}",
+                    hint=_HINT,
+                ) from error
+            self._histories.update(found.histories)
+        return {name: self._histories[name] for name in new}
+
 
 Offset = dict[str, Any]
 """`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""

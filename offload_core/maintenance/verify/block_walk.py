@@ -37,8 +37,8 @@ from offload_core.maintenance.verify.findings import (
     code_of,
     of_error,
 )
-from offload_core.reading.scan.fetch import Window
 from offload_core.reading.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.reading.scan.windows import Window
 from offload_hooks.errors import DecompressionError, FormatError, placed
 
 TOGETHER_BYTES = 1 << 20

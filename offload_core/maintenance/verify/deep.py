@@ -24,9 +24,9 @@ from offload_core.maintenance.verify.codes import Code
 from offload_core.maintenance.verify.findings import Finding, Findings, of_error
 from offload_core.maintenance.verify.pair_checks import Examined, extent_of
 from offload_core.metadata.records.filter_record import DroppedEntries, indexed_filter
-from offload_core.reading.scan.checksums import checksum_verifier
-from offload_core.reading.scan.fetch import Window, fetch_windows
+from offload_core.reading.scan.read import checksum_verifier
 from offload_core.reading.scan.tasks import Run
+from offload_core.reading.scan.windows import Window, fetch_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
     FormatError,

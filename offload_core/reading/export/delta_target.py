@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import PyFileSystem
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.export.model import ExportedFile
+from offload_core.reading.export.export_files import ExportedFile
 from offload_core.reading.scan import Position
 from offload_hooks.errors import OffloadError, OptionError, StoreError
 from offload_hooks.shown_urls import shown_url

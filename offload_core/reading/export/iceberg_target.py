@@ -26,8 +26,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.export.export_files import ExportedFile
 from offload_core.reading.export.manifest import positions_in
-from offload_core.reading.export.model import ExportedFile
 from offload_core.reading.scan import Position
 from offload_hooks.errors import MetadataError, OffloadError, OptionError, StoreError
 from offload_hooks.json_text import JsonObject

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.export.model import ExportedFile, StagedUpload
+from offload_core.reading.export.export_files import ExportedFile, StagedUpload
 from offload_core.reading.scan import Position, parse_position
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import MetadataError, OptionError

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from offload_core.metadata.catalogue import TopicName
+from offload_core.reading.export.export_files import ExportedFile
 from offload_core.reading.export.manifest import (
     FOLDER,
     MAX_MANIFEST_BYTES,
@@ -24,8 +25,7 @@ from offload_core.reading.export.manifest import (
     encode_manifest,
     number_of_key,
 )
-from offload_core.reading.export.model import ExportedFile
-from offload_core.reading.export.upload_sink import TierPlace
+from offload_core.reading.export.parquet_files import TierPlace
 from offload_core.reading.scan import Position
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (

@@ -1,11 +1,15 @@
 """Reading single ledgers: their cold copies, of any format, and the hot ones, as the read priority says."""
 
-from offload_core.reading.read_handles.fallbacks import Copy, Fallback, FallbackReason
-from offload_core.reading.read_handles.memory import ReadMemory, process_memory
-from offload_core.reading.read_handles.opening import ColdReaders
-from offload_core.reading.read_handles.reader import ColdReader
+from offload_core.reading.read_handles.cold_reader import ColdReader, ColdReaders
+from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
 from offload_core.reading.read_handles.sparse_entries import SparseEntries
-from offload_core.reading.read_handles.tiered import TieredReader, TieredReaders
+from offload_core.reading.read_handles.tiered import (
+    Copy,
+    Fallback,
+    FallbackReason,
+    TieredReader,
+    TieredReaders,
+)
 
 __all__ = [
     "ColdReader",

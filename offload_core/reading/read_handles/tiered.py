@@ -1,31 +1,40 @@
-"""Tiered reads: a ledger's hot copy or its cold one, as the read priority says, and the other where that one fails.
+"""Read a ledger from its hot or its cold copy by the read priority, and fall back to the other one on errors.
 
-By a `*_FIRST` priority the other copy is read when the first is missing, damaged, out of reach or denied, at opening
-and between two reads, from the entry on that was asked for. By `*_ONLY` its error is what the reader gets.
+By `*_FIRST` the other copy is read when the first is missing, damaged, out of reach or denied, at opening and between
+two reads, from the entry on that was asked for. By `*_ONLY` the reader gets its error. Every fallback is counted,
+logged with its fields, and passed to a listener; damaged bytes are logged as an error, the others as a warning.
 
-A ledger may be cold only to some entry, by streaming segments: what is behind that is read hot, which is no fallback.
+A ledger may be cold only up to some entry, by streaming segments: what follows is read hot, which is no fallback.
 """
 
 from __future__ import annotations
 
+import enum
+import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import LedgerRecord
-from offload_core.reading.read_handles.fallbacks import (
-    Copy,
-    Fallback,
-    FallbackListener,
-    FallbackReason,
-    ReadFallbacks,
-    reason_of,
+from offload_core.reading.read_handles.cold_reader import ColdReaders, check_range
+from offload_hooks.errors import (
+    AccessDeniedError,
+    DataLossError,
+    FormatError,
+    LedgerClosedError,
+    NoReadableCopyError,
+    ObjectNotFoundError,
+    OffloadError,
+    OptionError,
+    RangeError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownLedgerError,
 )
-from offload_core.reading.read_handles.opening import ColdReaders
-from offload_core.reading.read_handles.reader import check_range
-from offload_hooks.errors import LedgerClosedError, NoReadableCopyError, OffloadError
 from offload_hooks.ledger_stores import (
     DEFAULT_READ_BYTES,
     EntryBatch,
@@ -33,6 +42,102 @@ from offload_hooks.ledger_stores import (
     LedgerStatus,
     LedgerStore,
 )
+
+_log = logging.getLogger(__name__)
+
+
+class Copy(enum.Enum):
+    """Which copy of a ledger."""
+
+    HOT = "hot"
+    COLD = "cold"
+
+
+class FallbackReason(enum.Enum):
+    """Why a copy could not be read, by a stable code."""
+
+    MISSING = "missing"
+    DENIED = "denied"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+    DAMAGED = "damaged"
+    NOT_CONFIGURED = "not-configured"
+
+
+_REASONS: tuple[tuple[type[OffloadError], FallbackReason | None], ...] = (
+    (LedgerClosedError, None),  # whoever reads has closed it
+    (RangeError, FallbackReason.MISSING),
+    (UnknownLedgerError, FallbackReason.MISSING),
+    (ObjectNotFoundError, FallbackReason.MISSING),
+    (DataLossError, FallbackReason.MISSING),
+    (AccessDeniedError, FallbackReason.DENIED),
+    (StoreUnavailableError, FallbackReason.UNAVAILABLE),
+    (StoreError, FallbackReason.FAILED),
+    (FormatError, FallbackReason.DAMAGED),
+    (OptionError, FallbackReason.NOT_CONFIGURED),
+)
+
+
+def reason_of(error: OffloadError) -> FallbackReason | None:
+    """Why a copy cannot be read, of what it raised for a right request; None: the other one would not help."""
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """A copy that could not be read, so that the other one was tried.
+
+    Attributes:
+        copy: the one that could not.
+        entry_id: from which on the other is read; None when the ledger was opened, or its status asked for.
+    """
+
+    ledger_id: int
+    copy: Copy
+    reason: FallbackReason
+    entry_id: int | None
+    error: OffloadError
+
+
+FallbackListener = Callable[[Fallback], None]
+
+
+class ReadFallbacks:
+    """Counts fallbacks and tells of them. Calls may come from many threads."""
+
+    def __init__(self, listener: FallbackListener | None = None) -> None:
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[Copy, FallbackReason]] = Counter()
+
+    @property
+    def counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
+        """How many there were, by the copy that could not be read and why."""
+        with self._lock:
+            return dict(self._counts)
+
+    def tell(self, fallback: Fallback) -> None:
+        """There was one."""
+        with self._lock:
+            self._counts[fallback.copy, fallback.reason] += 1
+        _log.log(
+            logging.ERROR if fallback.reason is FallbackReason.DAMAGED else logging.WARNING,
+            "the %s copy of ledger %d cannot be read (%s), the other one is tried: %s",
+            fallback.copy.value,
+            fallback.ledger_id,
+            fallback.reason.value,
+            fallback.error,
+            extra={
+                "event": "read-fallback",
+                "ledger_id": fallback.ledger_id,
+                "copy": fallback.copy.value,
+                "reason": fallback.reason.value,
+                "entry_id": fallback.entry_id,
+            },
+        )
+        if self._listener is not None:
+            self._listener(fallback)
+
 
 _T = TypeVar("_T")
 

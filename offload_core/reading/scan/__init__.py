@@ -1,9 +1,7 @@
 """Plan what to read, and read it as Arrow record batches."""
 
-from offload_core.reading.scan.conditions import Condition, Operator
 from offload_core.reading.scan.estimate import ScanEstimate, explain_scan
-from offload_core.reading.scan.frontier import resume_offsets
-from offload_core.reading.scan.metrics import Report, TaskMetrics
+from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.reading.scan.positions import (
@@ -14,7 +12,8 @@ from offload_core.reading.scan.positions import (
     parse_position,
     position_of_message_id,
 )
-from offload_core.reading.scan.read import read_task
+from offload_core.reading.scan.pruning import Condition, Operator
+from offload_core.reading.scan.read import Report, TaskMetrics, read_task
 from offload_core.reading.scan.scanning import Scan, scan, select_catalogue
 from offload_core.reading.scan.select import Selection, select_records, select_topics
 from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange

@@ -14,13 +14,13 @@ from offload_core.format.codec.index import NO_BLOCKS
 from offload_core.format.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
-from offload_core.reading.scan.fetch import range_bytes_of, ranges_of
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.runs import read_ledger, read_share, runs_of
 from offload_core.reading.scan.scanning import Scan, scan
 from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run
 from offload_core.reading.scan.transactions import TransactionResolver
-from offload_core.reading.scan.transactions.survey import stretches_of
+from offload_core.reading.scan.transactions.summaries import stretches_of
+from offload_core.reading.scan.windows import range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
 
@@ -109,7 +109,7 @@ def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
     return (
         stored is not None
         and stored.key.object_format is ObjectFormat.PIP17
-        and not stored.has_gaps  # of which nothing may be left
+        and not stored.marks.has_gaps  # of which nothing may be left
         and 0 < share.data_bytes <= range_bytes
     )
 
@@ -159,7 +159,7 @@ def _look(
         if takes.runs is None:
             assert isinstance(each, LedgerShare)
             stored = each.ledger.unread
-            if stored is not None and not stored.is_settled:
+            if stored is not None and not stored.marks.is_settled:
                 total += Requests(gets=1, read_bytes=each.data_bytes)
             continue
         for run in takes.runs:

@@ -18,8 +18,9 @@ from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, Cryp
 from offload_core.format.messages.schema import MODES, Level, Mode
 from offload_core.format.schemas import CORRUPT_RECORD, Payloads
 from offload_core.metadata.catalogue import RecordSource
-from offload_core.reading.scan.opening import key_provider_spec
+from offload_core.reading.scan.chunks_around import key_provider_spec
 from offload_core.reading.scan.positions import Offsets, parse_offsets
+from offload_core.reading.scan.pruning import parse_time
 from offload_core.reading.scan.select import Selection
 from offload_core.reading.scan.tasks import (
     DEFAULT_CHUNK_LOOK_BACK_BYTES,
@@ -30,7 +31,6 @@ from offload_core.reading.scan.tasks import (
     Isolation,
     KeyProviderSpec,
 )
-from offload_core.reading.scan.times import parse_time
 from offload_core.reading.schema_providers import SchemaSource
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import whole_number

@@ -1,24 +1,23 @@
-"""From a catalogue and what is asked for to tasks: bounds per topic, ledgers packed by size, large ones cut.
+"""Plan a scan: from a catalogue and its bounds to tasks; ledgers are packed by size, and large ones are cut.
 
-Topics and ledgers are read in order; a task takes as many as its share of bytes asks for. Indexes are read here only of
-ledgers that are cut, between their blocks or by a bound; the tasks read the others (ADR 0013). What cannot be read is
-an error or a warning, never silence.
+Topics and ledgers are read in order; a task takes as many as its share of bytes allows. Indexes are read here only of
+ledgers that are cut, between their blocks or by a bound; the tasks read the others (ADR 0013). Each task names the
+ledgers around it, as far as messages in chunks may reach; their indexes and blocks are read only when a message needs
+them (`chunks_around`). Data that cannot be read is an error or a warning.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
-from offload_core.reading.scan.conditions import Condition, restrict_shares
-from offload_core.reading.scan.gaps import AskedRange, report_gaps
-from offload_core.reading.scan.neighbours import add_neighbours
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
-from offload_core.reading.scan.runs import read_share, runs_of
-from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run, ScanTask, TimeRange
-from offload_core.reading.scan.times import narrow
+from offload_core.reading.scan.pruning import Condition, narrow, restrict_shares
+from offload_core.reading.scan.runs import AskedRange, read_share, report_gaps, runs_of
+from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Neighbours, Run, ScanTask, TimeRange
 from offload_core.storage.tier import Tier
 
 DEFAULT_TASK_BYTES = 128 << 20
@@ -219,3 +218,80 @@ def _part(run: Run | LedgerShare, begin: int, end: int) -> Run | LedgerShare:
         payload_bytes=None,
         ends_by_time=run.ends_by_time and following is None,
     )
+
+
+MOST_LEDGERS = 16
+"""The most ledgers on either side: tasks stay small where ledgers are."""
+
+
+def add_neighbours(
+    tasks: Sequence[ScanTask], ledgers: Mapping[str | None, Sequence[LedgerShare]], most_bytes: int
+) -> list[ScanTask]:
+    """The tasks with their neighbours of about `most_bytes` on either side.
+
+    `ledgers` are all that can be read of each topic, whole, in order.
+    """
+    ids = {topic: [share.ledger_id for share in shares] for topic, shares in ledgers.items()}
+    result = []
+    for task in tasks:
+        ends: dict[str | None, tuple[Run | LedgerShare, Run | LedgerShare]] = {}
+        for each in task.runs:
+            ends[each.topic] = (ends.get(each.topic, (each, each))[0], each)
+        near = {}
+        for topic, (first, last) in ends.items():
+            of_topic, of_ids = ledgers[topic], ids[topic]
+            before, is_all = _nearest(_before(first, of_topic, of_ids), most_bytes)
+            after, is_all_after = _nearest(_after(last, of_topic, of_ids), most_bytes)
+            if before or after:
+                near[topic] = Neighbours(
+                    before=tuple(reversed(before)),
+                    reaches_beginning=is_all,
+                    after=tuple(after),
+                    reaches_end=is_all_after,
+                )
+        result.append(replace(task, neighbours=near))
+    return result
+
+
+def _before(
+    first: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
+) -> Iterator[LedgerShare]:
+    """What lies before a task's first run, the nearest first."""
+    if isinstance(first, LedgerShare):
+        begin = first.asked.start
+    else:
+        begin = max(first.start_entry_id, first.blocks[0].first_entry_id)
+    at = bisect_left(ids, first.ledger_id)
+    if begin and at < len(ids) and ids[at] == first.ledger_id:
+        yield replace(ledgers[at], asked=EntryRange(stop=begin))
+    for i in range(at - 1, -1, -1):
+        yield ledgers[i]
+
+
+def _after(
+    last: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
+) -> Iterator[LedgerShare]:
+    """What lies behind a task's last run, in order."""
+    if isinstance(last, LedgerShare):
+        end = last.asked.stop
+    else:
+        known = (last.stop_entry_id, last.blocks[-1].end_entry_id or last.next_entry_id)
+        end = min((each for each in known if each is not None), default=None)
+    at = bisect_right(ids, last.ledger_id)
+    if end is not None and at and ids[at - 1] == last.ledger_id:
+        yield replace(ledgers[at - 1], asked=EntryRange(start=end))
+    for i in range(at, len(ids)):
+        yield ledgers[i]
+
+
+def _nearest(shares: Iterator[LedgerShare], most_bytes: int) -> tuple[list[LedgerShare], bool]:
+    """Ledgers until they have so many bytes, and whether these are all; of one that is cut it is not known how many."""
+    taken: list[LedgerShare] = []
+    left = most_bytes
+    for share in shares:
+        if left <= 0 or len(taken) >= MOST_LEDGERS:
+            return taken, False
+        taken.append(share)
+        if share.asked == EntryRange():
+            left -= share.data_bytes
+    return taken, True

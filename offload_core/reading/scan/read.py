@@ -1,7 +1,7 @@
-"""A task → Arrow record batches of about 1 MiB, in order of positions.
+"""Read a task: Arrow record batches of about 1 MiB, in order of positions, and what reading them took.
 
-Works in any process: all it needs is the task, the options and the Tier. Bytes that are wrong are an error that names
-object, ledger, block, entry and byte.
+Works in any process: all it needs is the task, the options and the Tier. Damaged bytes are an error that names object,
+ledger, block, entry and byte.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.cursor import EntryCursor
-from offload_core.format.codec.mapfile.checksums import ChecksumVerifier
+from offload_core.format.codec.mapfile.checksums import (
+    CHECKSUM_BYTES,
+    HEAD_BYTES,
+    ChecksumVerifier,
+    parse_checksum_head,
+)
 from offload_core.format.messages.arrays import Constant, new_bytes, new_offsets
 from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.kernels.fields import ABORTED, COMMITTED, OPEN
@@ -24,17 +31,106 @@ from offload_core.format.messages.opening import PayloadOpener
 from offload_core.format.messages.schema import arrow_schema
 from offload_core.format.schemas import PayloadDecoder, decoded
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan.checksums import checksum_verifier
-from offload_core.reading.scan.entries import ENTRIES_AT_ONCE, EntryLocator, message_decoder, walk_windows
-from offload_core.reading.scan.fetch import Window, fetch_windows
-from offload_core.reading.scan.metrics import Report, measured
-from offload_core.reading.scan.opening import TaskOpening
+from offload_core.reading.scan.chunks_around import TaskOpening
 from offload_core.reading.scan.runs import runs_ahead
 from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
+from offload_core.reading.scan.windows import (
+    ENTRIES_AT_ONCE,
+    EntryLocator,
+    Window,
+    fetch_windows,
+    message_decoder,
+    walk_windows,
+)
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import DataLossError, placed
+from offload_hooks.counts import StoreCounts, counting
+from offload_hooks.errors import BadLengthError, DataLossError, RangeError, placed
 
 _log = logging.getLogger(__name__)
+_task_log = logging.getLogger("offload_core.reading.scan.metrics")
+"""The logger of `TaskMetrics`, by the name that docs/spark.md gives it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMetrics:
+    """What a task has done, to its end or to where it was stopped.
+
+    Attributes:
+        rows: rows that were given.
+        bytes: stored bytes that were read: of blocks, indexes and checksums.
+        ranges: requests for them.
+        retries: calls that the layer `retry` made again. What a store's own client repeats is not seen.
+        seconds: the time that reading took, without what is done with the batches in between.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    ranges: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+
+
+Report = Callable[[TaskMetrics], None]
+"""Is called once per task, at its end, where it was read."""
+
+
+def measured(
+    batches: Generator[pa.RecordBatch, None, None], report: Report | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The same batches; at their end, or where they are dropped, what they took is logged, and given to `report`."""
+    counts = StoreCounts()
+    context = counting(counts)
+    rows, seconds = 0, 0.0
+    try:
+        while True:
+            began = time.perf_counter()
+            batch = context.run(next, batches, None)
+            seconds += time.perf_counter() - began
+            if batch is None:
+                return
+            rows += batch.num_rows
+            yield batch
+    finally:
+        with contextlib.ExitStack() as last:
+            last.callback(context.run, batches.close)
+            metrics = TaskMetrics(
+                rows=rows, bytes=counts.bytes, ranges=counts.ranges, retries=counts.retries, seconds=seconds
+            )
+            fields = asdict(metrics)
+            # `context` is what Spark keeps of a worker's log record beside its text.
+            _task_log.info(
+                "a task gave %d rows of %d bytes in %d ranges, with %d retries, in %.3f s",
+                *fields.values(),
+                extra=fields | {"context": fields},
+            )
+            if report is not None:
+                report(metrics)
+
+
+def checksum_verifier(tier: Tier, run: Run) -> ChecksumVerifier | None:
+    """What verifies the run's bytes; None if its object has no checksums beside it.
+
+    Raises:
+        FormatError: the `.crc` file is none, or too short.
+        StoreError: the store fails.
+    """
+    key, file = run.checksum_key, run.sequence_file
+    if key is None or file is None:
+        return None
+    with placed(key=key):
+        try:
+            size = parse_checksum_head(tier.read_range(key, 0, HEAD_BYTES))
+            first = run.blocks[0].offset // size
+            last = -(-(run.blocks[-1].offset + run.blocks[-1].length) // size)
+            checksums = tier.read_range(
+                key, HEAD_BYTES + first * CHECKSUM_BYTES, (last - first) * CHECKSUM_BYTES
+            )
+        except RangeError as error:
+            raise BadLengthError("a .crc file does not cover its file") from error
+    return ChecksumVerifier(
+        checksums=checksums, chunk_bytes=size, begin=first * size, data_length=file.length
+    )
+
 
 ReadWindow = Callable[[EntryCursor], Iterator[pa.RecordBatch]]
 

@@ -1,30 +1,249 @@
-"""From what is asked for of one ledger to the runs of its blocks, as soon as its index is read.
+"""From a ledger to the runs of its blocks, and the report of entries that have no copy.
 
-The planner reads the indexes of ledgers that it must cut; those of the others are read by the tasks, some ahead of the
-reader. A copy that turns out to be broken, and entries that are not there at a ledger's beginning, are an error or a
-warning wherever that is noticed.
+The planner reads the indexes of ledgers that it cuts; the tasks read the others, some ahead of the reader.
+
+A gap is consecutive ledgers without a readable copy. It is **loss** if entries of it were asked for that must be there:
+a readable ledger follows it, a record says that it was offloaded, an index of a copy remains whose data is missing, or
+the range ends in it or after it by a position. Otherwise it is not offloaded yet: `latest` means the end of what is,
+and a warning says where that is. Loss is an error or a warning wherever it is noticed. Source: docs/spark.md.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import replace
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable
-from offload_core.metadata.catalogue import Ledger, Piece, piece_of, with_index
-from offload_core.reading.scan.gaps import lose
+from offload_core.metadata.catalogue import Ledger, Topic, extent_of, with_index
+from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
+from offload_hooks.errors import DataLossError
+
+_MOST_NAMED = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRange:
+    """What is asked for of a topic: from `first` (inclusive) to `stop` (exclusive), None for as far as there is."""
+
+    first: Position | None
+    stop: Position | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it ends before it begins."""
+        return self.first is not None and self.stop is not None and self.first >= self.stop
+
+    def holds(self, ledger: Ledger) -> bool:
+        """Whether entries of a ledger are asked for."""
+        if self.first is not None and self.first.ledger_id > ledger.ledger_id:
+            return False
+        return self.stop is None or Position(ledger.ledger_id, 0) < self.stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Ledgers of a topic, one after another, of which nothing can be read.
+
+    Attributes:
+        ledgers: those with entries, by ascending id.
+        is_loss: whether something is missing that must be there.
+    """
+
+    ledgers: tuple[Ledger, ...]
+    is_loss: bool
+
+
+def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Iterator[Gap]:
+    """The gaps of a topic in a range, in order."""
+    missing: list[Ledger] = []
+    for ledger in topic.ledgers:
+        if not ledger.is_readable:
+            if not ledger.has_nothing_to_lose and ledger.ledger_id in wanted:
+                missing.append(ledger)
+        elif missing:
+            # Of objects that name no topic nobody knows which ledgers follow each other.
+            yield Gap(ledgers=tuple(missing), is_loss=topic.name is not None or asked.stop is not None)
+            missing = []
+    count = len(missing) if asked.stop is not None else _lost(missing)
+    if missing[:count]:
+        yield Gap(ledgers=tuple(missing[:count]), is_loss=True)
+    if missing[count:]:
+        yield Gap(ledgers=tuple(missing[count:]), is_loss=False)
+
+
+def _lost(last: Sequence[Ledger]) -> int:
+    """How many of the last ledgers were offloaded, by the record of the last of them, or an index that is left."""
+    return max((i + 1 for i, ledger in enumerate(last) if ledger.is_lost), default=0)
+
+
+def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fail: bool) -> None:
+    """Say what of a range cannot be read, each gap once. A ledger whose index is unread is taken to be readable.
+
+    `wanted` are the ledgers of the range that times and conditions leave, by id.
+
+    Raises:
+        DataLossError: a gap that is loss, with its ledgers and positions; with `fail` False a warning.
+    """
+    report_lost_objects(topic, fail)
+    _report_bounds(topic, asked, fail)
+    for gap in find_gaps(topic, asked, wanted):
+        if gap.is_loss:
+            _report_loss(topic, gap, asked, fail)
+        else:
+            _log.warning("%s: %s", _read_to(topic, asked), _missing(gap))
+    _report_lost_tails(topic, asked, wanted, fail)
+    _report_tail(topic, asked, wanted)
+
+
+def report_lost_objects(topic: Topic, fail: bool) -> None:
+    """Say which objects of a topic are lost, if nothing tells which of its ledgers lack entries: any may.
+
+    Raises:
+        DataLossError: there is one (`fail`); else a warning for each.
+    """
+    for stored in topic.lost:
+        what = f"an object of {topic.label} cannot be read, and nothing tells which entries it has"
+        lose(what, None, fail, found=f"{stored.key.data_key}: {stored.detail}")
+
+
+def lose(what: str, ledger_id: int | None, fail: bool, *, found: str, expected: str | None = None) -> None:
+    """Raise a `DataLossError`, or write it down as a warning."""
+    error = DataLossError(
+        what,
+        ledger_id=ledger_id,
+        expected=expected,
+        found=found,
+        hint="Set failOnDataLoss to false to read what there is.",
+    )
+    if fail:
+        raise error
+    _log.warning("%s", error)
+
+
+def _report_loss(topic: Topic, gap: Gap, asked: AskedRange, fail: bool) -> None:
+    count = len(gap.ledgers)
+    what = "a ledger" if count == 1 else f"{count} ledgers"
+    lose(
+        f"{what} of {topic.label} {'has' if count == 1 else 'have'} no complete copy",
+        gap.ledgers[0].ledger_id,
+        fail,
+        expected=_positions(gap, asked),
+        found=_reasons(gap),
+    )
+
+
+def _report_lost_tails(topic: Topic, asked: AskedRange, wanted: Collection[int], fail: bool) -> None:
+    """Segments that are lost after the last one of a ledger that is read; one between two shows when they are read."""
+    for ledger in topic.ledgers:
+        lost = ledger.lost_tail if ledger.ledger_id in wanted else None
+        if lost is not None and (asked.stop is None or Position(ledger.ledger_id, lost[1]) < asked.stop):
+            stored, begin = lost
+            lose(
+                f"entries of a ledger of {topic.label} have no copy here",
+                ledger.ledger_id,
+                fail,
+                expected=f"entries from {begin} on",
+                found=f"{stored.key.data_key}: {stored.detail}",
+            )
+
+
+def _report_bounds(topic: Topic, asked: AskedRange, fail: bool) -> None:
+    """A start or an end in a ledger that is not there."""
+    ids = [ledger.ledger_id for ledger in topic.ledgers]
+    here = f"ledgers {_named(ids)}"
+    first, stop = asked.first, asked.stop
+    if first is not None and first.ledger_id not in ids:
+        before = bool(ids) and first.ledger_id < ids[0]
+        but = f"begins with ledger {ids[0]} now" if before else "that ledger has no copy here"
+        lose(f"{topic.label} was asked for from {first}, but {but}", first.ledger_id, fail, found=here)
+    inside = stop is not None and (stop.entry_id > 0 or stop.batch_index > 0)
+    if stop is not None and inside and stop.ledger_id not in ids and (not ids or stop.ledger_id > ids[0]):
+        what = f"{topic.label} was asked for up to {stop}, but that ledger has no copy here"
+        lose(what, stop.ledger_id, fail, found=here)
+
+
+def _report_tail(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> None:
+    """The last ledger's rest that is not offloaded yet, as far as its record tells."""
+    ledger = _last_readable(topic)
+    if ledger is None or asked.stop is not None or ledger.record is None:
+        return
+    if ledger.ledger_id not in wanted:
+        return
+    end, entries = ledger.record.offloaded_stop, ledger.record.info.entries
+    if end is not None and (not ledger.record.info.is_closed if entries is None else end < entries):
+        rest = f"from entry {end} on" if entries is None else f"entries {end} to {entries - 1}"
+        _log.warning(
+            "%s: of ledger %d, %s are not offloaded yet", _read_to(topic, asked), ledger.ledger_id, rest
+        )
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def _last_readable(topic: Topic) -> Ledger | None:
+    return next((ledger for ledger in reversed(topic.ledgers) if ledger.is_readable), None)
+
+
+def _read_to(topic: Topic, asked: AskedRange) -> str:
+    """How far a topic is read, whose end was not given as a position."""
+    ledger = _last_readable(topic)
+    if ledger is None or not asked.holds(ledger):
+        return f"nothing of {topic.label} is read"
+    end = None if ledger.record is None else ledger.record.offloaded_stop
+    if end is None and ledger.extents:
+        end = ledger.extents[-1].stop_entry_id
+    where = f"ledger {ledger.ledger_id}" if end is None else f"{ledger.ledger_id}:{end}"
+    return f"{topic.label} is read up to {where}"
+
+
+def _missing(gap: Gap) -> str:
+    if len(gap.ledgers) == 1:
+        return f"ledger {gap.ledgers[0].ledger_id} has no complete copy ({_reasons(gap)})"
+    ids = _named([ledger.ledger_id for ledger in gap.ledgers])
+    return f"ledgers {ids} have no complete copy ({_reasons(gap)})"
+
+
+def _reasons(gap: Gap) -> str:
+    if len(gap.ledgers) == 1:
+        return gap.ledgers[0].why_not_read
+    reasons = [f"ledger {ledger.ledger_id}: {ledger.why_not_read}" for ledger in gap.ledgers[:_MOST_NAMED]]
+    return "; ".join([*reasons, *_more(len(gap.ledgers))])
+
+
+def _positions(gap: Gap, asked: AskedRange) -> str:
+    """The first and the last position that is missing."""
+    first = max(Position(gap.ledgers[0].ledger_id, 0), asked.first or Position(0, 0))
+    last = gap.ledgers[-1]
+    stop = None if last.entries is None else Position(last.ledger_id, last.entries)
+    if asked.stop is not None and asked.stop.ledger_id == last.ledger_id:
+        stop = asked.stop if stop is None else min(stop, asked.stop)
+    begin = f"{first.ledger_id}:{first.entry_id}"
+    if stop is None:
+        return f"positions from {begin} on" + (
+            f", to ledger {last.ledger_id}" if len(gap.ledgers) > 1 else ""
+        )
+    end = stop.entry_id if stop.batch_index else max(stop.entry_id - 1, 0)
+    return f"positions {begin} to {stop.ledger_id}:{end}"
+
+
+def _named(ids: Sequence[int]) -> str:
+    return ", ".join([*(str(each) for each in ids[:_MOST_NAMED]), *_more(len(ids))]) or "none"
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count - _MOST_NAMED} more"] if count > _MOST_NAMED else []
+
 
 INDEXES_AHEAD = 16
 """So many indexes of a task are on their way while its runs are read."""
-
-_log = logging.getLogger(__name__)
 
 
 def _lose_ledger(share: LedgerShare, fail: bool) -> None:
@@ -52,7 +271,7 @@ def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
 
 
 def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
-    """The ledger with its index read, if it was not; without pieces if the copy turns out to be broken.
+    """The ledger with its index read, if it was not; without extents if the copy turns out to be broken.
 
     Raises:
         StoreError: the store fails, or has the index no more.
@@ -62,8 +281,8 @@ def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
         return ledger
     read = with_index(tier, unread)
     attempts = tuple(read if stored is unread else stored for stored in ledger.attempts)
-    pieces = () if read.index is None else (piece_of(read, read.index.ledgers[0]),)
-    return replace(ledger, attempts=attempts, pieces=pieces)
+    extents = () if read.index is None else (extent_of(read, read.index.ledgers[0]),)
+    return replace(ledger, attempts=attempts, extents=extents)
 
 
 def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
@@ -73,10 +292,10 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
         DataLossError: it has no complete copy after all, or its first entries have none (`fail`).
     """
     ledger, asked = share.ledger, share.asked
-    if not ledger.pieces:
+    if not ledger.extents:
         _lose_ledger(share, fail)
         return
-    there = ledger.pieces[0].begin_entry_id
+    there = ledger.extents[0].begin_entry_id
     if there is not None and asked.start < there and (asked.stop is None or asked.start < asked.stop):
         what, found = (
             f"the first entries of a ledger of {share.label} have no copy here",
@@ -97,11 +316,11 @@ def _report_lost(share: LedgerShare, fail: bool) -> None:
         DataLossError: some that were asked for, and `fail`.
     """
     asked = share.asked
-    for piece in share.ledger.pieces:
-        lost = piece.stored.lost
+    for extent in share.ledger.extents:
+        lost = extent.marks.lost
         if lost is not None and lost.touches(share.ledger.ledger_id, asked.start, asked.stop):
             what = f"entries of a ledger of {share.label} were lost before its copy was repaired"
-            lose(what, share.ledger.ledger_id, fail, found=f"{piece.stored.key.data_key} lacks {lost.pack()}")
+            lose(what, share.ledger.ledger_id, fail, found=f"{extent.data_key} lacks {lost.pack()}")
 
 
 def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
@@ -115,30 +334,30 @@ def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
 
 def _runs(share: LedgerShare) -> Iterator[Run]:
     ledger, asked = share.ledger, share.asked
-    for piece, behind in zip(ledger.pieces, [*ledger.pieces[1:], None], strict=True):
-        end = _least(piece.stop_entry_id, asked.stop)
-        blocks = piece.ledger.blocks.overlapping(asked.start, end)
+    for extent, later in zip(ledger.extents, [*ledger.extents[1:], None], strict=True):
+        end = _least(extent.stop_entry_id, asked.stop)
+        blocks = extent.ledger.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
-        following = _following(share, piece, behind)
+        following = _following(share, extent, later)
         yield Run(
             topic=share.topic,
             partition=share.partition,
             ledger_id=ledger.ledger_id,
-            object_format=piece.stored.key.object_format,
-            data_key=piece.stored.key.data_key,
+            object_format=extent.object_format,
+            data_key=extent.data_key,
             blocks=blocks,
             start_entry_id=asked.start,
             start_batch=asked.start_batch,
             stop_entry_id=end,
             stop_batch=asked.stop_batch if cut else 0,
             next_entry_id=None if following is None else _least(following, asked.stop),
-            payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
-            sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
-            checksum_key=piece.stored.checksum_key,
-            has_gaps=piece.stored.skips_ids,
-            resolved=piece.stored.is_settled,
+            payload_bytes=_payload_bytes(ledger, extent, blocks, asked),
+            sequence_file=extent.sequence_file,
+            checksum_key=extent.checksum_key,
+            has_gaps=extent.marks.skips_ids,
+            resolved=extent.marks.is_settled,
             ends_by_time=share.ends_by_time,
         )
 
@@ -155,22 +374,16 @@ def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> 
         for each in planned:
             yield from _resolved(tier, each, fail)
         return
-    waiting = iter(planned)
-    under_way: deque[Future[Sequence[Run]]] = deque()
-    pool = ThreadPoolExecutor(INDEXES_AHEAD, thread_name_prefix="offload-index")
-
-    def send(count: int) -> None:
-        for each in itertools.islice(waiting, count):
-            under_way.append(pool.submit(copy_context().run, _resolved, tier, each, fail))
-
-    try:
-        send(INDEXES_AHEAD)
-        while under_way:
-            runs = under_way.popleft().result()
-            send(1)
+    resolved = bounded_map(
+        lambda each: _resolved(tier, each, fail),
+        planned,
+        at_once=INDEXES_AHEAD,
+        ahead=INDEXES_AHEAD,
+        name="offload-index",
+    )
+    with closing(resolved):
+        for runs in resolved:
             yield from runs
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Run]:
@@ -179,18 +392,18 @@ def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Ru
     return tuple(runs_of(read_share(tier, planned), fail))
 
 
-def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | None:
-    """The entry that must follow a piece: where the one behind it begins, or the end of a ledger that is closed.
+def _following(share: LedgerShare, extent: LedgerExtent, following: LedgerExtent | None) -> int | None:
+    """The entry that must follow a extent: where the one behind it begins, or the end of a ledger that is closed.
 
     The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
     there is. Where a position says how far to read, all before it must be there. Where an object with gaps ends, only
     records tell.
     """
     ledger, ends_at = share.ledger, share.ends_at
-    if piece.stored.has_gaps and piece.ledger.end_entry_id is None:
+    if extent.marks.has_gaps and extent.ledger.end_entry_id is None:
         return None
-    if behind is not None:
-        return behind.begin_entry_id
+    if following is not None:
+        return following.begin_entry_id
     if share.is_closed:
         end = ledger.entries
     elif ends_at is not None:
@@ -201,14 +414,16 @@ def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | 
         end = asked if is_open else ledger.entries
     else:
         end = None if ledger.record is None else ledger.record.offloaded_stop
-    return piece.stop_entry_id if end is None else end
+    return extent.stop_entry_id if end is None else end
 
 
-def _payload_bytes(ledger: Ledger, piece: Piece, blocks: BlockTable, asked: EntryRange) -> int | None:
-    if piece.stored.is_filtered or piece.stored.lost is not None:
+def _payload_bytes(ledger: Ledger, extent: LedgerExtent, blocks: BlockTable, asked: EntryRange) -> int | None:
+    if extent.marks.is_filtered or extent.marks.lost is not None:
         return None
-    whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
-    return piece.ledger.payload_bytes if whole and asked == EntryRange() else None
+    whole = (
+        len(ledger.extents) == 1 and extent.first_entry_id == 0 and len(blocks) == len(extent.ledger.blocks)
+    )
+    return extent.ledger.payload_bytes if whole and asked == EntryRange() else None
 
 
 def _least(*bounds: int | None) -> int | None:

@@ -25,17 +25,16 @@ from offload_core.metadata.catalogue import (
     open_records,
     record_catalogue,
 )
-from offload_core.reading.scan.conditions import Condition, restrict_times
-from offload_core.reading.scan.frontier import resume_offsets
-from offload_core.reading.scan.opening import key_provider_of, key_provider_spec
+from offload_core.reading.scan.chunks_around import key_provider_of, key_provider_spec
+from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.reading.scan.positions import Position
+from offload_core.reading.scan.pruning import Condition, restrict_times, time_range
 from offload_core.reading.scan.read import read_task
 from offload_core.reading.scan.runs import read_share, runs_of
 from offload_core.reading.scan.select import Selection, select_records, select_topics
 from offload_core.reading.scan.tasks import LedgerShare, Neighbours, ReadOptions, Run, ScanTask
-from offload_core.reading.scan.times import time_range
 from offload_core.reading.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.reading.schema_providers import choose_payloads, open_provider
 from offload_core.storage.tier import Tier

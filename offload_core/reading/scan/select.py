@@ -1,4 +1,8 @@
-"""Which topics of a catalogue a scan reads: by name, by pattern, or one ledger by its id."""
+"""The topics and ledgers that a scan reads, by name, pattern, ledger or cluster.
+
+A selection also names the namespaces that its topics can be in, so that a metadata store is not asked for all. A
+namespace is `tenant/name`; of Pulsar 1's `tenant/cluster/name` these are the first two parts.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,36 @@ from dataclasses import dataclass, replace
 
 from offload_core.metadata.catalogue import Catalogue, Records, Topic, TopicName, parse_topic
 from offload_core.metadata.records import ManagedLedgerInfo
-from offload_core.reading.scan.namespaces import namespaces_of_names, namespaces_of_pattern
 from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
+
+_DOMAIN = "persistent://"
+_LITERAL = re.compile(r"(?:persistent://)?([A-Za-z0-9_=:-]+/[A-Za-z0-9_=:-]+)/(?![*?{+])")
+
+
+def namespaces_of_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The first two parts of these topics' names, each pair once."""
+    parts = [parse_topic(name).full.removeprefix(_DOMAIN).split("/") for name in names]
+    return tuple(dict.fromkeys("/".join(each[:2]) for each in parts))
+
+
+def namespaces_of_pattern(pattern: str) -> tuple[str, ...] | None:
+    """The same of all topics whose whole name matches a pattern; None where it does not begin with them as they are."""
+    literal = _LITERAL.match(pattern)
+    return None if literal is None or not _all_branches_are_inside(pattern) else (literal[1],)
+
+
+def _all_branches_are_inside(pattern: str) -> bool:
+    """Whether each `|` stands in parentheses; False as well where escapes make that hard to say."""
+    if "|" not in pattern:
+        return True
+    if "\\" in pattern or "[" in pattern:
+        return False
+    depth = 0
+    for character in pattern:
+        depth += (character == "(") - (character == ")")
+        if character == "|" and depth <= 0:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

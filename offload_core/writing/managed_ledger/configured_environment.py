@@ -9,7 +9,7 @@ from typing import Any
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.read_handles.fallbacks import Fallback
+from offload_core.reading.read_handles.tiered import Fallback
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import Tier, UploadTimeouts, open_store

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import MAPPED_KEY
 from offload_core.metadata.catalogue.known_tiers import is_same_place, place_text, tier_record
 from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.recorded_copies import other_copy_key

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.audit import AuditLog, LoggedChanges
 from offload_core.writing.filters import NO_FILTER, ChosenFilter

@@ -25,7 +25,7 @@ from offload_core.metadata.policies import EffectivePolicies, ReadPriority
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OtherCopy
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
-from offload_core.reading.read_handles.fallbacks import FallbackListener, ReadFallbacks
+from offload_core.reading.read_handles.tiered import FallbackListener, ReadFallbacks
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
 from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget

@@ -20,15 +20,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.reading.transactions import (
+from offload_core.reading.transaction_buffers import (
     BufferSnapshot,
     BufferState,
     SnapshotStore,
     TransactionBuffer,
-    TransactionId,
 )
 from offload_core.storage.tier.registry import make_filter
 from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRun

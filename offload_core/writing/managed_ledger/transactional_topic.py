@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offload_core.format.messages.new_entry import pack_marker
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import (
+from offload_core.reading.transaction_buffers import (
     BufferSnapshot,
     Decision,
-    TransactionId,
     find_events,
 )
 from offload_core.writing.managed_ledger.environment import Environment

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from offload_core.format.codec.filtered_objects import FILTERED_TRANSACTIONS
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.copy_check import (
     Mismatch,
     check_coverage,
@@ -26,7 +27,7 @@ from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, record
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
 from offload_core.metadata.records.filter_record import indexed_filter
-from offload_core.reading.transactions import BufferSnapshot, TransactionId
+from offload_core.reading.transaction_buffers import BufferSnapshot
 from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import DataLossError
 
@@ -55,7 +56,7 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
             raise _lacking(mismatch, ledger, found.copy)
         assert stat is not None
         assert index is not None
-        in_index = find_ledger(found.copy, index, gaps=stat.has_gaps)
+        in_index = find_ledger(found.copy, index, gaps=stat.marks.has_gaps)
         record = None if in_index is None else indexed_filter(in_index)
         if record is not None:
             records.append(record)

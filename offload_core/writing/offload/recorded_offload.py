@@ -39,7 +39,7 @@ from offload_core.metadata.records.attempts import is_complete
 from offload_core.metadata.records.ledger_changes import is_marked_damaged, needed_objects
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
-from offload_core.reading.transactions import SnapshotStore
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import FilterRecord, FilterRun

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.interfaces.service.watching import RequestMetrics
-from offload_core.reading.scan.metrics import TaskMetrics
+from offload_core.reading.scan.read import TaskMetrics
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
 from offload_hooks.testing import MemoryDriver

@@ -13,13 +13,13 @@ from scenes.segments import SETTINGS, Topic
 from scenes.transactions import NEVER, Model, message
 
 from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders
-from offload_core.reading.transactions import TransactionId
 from offload_core.storage.tier import Tier
 from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
 from offload_core.writing.filters.transactions import TransactionOffloadFilter

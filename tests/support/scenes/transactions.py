@@ -16,13 +16,13 @@ from mapfiles import mapfile
 from offload_core.format.codec.mapfile.header import FileCompression
 from offload_core.format.messages.entry import split_entry
 from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_tombstone
+from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transactions import (
+from offload_core.reading.transaction_buffers import (
     BufferSnapshot,
     BufferState,
     SnapshotStore,
     TransactionBuffer,
-    TransactionId,
 )
 from offload_core.writing.managed_ledger import (
     Environment,

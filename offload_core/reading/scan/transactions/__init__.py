@@ -1,9 +1,13 @@
 """Which entries of transactions a consumer sees: found by a pass over metadata only, kept in summaries."""
 
-from offload_core.reading.scan.transactions.memory import SummaryMemory
 from offload_core.reading.scan.transactions.resolve import SummaryPlace, TransactionResolver
-from offload_core.reading.scan.transactions.summary import LedgerSummary, pack_summary, parse_summary
-from offload_core.reading.scan.transactions.summary_store import SummaryStore
+from offload_core.reading.scan.transactions.summaries import (
+    LedgerSummary,
+    SummaryMemory,
+    SummaryStore,
+    pack_summary,
+    parse_summary,
+)
 
 __all__ = [
     "LedgerSummary",

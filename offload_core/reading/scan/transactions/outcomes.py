@@ -1,17 +1,39 @@
-"""What became of transactions' entries: a join of ranges of entries with the markers behind them.
+"""Which entries of a topic's transactions were committed, aborted, or are open, in a range of positions.
 
-The first marker of its transaction behind an entry decides. Without one the entry is open, unless the transaction was
-aborted before it: what a producer sends to it then is aborted, too. Positions are (part, entry); parts are numbered in
-the order of ledgers and pieces. The twin is in `tests/support/transactions.py`.
+Ranges of entries are joined with the markers after them: the first marker of its transaction after an entry decides.
+Without one the entry is open, unless the transaction was aborted before it: what a producer sends to it then is
+aborted, too. The pass goes over the range, on after it while a transaction has no marker yet, and back by a bounded
+number of bytes for transactions that were aborted before it. Of objects that a filter has cleaned only markers count:
+all entries that remain in them were committed. The reference implementation is in `tests/support`. Source:
+docs/transactions.md.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count, islice
+
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.messages.kernels.fields import ABORTED, COMMITTED, OPEN
 from offload_core.format.messages.kernels.transactions import ABORT, COMMIT
+from offload_core.metadata.catalogue import Ledger, Topic, concurrently
+from offload_core.reading.scan.runs import read_ledger
+from offload_core.reading.scan.tasks import EntryRanges, Run
+from offload_core.reading.scan.transactions.summaries import (
+    MOST_WORKERS,
+    LedgerSummary,
+    Part,
+    SummaryMemory,
+    SummaryStore,
+    survey,
+)
+from offload_core.storage.tier import Tier
 
 Table = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -56,3 +78,273 @@ def _of_same(transaction: Table, nearest: Table) -> Flags:
     there: Flags = (nearest >= 0) & (nearest < len(nearest))
     there[there] = transaction[nearest[there]] == transaction[there]
     return there
+
+
+Place = tuple[int, int]
+"""Ledger and entry."""
+
+END = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A part that is looked through, and which of its entries count (`begin` … `end` − 1).
+
+    `markers_only` of what a filter has left: it is worth a look only while others have transactions that are open.
+    """
+
+    part: Part
+    begin: int
+    end: int
+    markers_only: bool
+
+    @property
+    def first(self) -> Place:
+        """The first entry of it that counts."""
+        run = self.part.run
+        return run.ledger_id, max(self.begin, run.blocks[0].first_entry_id)
+
+    def clip(self, summary: LedgerSummary) -> tuple[Table, Table]:
+        """The part's ranges and markers, without what does not count."""
+        ranges, markers = summary.ranges, summary.markers
+        ranges = ranges[(ranges[:, 1] > self.begin) & (ranges[:, 0] < self.end)].copy()
+        ranges[:, 0] = np.maximum(ranges[:, 0], self.begin)
+        ranges[:, 1] = np.minimum(ranges[:, 1], self.end)
+        return ranges, markers[(markers[:, 0] >= self.begin) & (markers[:, 0] < self.end)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicParts:
+    """Names the parts of a topic.
+
+    Attributes:
+        known: ledgers whose index has been read since the topic was listed, by id.
+        whole: parts are whole, as summaries are; else they are the blocks that are needed.
+    """
+
+    tier: Tier
+    topic: Topic
+    known: Mapping[int, Ledger]
+    whole: bool
+
+    def since(self, start: Place, stop: Place) -> Iterator[Looked]:
+        """What there is from a position on, in order; what lies behind `stop` in parts of its own."""
+        for ledger in self._ledgers(start[0], stop[0]):
+            begin = start[1] if ledger.ledger_id == start[0] else 0
+            for extent in ledger.extents:
+                end = END if extent.stop_entry_id is None else extent.stop_entry_id
+                if not extent.ledger.blocks or end <= begin:
+                    continue
+                for part in self._split(_whole_part(self.topic, ledger, extent), begin, stop):
+                    yield _looked(extent, part, max(begin, extent.first_entry_id), end)
+
+    def before(self, start: Place) -> Iterator[Looked]:
+        """What there is before a position, the nearest first, block by block unless parts are whole."""
+        for ledger in reversed(self.topic.ledgers):
+            if ledger.ledger_id > start[0] or (ledger.ledger_id == start[0] and not start[1]):
+                continue
+            read = read_ledger(self.tier, self.known.get(ledger.ledger_id, ledger))
+            stop = start[1] if ledger.ledger_id == start[0] else END
+            for extent in reversed(read.extents):
+                end = stop if extent.stop_entry_id is None else min(stop, extent.stop_entry_id)
+                if not extent.ledger.blocks or end <= extent.first_entry_id:
+                    continue
+                whole = _whole_part(self.topic, ledger, extent)
+                for part in [whole] if self.whole else self._blocks_before(whole, end):
+                    yield _looked(extent, part, extent.first_entry_id, end)
+
+    def _ledgers(self, first_ledger: int, last_ledger: int) -> Iterator[Ledger]:
+        """The ledgers from one on, with their indexes; those behind the last are read a few at a time."""
+        from_there = [
+            self.known.get(ledger.ledger_id, ledger)
+            for ledger in self.topic.ledgers
+            if ledger.ledger_id >= first_ledger
+        ]
+        begin, count = 0, sum(ledger.ledger_id <= last_ledger for ledger in from_there)
+        while begin < len(from_there):
+            some = from_there[begin : begin + max(count, MOST_WORKERS)]
+            yield from concurrently(partial(read_ledger, self.tier), some)
+            begin, count = begin + len(some), 0
+
+    def _split(self, whole: Part, begin: int, stop: Place) -> Iterator[Part]:
+        """Where parts need not be whole, only the blocks that are needed, those behind the stop apart."""
+        if self.whole:
+            yield whole
+            return
+        run = whole.run.starting_at(begin)
+        here = len(run.blocks)
+        if run.ledger_id >= stop[0]:
+            below = stop[1] if run.ledger_id == stop[0] else 0
+            here = int(np.searchsorted(run.blocks.first_entry_ids, below))
+        for blocks in (run.blocks[:here], run.blocks[here:]):
+            if blocks:
+                yield replace(whole, run=replace(run, blocks=blocks, start_entry_id=0), is_whole=False)
+
+    def _blocks_before(self, whole: Part, end: int) -> Iterator[Part]:
+        blocks = whole.run.blocks
+        for number in reversed(range(int(np.searchsorted(blocks.first_entry_ids, end)))):
+            yield replace(whole, run=replace(whole.run, blocks=blocks[number : number + 1]), is_whole=False)
+
+
+def _looked(extent: LedgerExtent, part: Part, begin: int, end: int) -> Looked:
+    return Looked(part=part, begin=begin, end=end, markers_only=extent.marks.is_settled)
+
+
+def _whole_part(topic: Topic, ledger: Ledger, extent: LedgerExtent) -> Part:
+    run = Run(
+        topic=topic.full_name,
+        partition=topic.partition,
+        ledger_id=ledger.ledger_id,
+        object_format=extent.object_format,
+        data_key=extent.data_key,
+        blocks=extent.ledger.blocks,
+        sequence_file=extent.sequence_file,
+        has_gaps=extent.marks.skips_ids,
+    )
+    return Part(run=run, data_bytes=ledger.stored(extent).data_bytes or 0, is_whole=True)
+
+
+LOOK_BACK_BYTES = 128 << 20
+"""An abort is looked for in about so many stored bytes before a range; where parts are whole, to a ledger more."""
+
+_NAMED = 10
+"""So many open transactions are named."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """By data object and ledger the entries that were aborted, and those that are open.
+
+    Attributes:
+        unsettled: ledger, first entry, and transaction (most and least bits) of the ranges of entries that are open.
+    """
+
+    aborted: Mapping[tuple[str, int], EntryRanges]
+    open: Mapping[tuple[str, int], EntryRanges]
+    unsettled: Sequence[tuple[int, int, int, int]] = ()
+
+    @property
+    def first_open(self) -> Place | None:
+        """Where the first open entry is."""
+        return self.unsettled[0][:2] if self.unsettled else None
+
+    def name_open(self) -> tuple[int, str]:
+        """How many transactions are open, and the first of them with their places."""
+        firsts: dict[tuple[int, int], str] = {}
+        for ledger_id, entry_id, *transaction in self.unsettled:
+            firsts.setdefault((transaction[0], transaction[1]), f"{ledger_id}:{entry_id}")
+        named = [f"({most},{least}) at {place}" for (most, least), place in firsts.items()]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        return len(named), ", ".join(named[:_NAMED]) + more
+
+
+NOTHING = Outcome(aborted={}, open={})
+
+Numbered = tuple[int, Looked]
+"""A part and its number: in the order of the topic, from 0 where the look begins, and less before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLook:
+    """Looks topics through.
+
+    Attributes:
+        kept: the summaries that are kept; None for none.
+        memory: what was looked through before in this process; None for nothing.
+    """
+
+    tier: Tier
+    verify_checksums: bool
+    kept: SummaryStore | None = None
+    memory: SummaryMemory | None = None
+
+    def look(self, topic: Topic, known: Mapping[int, Ledger], start: Place, stop: Place) -> Outcome:
+        """What became of the transactions of a topic's entries from `start` up to `stop`.
+
+        `known` are ledgers whose index has been read since the topic was listed, by id.
+
+        Raises:
+            FormatError, StoreError: of the objects that are looked through.
+        """
+        parts = TopicParts(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
+        behind: Iterator[Numbered] = enumerate(parts.since(start, stop))
+        within: list[Numbered] = []
+        for each in behind:
+            if each[1].first >= stop:
+                behind = chain([each], behind)
+                break
+            within.append(each)
+        ranges, markers = self._survey([each for each in within if not each[1].markers_only])
+        ledger_ids = np.array([each.part.run.ledger_id for _, each in within], dtype=np.int64)
+        in_ledger = ledger_ids[ranges[:, 0]]
+        ranges = ranges[(in_ledger < stop[0]) | ((in_ledger == stop[0]) & (ranges[:, 1] < stop[1]))]
+        states = outcomes(ranges[:, [0, 1, 3, 4]], markers)
+        if len(unknown := np.flatnonzero(states == OPEN)):
+            first = ranges[unknown[0], 0]
+            filtered = [each for each in within if each[1].markers_only]
+            later = [each for each in filtered if each[0] > first]
+            earlier = filtered[: len(filtered) - len(later)]
+            before = zip(count(-1, -1), parts.before(start), strict=False)
+            self._look_behind(chain(later, behind), ranges, states)
+            self._look_before(chain(reversed(earlier), before), ranges, markers, states)
+        return _judge([each for _, each in within], ranges, states)
+
+    def _look_behind(self, behind: Iterator[Numbered], ranges: Table, states: npt.NDArray[np.int8]) -> None:
+        """Settle what is open by the markers behind the range, as far as there are any."""
+        while len(unknown := np.flatnonzero(states == OPEN)):
+            following = list(islice(behind, MOST_WORKERS))
+            if not following:
+                break
+            _, later = self._survey(following)
+            states[unknown] = outcomes(ranges[unknown][:, [0, 1, 3, 4]], later)
+
+    def _look_before(
+        self, before: Iterator[Numbered], ranges: Table, markers: Table, states: npt.NDArray[np.int8]
+    ) -> None:
+        """Settle what is open since it came to transactions that had been aborted before the range."""
+        left, together = LOOK_BACK_BYTES, [markers]
+        while left > 0 and len(unknown := np.flatnonzero(states == OPEN)):
+            nearest: list[Numbered] = []
+            for each in islice(before, MOST_WORKERS):
+                nearest.append(each)
+                left -= each[1].part.run.data_bytes
+                if left <= 0:
+                    break
+            if not nearest:
+                break
+            _, earlier = self._survey(nearest[::-1])
+            together.insert(0, earlier)
+            states[unknown] = outcomes(ranges[unknown][:, [0, 1, 3, 4]], np.concatenate(together))
+
+    def _survey(self, parts: Sequence[Numbered]) -> tuple[Table, Table]:
+        """Ranges (part, first, stop, most, least) and markers (part, entry, most, least, type) of parts."""
+        summaries = survey(
+            self.tier,
+            [each.part for _, each in parts],
+            kept=self.kept,
+            memory=self.memory,
+            verify_checksums=self.verify_checksums,
+        )
+        ranges, markers = [np.empty((0, 5), dtype=np.int64)], [np.empty((0, 5), dtype=np.int64)]
+        for (number, looked), summary in zip(parts, summaries, strict=True):
+            clipped, of_part = looked.clip(summary)
+            ranges.append(np.insert(clipped, 0, number, axis=1))
+            markers.append(np.insert(of_part[:, [0, 2, 3, 1]], 0, number, axis=1))
+        return np.concatenate(ranges), np.concatenate(markers)
+
+
+def _judge(parts: Sequence[Looked], ranges: Table, states: npt.NDArray[np.int8]) -> Outcome:
+    by_state: dict[int, dict[tuple[str, int], EntryRanges]] = {ABORTED: {}, OPEN: {}}
+    for state, found in by_state.items():
+        of_state = ranges[states == state]
+        numbers, begins = np.unique(of_state[:, 0], return_index=True)
+        for i, bounds in zip(numbers.tolist(), np.split(of_state[:, 1:3], begins[1:]), strict=False):
+            run = parts[i].part.run
+            found[(run.data_key, run.ledger_id)] = EntryRanges.of(bounds)
+    unsettled = [
+        (parts[part].part.run.ledger_id, first, most, least)
+        for part, first, _, most, least in ranges[states == OPEN].tolist()
+    ]
+    return Outcome(aborted=by_state[ABORTED], open=by_state[OPEN], unsettled=unsettled)

@@ -14,14 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offload_core.metadata.catalogue import Ledger, Topic, TopicName, concurrently
-from offload_core.reading.scan.entry_ranges import NO_ENTRIES
 from offload_core.reading.scan.plan import Bounds, first_asked
 from offload_core.reading.scan.runs import read_share, runs_of
-from offload_core.reading.scan.tasks import Isolation, LedgerShare, Run, ScanTask
-from offload_core.reading.scan.transactions.look import NOTHING, Outcome, TransactionLook
-from offload_core.reading.scan.transactions.memory import SummaryMemory
-from offload_core.reading.scan.transactions.parts import END, Place
-from offload_core.reading.scan.transactions.summary_store import SummaryStore
+from offload_core.reading.scan.tasks import NO_ENTRIES, Isolation, LedgerShare, Run, ScanTask
+from offload_core.reading.scan.transactions.outcomes import END, NOTHING, Outcome, Place, TransactionLook
+from offload_core.reading.scan.transactions.summaries import SummaryMemory, SummaryStore
 from offload_core.storage.tier import Tier, open_like
 from offload_hooks.errors import UnresolvedTransactionError
 

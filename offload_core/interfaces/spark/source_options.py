@@ -1,0 +1,151 @@
+"""The options of the Spark source: Spark's words (which arrive in lower case) as typed values, and the tier they name.
+
+Source: docs/spark.md, whose table a test holds equal to `KNOWN`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offload_core.metadata.catalogue import TierReader, TopicName, open_tier, parse_topic
+from offload_core.reading.scan import (
+    DEFAULT_TASK_BYTES,
+    ReadOptions,
+    ScanOptions,
+    select_catalogue,
+    select_topics,
+)
+from offload_core.reading.scan.options import WORDS, Parser, parse_names, parse_number
+from offload_core.reading.scan.scanning import payloads_of
+from offload_core.reading.scan.scanning import read_options as options_of
+from offload_core.storage.tier import parse_layers
+from offload_hooks.errors import OptionError
+
+STORAGE_PREFIX = "storage."
+RECORDS_PREFIX = "records."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a query asks of the source. Options of `storage` are not shown: they may be secret.
+
+    Attributes:
+        path: URL or path of the tier; None if `driver` and `storage` say where it is.
+        layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
+        tiers: URLs or paths of tiers from which is read what this one lacks.
+        topics: names of topics; empty for all (or those of `scan`).
+        scan: which of their messages are read, and how.
+    """
+
+    path: str | None = field(default=None, repr=False)
+    driver: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    layers: tuple[str, ...] | None = field(default=None, repr=False)
+    tiers: tuple[str, ...] = field(default=(), repr=False)
+    topics: tuple[str, ...] = ()
+    min_partitions: int = 1
+    max_partition_bytes: int = DEFAULT_TASK_BYTES
+    max_bytes_per_trigger: int | None = None
+    max_offsets_per_trigger: int | None = None
+    refresh_interval_ms: int = 10_000
+    scan: ScanOptions = field(default_factory=ScanOptions)
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check and convert the options of a query.
+
+    Raises:
+        OptionError: an unknown option, a value that is none, or two that exclude each other.
+    """
+    values: dict[str, object] = {}
+    scan: dict[str, object] = {}
+    storage: dict[str, str] = {}
+    records: dict[str, str] = {}
+    known = {word.lower(): word for word in KNOWN}
+    for name, text in options.items():
+        lowered = name.lower()
+        if lowered.startswith(STORAGE_PREFIX):
+            storage[name[len(STORAGE_PREFIX) :]] = text
+            continue
+        if lowered.startswith(RECORDS_PREFIX):
+            records[name[len(RECORDS_PREFIX) :]] = text
+            continue
+        if lowered not in known:
+            close = difflib.get_close_matches(lowered, known, n=1)
+            raise OptionError(
+                f"the source pulsar_offload has no option {name!r}",
+                expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*"]),
+                hint=f"Did you mean {known[close[0]]!r}?" if close else None,
+            )
+        target, parse = KNOWN[known[lowered]]
+        if target in values:
+            raise OptionError("topics are asked for twice", expected="one of topic, topics, topicsPattern")
+        (scan if target in WORDS else values)[target] = parse(text, known[lowered])
+    if values.get("topics") and scan.get("topics_pattern"):
+        raise OptionError("topics are asked for twice", expected="one of topic, topics, topicsPattern")
+    if "path" not in values and "driver" not in values:
+        raise OptionError(
+            "where is the tier?",
+            expected='option "path" (or load(URL)), or "driver" with its "storage.*" options',
+        )
+    if records and "records" not in scan:
+        raise OptionError(
+            "where are the records?", expected=f'option "records" with the options "{RECORDS_PREFIX}*"'
+        )
+    made = ScanOptions(**scan, records_options=records or None)  # type: ignore[arg-type]
+    return SourceOptions(**values, storage=storage, scan=made)  # type: ignore[arg-type]
+
+
+def _text(text: str, _: str) -> str:
+    return text
+
+
+KNOWN: dict[str, tuple[str, Parser]] = {
+    "path": ("path", _text),
+    "driver": ("driver", _text),
+    "layers": ("layers", lambda text, _: parse_layers(text)),
+    "tiers": ("tiers", parse_names),
+    "topic": ("topics", lambda text, _: (text.strip(),)),
+    "topics": ("topics", parse_names),
+    **{word: (name, parse) for name, (word, parse) in WORDS.items()},
+    "minPartitions": ("min_partitions", parse_number),
+    "maxPartitionBytes": ("max_partition_bytes", parse_number),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", parse_number),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", parse_number),
+    "refreshIntervalMs": ("refresh_interval_ms", parse_number),
+}
+"""Every option but `storage.*` and `records.*`: its name → the field that it sets, and how its text is read."""
+
+
+def open_source(options: SourceOptions) -> TierReader:
+    """The tiers that a query's options name."""
+    if options.path is None:
+        tier = open_tier(options.driver or "", layers=options.layers, **options.storage)
+    else:
+        tier = open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+    return tier.also(*options.tiers)
+
+
+def read_options(
+    options: SourceOptions, columns: Sequence[str] | None, opened: Callable[[], TierReader]
+) -> ReadOptions:
+    """How the messages are read; the topics' schemas are asked for here, in the tier if they are kept there."""
+    asked = options.scan.having(columns=columns)
+    payloads = None
+    if asked.schemas is not None:
+        with opened() as tier:
+            payloads = payloads_of(tier, asked, _topics(options, tier))
+    read = options_of(asked, payloads=payloads)
+    read.check()
+    return read
+
+
+def _topics(options: SourceOptions, tier: TierReader) -> list[TopicName]:
+    """The topics whose schemas are asked for: those that are named, or all that the other options choose."""
+    if options.topics:
+        return [parse_topic(topic) for topic in options.topics]
+    selection = options.scan.selection(())
+    topics = select_topics(select_catalogue(tier, selection, options.scan, read_indexes=False), selection)
+    return [topic.name for topic in topics if topic.name is not None]

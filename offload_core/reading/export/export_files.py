@@ -1,0 +1,242 @@
+"""The values of an export, and which file a row belongs to: its topic and day.
+
+Folders are Hive's, `topic=<escaped name>/date=<day>`, as Spark, DuckDB, Polars and Arrow read them; a name that is too
+long for a file system ends with a digest (`topics`), and the manifest has the whole name. A file is named by the
+position of its first row, with leading zeros, so that names sort as positions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.topics import name_of
+from offload_core.reading.scan import Position
+from offload_hooks import BlockReceipt, Upload
+from offload_hooks.errors import OptionError
+
+DEFAULT_ROW_GROUP_BYTES = 64 << 20
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetOptions:
+    """How Parquet files are written.
+
+    Attributes:
+        compression: one of `COMPRESSIONS`; `compression_level` None for the codec's own.
+        row_group_bytes: about so many bytes of rows in memory make a row group.
+    """
+
+    compression: str = "zstd"
+    compression_level: int | None = None
+    row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
+
+    def check(self) -> None:
+        """Refuse what makes no sense: `OptionError`."""
+        if self.compression not in COMPRESSIONS:
+            raise OptionError(
+                "Parquet knows no such compression",
+                expected=", ".join(COMPRESSIONS),
+                found=repr(self.compression),
+            )
+        if self.row_group_bytes < 1:
+            raise OptionError("a row group needs room", expected="1 byte or more", found=self.row_group_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedUpload:
+    """A file that is stored and that nobody sees: what any process needs to make it visible."""
+
+    upload: Upload
+    receipts: tuple[BlockReceipt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedFile:
+    """A Parquet file of one topic and day, its rows in order of positions.
+
+    Attributes:
+        key: its place in the target.
+        date: the day of publishing in UTC, `YYYY-MM-DD`; None for times that no calendar of the readers has.
+        first, last: positions of its first and last row.
+        staged: how to make it visible, where the target wants that done at the commit.
+    """
+
+    key: str
+    topic: str
+    date: str | None
+    rows: int
+    size_bytes: int
+    first: Position
+    last: Position
+    staged: StagedUpload | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """What one scan task became.
+
+    `reached` is, by topic, where a later export goes on once the files are committed.
+    """
+
+    files: tuple[ExportedFile, ...]
+    reached: Mapping[TopicName, Position]
+    data_bytes: int
+
+
+class FileSink(Protocol):
+    """A file that is being written: `file` is what pyarrow writes to, and what knows by `tell()` how much."""
+
+    file: Any
+
+    def finish(self) -> StagedUpload | None:
+        """All is written; the upload, if it is not visible yet."""
+
+    def discard(self) -> None:
+        """Give up what was written so far, as far as the store lets us."""
+
+
+class FilePlace(Protocol):
+    """Where workers write files; picklable."""
+
+    def open(self, key: str) -> FileSink:
+        """A new file. `key` is relative to the place."""
+
+    @property
+    def attempt(self) -> str:
+        """What ends a file's name: empty, or different for each export where files are visible at once."""
+
+
+class Target(Protocol):
+    """Where an export goes, which is also where it is written down how far it has come."""
+
+    commit_bytes: int
+    """About so many stored bytes of topics make a commit."""
+
+    def load(self) -> Mapping[TopicName, Position]:
+        """Finish what a killed export left half done; by topic the first position that is not exported."""
+
+    def place(self, schema: pa.Schema) -> FilePlace:
+        """Where files of this schema are written."""
+
+    def commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
+        """Make the files part of the target, and write down how far it has come: both at once, or neither.
+
+        Raises:
+            StoreError: another export has committed since `load`; or the store fails.
+        """
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportProgress:
+    """How far a round has come: stored bytes of topics that were read, of all; what was written, committed or not."""
+
+    done_bytes: int
+    total_bytes: int
+    rows: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What an export has committed.
+
+    Attributes:
+        rows, files, size_bytes: of the files.
+        data_bytes: stored bytes of topics that were read for them.
+        complete: False if it was stopped before the end of what was planned.
+    """
+
+    rows: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    data_bytes: int = 0
+    complete: bool = True
+
+    def plus(self, result: TaskResult) -> ExportReport:
+        """With what one more task gave."""
+        return ExportReport(
+            rows=self.rows + sum(file.rows for file in result.files),
+            files=self.files + len(result.files),
+            size_bytes=self.size_bytes + sum(file.size_bytes for file in result.files),
+            data_bytes=self.data_bytes + result.data_bytes,
+            complete=self.complete,
+        )
+
+
+NEEDED_COLUMNS = ("__topic", "__publishTime", "__ledgerId", "__entryId", "__batchIndex")
+"""What a batch must have to be sorted into files."""
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+_DAY_US = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = (
+    int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "9999-12-31")
+)
+_NO_DAY = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A topic and a day, counted from 1970-01-01."""
+
+    topic: str
+    day: int
+
+    @property
+    def date(self) -> str | None:
+        """The day as text; None outside of the years 1 to 9999, which readers do not know."""
+        if not _FIRST_DAY <= self.day <= _LAST_DAY:
+            return None
+        return str(np.datetime64(self.day, "D"))
+
+    def key_of(self, first: Position, attempt: str) -> str:
+        """The key of the file whose first row is at `first`."""
+        name = f"{first.ledger_id:019d}-{first.entry_id:019d}-{first.batch_index:09d}"
+        return f"{folder_of(self.topic)}/date={self.date or NO_VALUE}/{name}{attempt}.parquet"
+
+
+def folder_of(topic: str) -> str:
+    """The folder of a topic's files."""
+    return name_of(topic, before="topic=")
+
+
+def split(batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """A batch's rows by topic and day, each part in the batch's order; mostly the batch itself."""
+    if not batch.num_rows:
+        return
+    days = _days(batch.column("__publishTime"))
+    topics = batch.column("__topic").dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    if len(names) == 1 and days.min() == days.max():
+        yield Partition(names[0], int(days[0])), batch
+        return
+    codes = topics.indices.to_numpy(zero_copy_only=False)
+    pairs, which = np.unique(np.stack([codes, days]), axis=1, return_inverse=True)
+    for number, (code, day) in enumerate(pairs.T):
+        yield Partition(names[code], int(day)), batch.filter(pa.array(which.reshape(-1) == number))
+
+
+def position_at(batch: pa.RecordBatch, row: int) -> Position:
+    """The position of a row; the batch index of a message that is in none is 0."""
+    ledger, entry, index = (
+        batch.column(name)[row].as_py() for name in ("__ledgerId", "__entryId", "__batchIndex")
+    )
+    return Position(ledger, entry, max(index, 0))
+
+
+def _days(times: pa.Array) -> npt.NDArray[np.int64]:
+    micros = pc.fill_null(times.cast(pa.int64()), _NO_DAY).to_numpy()
+    return np.floor_divide(micros, _DAY_US)  # type: ignore[no-any-return]

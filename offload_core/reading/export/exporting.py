@@ -1,0 +1,313 @@
+"""Export: plan what is new, pass tasks to workers, and commit the files they wrote in order of positions.
+
+What is committed is the beginning of each topic. So the state of an export is one position per topic; what a killed
+export has written besides is not visible, and is written again.
+A target is a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.metadata.catalogue import TierReader, TopicName
+from offload_core.reading.export.export_files import (
+    NEEDED_COLUMNS,
+    ExportProgress,
+    ExportReport,
+    FilePlace,
+    ParquetOptions,
+    Target,
+    TaskResult,
+)
+from offload_core.reading.export.parquet_files import ParquetFiles
+from offload_core.reading.export.parquet_target import ParquetTarget
+from offload_core.reading.scan import (
+    DEFAULT_TASK_BYTES,
+    Position,
+    ReadOptions,
+    Run,
+    Scan,
+    ScanOptions,
+    ScanTask,
+    read_task,
+    scan,
+)
+from offload_core.reading.scan.runs import runs_ahead
+from offload_core.storage.executors import Executor, ThreadExecutor
+from offload_core.storage.tier import Tier, open_store
+from offload_hooks.errors import MissingExtraError, OptionError
+
+_TABLES = {
+    "iceberg": ("offload_core.reading.export.iceberg_target", "open_iceberg"),
+    "delta": ("offload_core.reading.export.delta_target", "open_delta"),
+}
+
+
+def open_target(to: str | os.PathLike[str], options: Mapping[str, Any]) -> Target:
+    """Open a target.
+
+    Args:
+        to: a path or URL whose scheme picks a driver, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:` before a path or
+            URL of a table.
+        options: of a folder those of its driver, of Iceberg the catalog's properties, of Delta its storage options.
+
+    Raises:
+        OptionError, UnknownPluginError, MissingExtraError.
+    """
+    text = os.fspath(to)
+    kind, separator, rest = text.partition(":")
+    if not separator or kind not in _TABLES:
+        return ParquetTarget(open_store(text, **options))
+    if not rest:
+        raise OptionError(
+            f"which {kind} table?", expected="iceberg:CATALOG/NAMESPACE.TABLE or delta:PATH", found=text
+        )
+    module, opener = _TABLES[kind]
+    try:
+        opened = getattr(importlib.import_module(module), opener)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"a target of {kind} needs the module {error.name!r}, which is not installed",
+            hint=f"Install it: pip install 'pulsar-offload[{kind}]'",
+        ) from error
+    target: Target = opened(rest, {name: str(value) for name, value in options.items()})
+    return target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """Read and write one task; picklable where the Tier is.
+
+    Attributes:
+        columns: those to write, None for all that are read.
+    """
+
+    tier: Tier
+    read: ReadOptions
+    place: FilePlace
+    parquet: ParquetOptions
+    columns: tuple[str, ...] | None
+
+    def __call__(self, task: ScanTask) -> TaskResult:
+        """Errors: those of `read_task`, and `StoreError` of the target."""
+        runs = tuple(runs_ahead(self.tier, task.runs, self.read.fail_on_data_loss))
+        with ParquetFiles(self.place, self.parquet, self.columns) as files:
+            for batch in read_task(self.tier, replace(task, runs=runs), self.read):
+                files.write(batch)
+            written = files.finish()
+            return TaskResult(files=written, reached=_reached(runs, files.last), data_bytes=task.data_bytes)
+
+
+def _reached(runs: Sequence[Run], last: Mapping[str, Position]) -> dict[TopicName, Position]:
+    reached: dict[TopicName, Position] = {}
+    for run in runs:
+        position = position_after(run, last.get(run.topic or ""))
+        if run.topic is not None and position is not None:
+            reached[TopicName(run.topic)] = position
+    return reached
+
+
+def position_after(run: Run, last: Position | None) -> Position | None:
+    """Where to go on after a run whose last row was at `last`; None if nothing was read and its end is not known.
+
+    A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
+    ledger may grow.
+    """
+    end = run.blocks[-1].end_entry_id if run.blocks else None
+    if end is None:
+        of_run = last is not None and last.ledger_id == run.ledger_id
+        return Position(run.ledger_id, last.entry_id + 1) if last is not None and of_run else None
+    if run.stop_entry_id is not None and run.stop_entry_id < end:
+        if run.stop_batch:
+            return Position(run.ledger_id, run.stop_entry_id - 1, run.stop_batch)
+        return Position(run.ledger_id, run.stop_entry_id)
+    if run.object_format is not ObjectFormat.STREAMING and run.stop_entry_id == end and not run.stop_batch:
+        return Position(run.ledger_id + 1, 0)
+    return Position(run.ledger_id, end)
+
+
+Plan = Callable[[Mapping[TopicName, Position]], Scan]
+"""What is to be read after these positions."""
+
+Listener = Callable[[ExportProgress], None]
+
+
+def export(
+    tier: TierReader,
+    to: str | os.PathLike[str],
+    topics: str | Iterable[str] = (),
+    options: ScanOptions | None = None,
+    *,
+    to_options: Mapping[str, Any] | None = None,
+    parquet: ParquetOptions | None = None,
+    file_bytes: int = DEFAULT_TASK_BYTES,
+    executor: Executor | None = None,
+    follow_s: float | None = None,
+    ended: threading.Event | None = None,
+    listener: Listener | None = None,
+    **keywords: Any,
+) -> ExportReport:
+    """Export messages to Parquet files, an Iceberg or a Delta table (docs/export.md).
+
+    Only what is new since the last export to the same place is, each message once, however that ended.
+
+    Args:
+        tier: where to read.
+        to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
+        topics, options: which topics, and how to read them: as of `scan`, without an end in time.
+        to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
+        parquet: how files are written.
+        file_bytes: about this many stored bytes make a file of each topic and day in them.
+        executor: who does the work; None for a thread a core.
+        follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
+        ended: once it is set no further file begins, and the export returns when those under way are committed.
+        listener: called once all is planned, and after each task.
+        keywords: fields of `ScanOptions`, in place of those of `options`.
+
+    Raises:
+        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+    """
+    asked = (options or ScanOptions()).having(**keywords)
+    columns = asked.columns
+    wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
+
+    def plan(resume: Mapping[TopicName, Position]) -> Scan:
+        return scan(tier, topics, asked.having(columns=wanted), resume=resume, task_bytes=file_bytes)
+
+    target = open_target(to, to_options or {})
+
+    def once() -> ExportReport:
+        return export_once(
+            plan,
+            target,
+            executor=executor or ThreadExecutor(),
+            parquet=parquet or ParquetOptions(),
+            columns=columns,
+            stop=ended,
+            listener=listener,
+        )
+
+    try:
+        if follow_s is None:
+            return once()
+        return follow_export(once, interval_s=follow_s, stop=ended or threading.Event())
+    finally:
+        target.close()
+
+
+def export_once(
+    plan: Plan,
+    target: Target,
+    *,
+    executor: Executor,
+    parquet: ParquetOptions,
+    columns: Sequence[str] | None = None,
+    stop: threading.Event | None = None,
+    listener: Listener | None = None,
+) -> ExportReport:
+    """Export what is new since the target's last commit.
+
+    Args:
+        columns: those to write; None for all of the scan.
+        stop: once it is set no further task begins; those under way are committed.
+        listener: told once all is planned, and after each task.
+
+    Raises:
+        OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
+    """
+    parquet.check()
+    scan = plan(target.load())
+    if any(run.topic is None for task in scan.planned for run in task.runs):
+        raise OptionError(
+            "objects that name no topic cannot be exported",
+            hint="Give the managed ledgers' records, which name it.",
+        )
+    if missing := [name for name in NEEDED_COLUMNS if name not in scan.schema.names]:
+        raise OptionError(
+            "only messages can be exported", expected="level messages", found=f"no {missing[0]}"
+        )
+    if scan.options.times is not None and scan.options.times.stop_ms is not None:
+        raise OptionError(
+            "an export cannot end at a time",
+            expected="a stop at positions",
+            hint="Messages are not sorted by time, so the next export could not go on where this one ended.",
+        )
+    if not scan.tasks:
+        return ExportReport()
+    schema = scan.schema
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    work = WriteTask(
+        tier=scan.tier,
+        read=scan.options,
+        place=target.place(schema),
+        parquet=parquet,
+        columns=None if columns is None else tuple(columns),
+    )
+    total_bytes = sum(task.data_bytes for task in scan.tasks)
+    committed = seen = ExportReport()
+
+    def tell() -> None:
+        if listener is not None:
+            listener(
+                ExportProgress(
+                    done_bytes=seen.data_bytes,
+                    total_bytes=total_bytes,
+                    rows=seen.rows,
+                    files=seen.files,
+                    size_bytes=seen.size_bytes,
+                )
+            )
+
+    tell()
+    waiting: list[TaskResult] = []
+    for result in executor.run(work, _until(stop, scan.tasks)):
+        waiting.append(result)
+        seen = seen.plus(result)
+        if seen.data_bytes - committed.data_bytes >= target.commit_bytes:
+            _commit(target, waiting)
+            committed, waiting = seen, []
+        tell()
+    if waiting:
+        _commit(target, waiting)
+    return replace(seen, complete=seen.data_bytes == total_bytes)
+
+
+def _commit(target: Target, results: Sequence[TaskResult]) -> None:
+    reached: dict[TopicName, Position] = {}
+    for result in results:
+        reached.update(result.reached)
+    target.commit(tuple(file for result in results for file in result.files), reached)
+
+
+def follow_export(
+    once: Callable[[], ExportReport], *, interval_s: float, stop: threading.Event
+) -> ExportReport:
+    """Export again and again, `interval_s` seconds after one another, until `stop` is set; all together."""
+    total = ExportReport()
+    while True:
+        report = once()
+        total = ExportReport(
+            rows=total.rows + report.rows,
+            files=total.files + report.files,
+            size_bytes=total.size_bytes + report.size_bytes,
+            data_bytes=total.data_bytes + report.data_bytes,
+            complete=report.complete,
+        )
+        if stop.wait(interval_s):
+            return total
+
+
+def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    for task in tasks:
+        if stop is not None and stop.is_set():
+            return
+        yield task

@@ -1,0 +1,248 @@
+"""Open the cold copy of a ledger by its record, and read ranges of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext
+from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces, pinned_bytes
+from offload_core.reading.read_handles.entry_search import (
+    KnownPlaces,
+    Located,
+    ReadEnd,
+    Stretch,
+    Windows,
+    read_stretch,
+)
+from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
+from offload_core.reading.read_handles.sparse_entries import CollectedEntries, SparseEntries
+from offload_hooks.errors import DataLossError, LedgerClosedError, OptionError, RangeError
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
+
+_WITHOUT_END = 1 << 62
+
+
+class ColdReader:
+    """Reads one ledger; see `LedgerReader`.
+
+    Args:
+        pieces: the ledger's objects, in the order of their entries.
+        status: the ledger as its record or index has it.
+        memory: what all readers share.
+        window_bytes: how much is fetched by one range.
+    """
+
+    def __init__(
+        self, pieces: Sequence[ColdPiece], status: LedgerStatus, memory: ReadMemory, window_bytes: int
+    ) -> None:
+        self._status = status
+        self._memory = memory
+        self._pinned = pinned_bytes(pieces)
+        self._places = KnownPlaces(memory, window_bytes)
+        self._stretches = _Stretches([Windows(piece, memory, window_bytes) for piece in pieces])
+        self._next_entry_id = 0
+        self._closed = False
+        memory.pin(self._pinned)
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        return self._status.ledger_id
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`. What the ledger's record or metadata says; its size can be wrong in the field."""
+        self._check_open()
+        return self._status
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`. Of a copy with gaps: the next entries that follow one another without one.
+
+        The batch has all entries from `first_entry_id` to below its `stop_entry_id`: it may begin later than was asked
+        for, and is empty if all of the range lies in a gap.
+        """
+        return self._read(first_entry_id, last_entry_id, max_bytes, dense=True).dense()
+
+    def read_sparse(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> SparseEntries:
+        """As `read`, over gaps; errors as well."""
+        return self._read(first_entry_id, last_entry_id, max_bytes, dense=False)
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+        if not self._closed:
+            self._closed = True
+            self._memory.pin(-self._pinned)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError("the ledger's reader was closed", ledger_id=self.ledger_id)
+
+    def _read(self, first: int, last: int, max_bytes: int, *, dense: bool) -> SparseEntries:
+        self._check_open()
+        check_range(self._status, first, last, max_bytes)
+        ahead = first == self._next_entry_id and first > 0
+        collected = CollectedEntries(first, last + 1, max_bytes, dense=dense)
+        for stretch, located in self._located(collected, ahead):
+            end = collected.add(located)
+            if end is not None:
+                self._places.last_end = ReadEnd(
+                    token=stretch.piece.token,
+                    block_offset=stretch.block.offset,
+                    entry_id=end.entry_id,
+                    place=end.place,
+                )
+            if collected.is_full:
+                break
+        entries = collected.entries()
+        self._next_entry_id = int(entries.entry_ids[-1]) + 1 if len(entries) else entries.stop_entry_id
+        return entries
+
+    def _located(self, collected: CollectedEntries, ahead: bool) -> Iterator[tuple[Stretch, Located]]:
+        """All entries of the range, in order, or those before entries that no complete copy here has."""
+        first, stop = collected.first_entry_id, collected.stop_entry_id
+        reached = first
+        for stretch in self._stretches.ending_after(first):
+            begin = stretch.block.first_entry_id
+            if (stretch.piece.first_entry_id if stretch.piece.has_gaps else begin) > reached:
+                break
+            if begin >= stop:
+                reached = stop  # what is left of the range was left out of this object
+                break
+            for located in read_stretch(stretch, self._places, first, stop, ahead=ahead):
+                yield stretch, located
+                reached = int(located.entry_ids[-1]) + 1
+            end = _known_end(stretch)
+            if end is not None:
+                reached = max(reached, min(stop, end))
+        if reached == first:
+            raise DataLossError(
+                "entries of a ledger have no complete cold copy",
+                ledger_id=self.ledger_id,
+                entry_id=first,
+                expected=f"entries up to {stop - 1}",
+            )
+        collected.stop_entry_id = min(stop, reached)
+
+
+def check_range(status: LedgerStatus, first_entry_id: int, last_entry_id: int, max_bytes: int) -> None:
+    """Refuse a range that a ledger does not have (`RangeError`)."""
+    if not 0 <= first_entry_id <= last_entry_id < status.entry_count or max_bytes < 1:
+        raise RangeError(
+            "the ledger does not have these entries",
+            ledger_id=status.ledger_id,
+            expected=f"first ≤ last < {status.entry_count}, at least 1 byte",
+            found=f"{first_entry_id} to {last_entry_id}, {max_bytes} bytes",
+        )
+
+
+class _Stretches:
+    """The blocks of all pieces, each made when it is asked for; each piece counts up to where the next begins."""
+
+    def __init__(self, pieces: Sequence[Windows]) -> None:
+        self._pieces = pieces
+        self._stops = [*(windows.piece.first_entry_id for windows in pieces[1:]), None]
+        self._blocks = [
+            blocks if stop is None else blocks.where(blocks.first_entry_ids < stop)
+            for blocks, stop in zip((each.piece.blocks for each in pieces), self._stops, strict=True)
+        ]
+        ends = [
+            np.minimum(blocks.end_entry_ids(unknown=_WITHOUT_END), _WITHOUT_END if stop is None else stop)
+            for blocks, stop in zip(self._blocks, self._stops, strict=True)
+        ]
+        self._ends = np.concatenate(ends)
+        self._begins = np.cumsum([0, *map(len, self._blocks)])
+
+    def ending_after(self, entry_id: int) -> Iterator[Stretch]:
+        """Those that may have an entry of this id or a greater one, in order."""
+        for number in range(int(np.searchsorted(self._ends, entry_id, side="right")), len(self._ends)):
+            at = int(np.searchsorted(self._begins, number, side="right")) - 1
+            windows = self._pieces[at]
+            block = self._blocks[at][number - int(self._begins[at])]
+            yield Stretch(piece=windows.piece, windows=windows, block=block, stop_entry_id=self._stops[at])
+
+
+def _known_end(stretch: Stretch) -> int | None:
+    ends = (stretch.stop_entry_id, stretch.block.end_entry_id)
+    return min((end for end in ends if end is not None), default=None)
+
+
+DEFAULT_READ_BUFFER_BYTES = 1 << 20
+"""Pulsar's default."""
+
+
+class ColdReaders:
+    """Opens cold copies, wherever their records say that they are. Nothing of it is closed.
+
+    Args:
+        tiers: those that are configured.
+        memory: what all readers share; that of the process if none is given.
+        read_buffer_bytes: how much is fetched by one range.
+    """
+
+    def __init__(
+        self,
+        tiers: KnownTiers,
+        *,
+        memory: ReadMemory | None = None,
+        read_buffer_bytes: int = DEFAULT_READ_BUFFER_BYTES,
+    ) -> None:
+        if read_buffer_bytes < 1:
+            raise OptionError("a read buffer is at least one byte", found=read_buffer_bytes)
+        self._tiers = tiers
+        self._memory = process_memory() if memory is None else memory
+        self._read_buffer_bytes = read_buffer_bytes
+
+    def open(self, record: LedgerRecord, managed_ledger: str | None = None) -> ColdReader:
+        """Open the cold copy that a ledger's record names; `managed_ledger` is its name, by which MapFiles are found.
+
+        Raises:
+            UnknownLedgerError: no copy is recorded as complete.
+            OptionError: its tier is not configured, or a MapFile is to be found without the name.
+            ObjectNotFoundError: what is recorded as complete is not there.
+            FormatError: it is not what its record or index says.
+            StoreError: the tier fails.
+        """
+        pieces = open_pieces(self._tiers, record, managed_ledger, self._memory)
+        return ColdReader(pieces, _status(record, pieces), self._memory, self._read_buffer_bytes)
+
+    def read_offloaded(
+        self, ledger_id: int, context: OffloadContext, driver_metadata: DriverMetadata | None
+    ) -> ColdReader:
+        """Open the copy that an offload context names, in the tier of `driver_metadata`, if that is given.
+
+        Errors as `open`.
+        """
+        if driver_metadata is not None:
+            context = replace(context, driver=driver_metadata)
+        return self.open(LedgerRecord(info=LedgerInfo(ledger_id=ledger_id), context=context))
+
+
+def _status(record: LedgerRecord, pieces: tuple[ColdPiece, ...]) -> LedgerStatus:
+    """The ledger by its record, where that says it, else by the metadata in its last index."""
+    metadata, info = pieces[-1].ledger.metadata, record.info
+    if isinstance(metadata, LedgerMetadata):
+        known = (metadata.last_entry_id or 0) + 1, metadata.length, metadata.ctime_ms or 0
+        custom = dict(metadata.custom)
+        sealed = True
+    else:
+        known = metadata.entries or 0, metadata.size or 0, 0
+        custom = {}
+        sealed = metadata.is_closed or info.is_closed
+    entries, size, created_at_ms = known
+    return LedgerStatus(
+        ledger_id=record.ledger_id,
+        entry_count=info.entries if info.is_closed and info.entries is not None else entries,
+        size_bytes=info.size if info.is_closed and info.size is not None else size,
+        sealed=sealed,
+        created_at_ms=created_at_ms,
+        custom_metadata=custom,
+    )

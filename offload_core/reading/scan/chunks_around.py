@@ -1,0 +1,272 @@
+"""Open the payloads of a task's messages: decrypt them, and join chunks that begin or end outside of the task.
+
+Each message is read by the task that has its last chunk. That task reads back for the chunks before, nearest block
+first; at its end it reads on to see which incomplete messages another task will complete.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
+from offload_core.format.messages.encryption import Decryptor
+from offload_core.format.messages.opening import EntryCounts, PayloadOpener
+from offload_core.reading.scan.runs import runs_around
+from offload_core.reading.scan.tasks import (
+    KeyProviderSpec,
+    LedgerShare,
+    Neighbours,
+    ReadOptions,
+    Run,
+    ScanTask,
+)
+from offload_core.reading.scan.windows import read_chunks
+from offload_core.storage.tier import Tier, make_key_provider, parse_plugin
+from offload_hooks.key_providers import KeyProvider
+
+RunsOf = Callable[[Run | LedgerShare], Sequence[Run]]
+ReadChunks = Callable[[Run], Generator[Chunk, None, None]]
+
+_log = logging.getLogger(__name__)
+
+
+class LookBack:
+    """Finds the beginnings of messages before a task's first entry, nearest block first.
+
+    Args:
+        neighbours: what is around the task.
+        runs_of: the runs of a neighbour.
+        read: the chunks of a run.
+        look_back_bytes: the stored bytes that are looked through at most, rounded up to a block.
+        max_bytes: the most that is held of chunks.
+    """
+
+    def __init__(
+        self, neighbours: Neighbours, runs_of: RunsOf, read: ReadChunks, look_back_bytes: int, max_bytes: int
+    ) -> None:
+        self._waiting = list(neighbours.before)
+        self._runs_of = runs_of
+        self._blocks: list[Run] = []  # the nearest is taken from the end, as of those that wait
+        self._left = look_back_bytes
+        self._reaches_beginning = neighbours.reaches_beginning
+        self._read = read
+        self._max_bytes = max_bytes
+        self._found: dict[MessageKey, list[Chunk]] = {}
+
+    def __call__(self, key: MessageKey) -> Before:
+        """What lies before, of one message."""
+        while not _begins(self._found.get(key, [])):
+            if self._held() > self._max_bytes:
+                return Before(chunks=self._found.pop(key, []), reaches_beginning=False)
+            block = self._next_block()
+            if block is None:
+                break
+            self._search(block)
+        reaches = self._reaches_beginning and not self._blocks and not self._waiting
+        return Before(chunks=self._found.pop(key, []), reaches_beginning=reaches)
+
+    def _next_block(self) -> Run | None:
+        """The nearest block that has not been read; None if there is none, or none that is near enough."""
+        if self._left <= 0:
+            return None
+        while not self._blocks and self._waiting:
+            runs = self._runs_of(self._waiting.pop())
+            self._blocks = [_only(run, number) for run in runs for number in range(len(run.blocks))]
+        if not self._blocks:
+            return None
+        block = self._blocks.pop()
+        self._left -= block.data_bytes
+        return block
+
+    def _held(self) -> int:
+        return sum(len(chunk.payload) for chunks in self._found.values() for chunk in chunks)
+
+    def _search(self, run: Run) -> None:
+        here: dict[MessageKey, list[Chunk]] = {}
+        with closing(self._read(run)) as chunks:
+            for chunk in chunks:
+                earlier = [] if chunk.chunk_id == 0 else here.get(chunk.key, [])
+                together = [*earlier, chunk]
+                if chunk.chunk_id == chunk.count - 1:  # it was read: all that counts is that it was there
+                    together = [replace(each, payload=b"") for each in together]
+                here[chunk.key] = together
+        for key, found in here.items():
+            later = self._found.get(key, [])
+            if not _begins(later):
+                self._found[key] = [*found, *later]
+
+
+def _only(run: Run, number: int) -> Run:
+    """The run with one block of it, by its number from 0 on."""
+    return replace(run, blocks=run.blocks[number : number + 1])
+
+
+def _begins(chunks: list[Chunk]) -> bool:
+    return bool(chunks) and chunks[0].chunk_id == 0
+
+
+def settle_pending(
+    joiner: ChunkJoiner,
+    neighbours: Neighbours,
+    runs_of: RunsOf,
+    read: ReadChunks,
+    look_back_bytes: int,
+    label: str,
+) -> None:
+    """At a task's end, or a topic's: what becomes of messages that are not complete.
+
+    Those that go on behind are for the task that has their last chunk. Those that do not, within `look_back_bytes`, are
+    given up. Where what there is of the topic ends before, it is a warning: they may still be on their way.
+    """
+    near = {}
+    for message, passed in list(joiner.pending()):
+        if passed > look_back_bytes:
+            joiner.give_up(message, f"no more of it follows within {look_back_bytes} bytes")
+        else:
+            near[message.last.key] = message
+    if not near:
+        return  # before the index of what follows is read
+    left, is_all = look_back_bytes, neighbours.reaches_end
+    for run in (run for each in neighbours.after for run in runs_of(each)):
+        for number, block in enumerate(run.blocks):
+            if not near:
+                return
+            if left <= 0:
+                is_all = False
+                break
+            left -= block.length
+            with closing(read(_only(run, number))) as chunks:
+                for chunk in chunks:
+                    near.pop(chunk.key, None)
+    if near and is_all:
+        _log.warning(
+            "%s: %d chunked messages are not complete where it ends; they are not read", label, len(near)
+        )
+        return
+    for message in near.values():
+        joiner.give_up(message, f"no more of it follows within {look_back_bytes} bytes")
+
+
+_TOLD = (
+    ("encrypted", "encrypted entries are passed on as ciphertext (column __valueIsRaw)"),
+    ("chunks", "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
+    ("no_key", "encrypted entries for which there is no key are left out"),
+    ("undecryptable", "encrypted entries do not decrypt"),
+    ("incomplete", "chunked messages are incomplete, and left out"),
+)
+
+
+def key_provider_spec(
+    given: str | tuple[str, Mapping[str, object]] | KeyProviderSpec | None,
+) -> KeyProviderSpec | None:
+    """The spec of a key provider: a pair of name and options, or a text, `pem:directory=/keys`.
+
+    Raises:
+        OptionError: the text has another form.
+    """
+    if given is None or isinstance(given, KeyProviderSpec):
+        return given
+    name, options = parse_plugin(given, "key provider") if isinstance(given, str) else given
+    return KeyProviderSpec(name=name, options=dict(options))
+
+
+def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
+    """The provider that a spec names.
+
+    Raises:
+        UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
+    """
+    return None if spec is None else make_key_provider(spec.name, spec.options)
+
+
+class TaskOpening:
+    """Gives each run of a task what opens its payloads, and settles each topic when it ends."""
+
+    def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions) -> None:
+        self._tier = tier
+        self._task = task
+        self._options = options
+        self._decryptor = Decryptor(key_provider_of(options.key_provider))
+        self._runs_of = functools.partial(runs_around, tier)
+        self._run: Run | None = None
+        self._opener = PayloadOpener()
+
+    def of(self, run: Run) -> PayloadOpener:
+        """The opener for this run; the runs of a topic share one.
+
+        Raises:
+            IncompleteMessageError: a message of the topic before is not complete.
+        """
+        if self._run is None or self._run.topic != run.topic:
+            self.finish()
+            self._opener = self._new_opener(run)
+            self._run = run
+        return self._opener
+
+    def finish(self, *, is_over: bool = False) -> None:
+        """At a topic's end in the task: what is not complete, and what was not read as a consumer would have seen it.
+
+        With `is_over` what follows of the topic is not asked for, so that messages need not be complete.
+
+        Raises:
+            IncompleteMessageError: a message is not complete, in the mode FAILFAST.
+        """
+        if self._run is None:
+            return
+        label = self._run.label
+        opener = self._opener
+        if opener.joiner is not None and not is_over:
+            settle_pending(
+                opener.joiner,
+                self._neighbours(self._run),
+                self._runs_of,
+                self._read_chunks(opener),
+                self._options.chunk_look_back_bytes,
+                label,
+            )
+            opener.report_incomplete()
+            if opener.joiner.cut_at_beginning:
+                _log.warning(
+                    "%s: %d chunked messages begin before what there is; they are not read",
+                    label,
+                    opener.joiner.cut_at_beginning,
+                )
+        _tell(label, opener.counts)
+        self._run = None
+
+    def _new_opener(self, run: Run) -> PayloadOpener:
+        options = self._options
+        opener = PayloadOpener(
+            decryptor=self._decryptor, crypto_failure_action=options.without_key, mode=options.mode
+        )
+        if options.joins_chunks:
+            look_back = LookBack(
+                self._neighbours(run),
+                self._runs_of,
+                self._read_chunks(opener),
+                options.chunk_look_back_bytes,
+                options.max_pending_chunk_bytes,
+            )
+            opener.joiner = ChunkJoiner(
+                max_message_bytes=options.max_message_bytes,
+                max_pending_bytes=options.max_pending_chunk_bytes,
+                look_back=look_back,
+            )
+        return opener
+
+    def _neighbours(self, run: Run) -> Neighbours:
+        return self._task.neighbours.get(run.topic, Neighbours())
+
+    def _read_chunks(self, opener: PayloadOpener) -> ReadChunks:
+        return functools.partial(read_chunks, self._tier, options=self._options, opener=opener)
+
+
+def _tell(label: str, counts: EntryCounts) -> None:
+    for name, what in _TOLD:
+        number = getattr(counts, name)
+        if number:
+            _log.warning("%s: %d %s", label, number, what)

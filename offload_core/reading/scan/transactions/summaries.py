@@ -1,0 +1,411 @@
+"""Summaries of ledgers' transactions: made by a pass over metadata, kept in a store, remembered by a process.
+
+A summary of the blocks of one ledger in one object has the ranges of entries of each transaction, the markers, the
+tombstones, and the publish times of each block. Its bytes are versioned, checked, and bound to key and length of the
+data object, whose blocks never change. Keeping is best effort: a summary that cannot be read or written costs a warning
+and another pass. All bytes of the blocks are fetched for a pass, since each entry's metadata stands before its payload.
+Source: docs/transactions.md, docs/formats/summary.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.format.messages.transactions import NO_TIMES, TransactionFinder, join_ranges
+from offload_core.reading.scan.tasks import Run
+from offload_core.reading.scan.windows import EntryLocator, fetch_windows, walk_windows
+from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
+from offload_hooks.bounded_map import bounded_map
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    ChecksumError,
+    EntryOrderError,
+    FormatError,
+    MetadataError,
+    ObjectNotFoundError,
+    OffloadError,
+    StoreError,
+    TruncatedError,
+    UnsupportedVersionError,
+    placed,
+)
+from offload_hooks.json_text import JsonObject
+
+MAGIC = 0x5075_4C53
+VERSION = 1
+_HEAD = struct.Struct(">IIII")
+_COLUMNS = {"ranges": 4, "markers": 4, "tombstones": 2, "blocks": 4}
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LedgerSummary:
+    """The entries of one ledger in one data object. All tables are int64, in ascending order, a row for each thing.
+
+    Attributes:
+        data_key, data_bytes: the data object and its length.
+        ranges: entries of one transaction that follow one another: first, stop, most and least bits of its id.
+        markers: markers of transactions: entry, type (20, 21, 22), most and least bits.
+        tombstones: markers without a transaction, which stand for entries that a filter left out: first, stop.
+        blocks: offset in the object, number of entries, least and greatest publish time (ms).
+    """
+
+    data_key: str
+    data_bytes: int
+    ledger_id: int
+    ranges: Table
+    markers: Table
+    tombstones: Table
+    blocks: Table
+
+
+def pack_summary(summary: LedgerSummary) -> bytes:
+    """The bytes of a summary."""
+    tables = [getattr(summary, name) for name in _COLUMNS]
+    facts = {
+        "data_key": summary.data_key,
+        "data_bytes": summary.data_bytes,
+        "ledger_id": summary.ledger_id,
+        **{name: len(table) for name, table in zip(_COLUMNS, tables, strict=True)},
+    }
+    described = json.dumps(facts).encode()
+    body = described + b"".join(table.astype(">i8").tobytes() for table in tables)
+    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(described)) + body
+
+
+def parse_summary(data: bytes | memoryview) -> LedgerSummary:
+    """The summary in `data`.
+
+    Raises:
+        FormatError: bytes that are none; `UnsupportedVersionError` of a newer version.
+    """
+    view = memoryview(data)
+    if len(view) < _HEAD.size:
+        raise TruncatedError("a ledger's summary is cut off", expected=f"{_HEAD.size} bytes", found=len(view))
+    magic, version, checksum, described_bytes = _HEAD.unpack_from(view)
+    if magic != MAGIC:
+        raise BadMagicError(
+            "this is no ledger's summary", offset=0, expected=f"{MAGIC:08X}", found=f"{magic:08X}"
+        )
+    if version != VERSION:
+        raise UnsupportedVersionError(
+            "a ledger's summary has a version that this program does not know",
+            offset=4,
+            expected=VERSION,
+            found=version,
+            hint="Upgrade pulsar-offload, or name another folder for summaries.",
+        )
+    body = view[_HEAD.size :]
+    found = zlib.crc32(body)
+    if found != checksum:
+        raise ChecksumError(
+            "a ledger's summary does not match its checksum",
+            offset=8,
+            expected=f"CRC-32 {checksum:08x}",
+            found=f"{found:08x}",
+        )
+    if described_bytes > len(body):
+        raise BadLengthError(
+            "a summary's description is longer than the summary",
+            offset=12,
+            expected=f"at most {len(body)}",
+            found=described_bytes,
+        )
+    facts = JsonObject.read(
+        bytes(body[:described_bytes]), "a summary's description", error=MetadataError, offset=_HEAD.size
+    )
+    return _parse_body(facts, body[described_bytes:])
+
+
+def _parse_body(facts: JsonObject, body: memoryview) -> LedgerSummary:
+    rows = {name: facts.integer(name) for name in _COLUMNS}
+    expected = sum(8 * columns * rows[name] for name, columns in _COLUMNS.items())
+    if expected != len(body):
+        raise BadLengthError(
+            "a summary's tables are not as long as it says", expected=f"{expected} bytes", found=len(body)
+        )
+    tables = {}
+    position = 0
+    for name, columns in _COLUMNS.items():
+        size = 8 * columns * rows[name]
+        table = np.frombuffer(body[position : position + size], dtype=">i8").astype(np.int64)
+        tables[name] = table.reshape(-1, columns)
+        tables[name].flags.writeable = False
+        position += size
+    summary = LedgerSummary(
+        data_key=facts.text("data_key"),
+        data_bytes=facts.integer("data_bytes"),
+        ledger_id=facts.integer("ledger_id"),
+        **tables,
+    )
+    _check(summary)
+    return summary
+
+
+def _check(summary: LedgerSummary) -> None:
+    for name, table in (("ranges", summary.ranges), ("tombstones", summary.tombstones)):
+        right = (table[:, 0] >= 0).all() and (table[:, 0] < table[:, 1]).all()
+        if not right or (table[1:, 0] < table[:-1, 1]).any():
+            raise EntryOrderError(f"a summary's {name} are not in order")
+    for name, table in (("markers", summary.markers), ("blocks", summary.blocks)):
+        if (table[:, 0] < 0).any() or (np.diff(table[:, 0]) <= 0).any():
+            raise EntryOrderError(f"a summary's {name} are not in order")
+
+
+MAX_SUMMARY_BYTES = 1 << 30
+"""A larger one is neither written nor read."""
+
+_log = logging.getLogger(__name__)
+
+
+class SummaryStore:
+    """The summaries in a store. Threads may share it."""
+
+    def __init__(self, store: Tier) -> None:
+        self._store = store
+        self._newer: set[str] = set()
+
+    def load(self, data_key: str, data_bytes: int, ledger_id: int) -> LedgerSummary | None:
+        """The summary of a ledger in a data object of this length; None if there is none that can be used."""
+        key = summary_key(data_key, ledger_id)
+        try:
+            with placed(key=key):
+                summary = self._read(key)
+                found = (summary.data_key, summary.data_bytes, summary.ledger_id)
+        except ObjectNotFoundError:
+            return None
+        except UnsupportedVersionError as error:
+            self._newer.add(key)  # it is of use to whoever wrote it
+            _log.warning("%s It is not used, and the ledger is looked through again", error)
+            return None
+        except FormatError as error:
+            _log.warning("%s. It is made anew", error)
+            return None
+        except StoreError as error:
+            _log.warning(
+                "a ledger's summary cannot be read, so the ledger is looked through again: %s", error
+            )
+            return None
+        if found != (data_key, data_bytes, ledger_id):
+            _log.info("the summary %s is of another object, %s. It is made anew", key, found)
+            return None
+        return summary
+
+    def save(self, summary: LedgerSummary) -> None:
+        """Keep a summary, whole or not at all."""
+        key = summary_key(summary.data_key, summary.ledger_id)
+        data = pack_summary(summary)
+        if key in self._newer or len(data) > MAX_SUMMARY_BYTES:
+            return
+        try:
+            self._store.write_index(key, data)
+        except OffloadError as error:
+            _log.warning("a ledger's summary cannot be kept, so it will be made again: %s", error)
+
+    def _read(self, key: str) -> LedgerSummary:
+        size = self._store.stat(key).size_bytes
+        if not 0 < size <= MAX_SUMMARY_BYTES:
+            raise MetadataError(
+                "a ledger's summary has no possible size",
+                expected=f"1 to {MAX_SUMMARY_BYTES} bytes",
+                found=size,
+            )
+        return parse_summary(self._store.read_range(key, 0, size))
+
+
+def summary_key(data_key: str, ledger_id: int) -> str:
+    """The key of the summary of a ledger in a data object."""
+    return f"{data_key}.ledger-{ledger_id}.summary"
+
+
+MAX_MEMORY_BYTES = 64 << 20
+"""The most that is remembered; beyond it what was not needed for longest is forgotten."""
+
+_NOMINAL_BYTES = 1024
+"""What a summary without a row in its tables takes, about."""
+
+Key = tuple[str, int, int, int, int]
+
+
+class SummaryMemory:
+    """The summaries of runs of blocks. Not for several threads at once."""
+
+    def __init__(self, max_bytes: int = MAX_MEMORY_BYTES) -> None:
+        self._summaries: BoundedCache[Key, LedgerSummary] = BoundedCache(max_bytes, size_of=_size)
+
+    def get(self, run: Run, data_bytes: int) -> LedgerSummary | None:
+        """The summary of exactly these blocks of an object of this length, if it is remembered."""
+        return self._summaries.get(_key(run, data_bytes))
+
+    def put(self, run: Run, summary: LedgerSummary) -> None:
+        """Remember the summary of a run's blocks."""
+        self._summaries.put(_key(run, summary.data_bytes), summary)
+
+
+def _key(run: Run, data_bytes: int) -> Key:
+    return run.data_key, data_bytes, run.ledger_id, run.blocks[0].offset, run.blocks[-1].offset
+
+
+def _size(summary: LedgerSummary) -> int:
+    tables = (summary.ranges, summary.markers, summary.tombstones, summary.blocks)
+    return _NOMINAL_BYTES + sum(table.nbytes for table in tables)
+
+
+MOST_WORKERS = 8
+"""At most so many threads look through blocks; there are no more than processors."""
+
+LOADS_AT_ONCE = 32
+"""Summaries that are fetched at once."""
+
+JOB_BYTES = 64 << 20
+"""About how many bytes of blocks a thread looks through at a time."""
+
+_ANY_BYTES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Blocks of one ledger in one data object. `is_whole` if they are all that the object has of the ledger."""
+
+    run: Run
+    data_bytes: int
+    is_whole: bool
+
+
+def survey(
+    tier: Tier,
+    parts: Sequence[Part],
+    *,
+    kept: SummaryStore | None,
+    memory: SummaryMemory | None = None,
+    verify_checksums: bool,
+) -> list[LedgerSummary]:
+    """A summary of each part, in their order; those of whole ones are taken from `kept` and put into it.
+
+    With a `memory` nothing that it holds is fetched again, by whole parts where there is `kept`, else by blocks.
+
+    Raises:
+        FormatError, StoreError: of the objects themselves, as in a read.
+    """
+    summaries: list[LedgerSummary | None] = [None] * len(parts)
+    if memory is not None:
+        summaries = [memory.get(part.run, part.data_bytes) for part in parts]
+    unknown = [i for i, summary in enumerate(summaries) if summary is None]
+    if kept is not None and unknown:
+        loads = bounded_map(
+            lambda i: _load(kept, parts[i]), unknown, at_once=LOADS_AT_ONCE, name="offload-summaries"
+        )
+        for i, loaded in zip(unknown, loads, strict=True):
+            summaries[i] = loaded
+            if loaded is not None and memory is not None:
+                memory.put(parts[i].run, loaded)
+    by_block = memory is not None and kept is None
+    runs = {
+        i: list(stretches_of(parts[i].run, 0 if by_block else JOB_BYTES))
+        for i in unknown
+        if summaries[i] is None
+    }
+    jobs = [(i, run) for i, of_part in runs.items() for run in of_part]
+    for i, of_part in _survey_runs(tier, parts, jobs, memory if by_block else None, verify_checksums).items():
+        summaries[i] = joined = _join(of_part)
+        if kept is not None:
+            if parts[i].is_whole:
+                kept.save(joined)
+            if memory is not None:
+                memory.put(parts[i].run, joined)
+    return [summary for summary in summaries if summary is not None]
+
+
+def _survey_runs(
+    tier: Tier,
+    parts: Sequence[Part],
+    jobs: Sequence[tuple[int, Run]],
+    memory: SummaryMemory | None,
+    verify_checksums: bool,
+) -> dict[int, list[LedgerSummary]]:
+    """The summaries of some runs of the parts, by the part's number; by threads, but for those in the memory."""
+    known = [None if memory is None else memory.get(run, parts[i].data_bytes) for i, run in jobs]
+    unknown = [job for job, summary in zip(jobs, known, strict=True) if summary is None]
+    surveyed = bounded_map(
+        lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums),
+        unknown,
+        at_once=min(MOST_WORKERS, os.cpu_count() or 1),
+        name="offload-survey",
+    )
+    with contextlib.closing(surveyed):
+        made: dict[int, list[LedgerSummary]] = {}
+        for (i, run), summary in zip(jobs, known, strict=True):
+            if summary is None:
+                summary = next(surveyed)
+                if memory is not None:
+                    memory.put(run, summary)
+            made.setdefault(i, []).append(summary)
+        return made
+
+
+def survey_run(tier: Tier, run: Run, data_bytes: int, verify_checksums: bool) -> LedgerSummary:
+    """The summary of a run's blocks."""
+    finder = TransactionFinder(run.ledger_id, verify_checksums=verify_checksums)
+    locator = EntryLocator(_ANY_BYTES)
+    blocks = []
+    with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
+        for window, cursor in walk_windows(run, windows):
+            if window.begins_block:
+                entries = 0
+                finder.times[:] = NO_TIMES
+            for located in locator.locate(cursor):
+                finder.add(*located)
+                entries += len(located[-1])
+            if window.ends_block:
+                blocks.append((window.block.offset, entries, *finder.times.tolist()))
+    ranges, markers, tombstones = finder.tables()
+    return LedgerSummary(
+        data_key=run.data_key,
+        data_bytes=data_bytes,
+        ledger_id=run.ledger_id,
+        ranges=ranges,
+        markers=markers,
+        tombstones=tombstones,
+        blocks=np.array(blocks, dtype=np.int64).reshape(-1, 4),
+    )
+
+
+def _load(kept: SummaryStore, part: Part) -> LedgerSummary | None:
+    return kept.load(part.run.data_key, part.data_bytes, part.run.ledger_id) if part.is_whole else None
+
+
+def stretches_of(run: Run, job_bytes: int = JOB_BYTES) -> Iterator[Run]:
+    """The run in stretches of blocks."""
+    begin = used = 0
+    for i, length in enumerate(run.blocks.lengths.tolist()):
+        if used and used + length > job_bytes:
+            yield replace(run, blocks=run.blocks[begin:i])
+            begin, used = i, 0
+        used += length
+    yield replace(run, blocks=run.blocks[begin:])
+
+
+def _join(summaries: Sequence[LedgerSummary]) -> LedgerSummary:
+    """The summaries of a part's stretches as one."""
+    if len(summaries) == 1:
+        return summaries[0]
+    return replace(
+        summaries[0],
+        ranges=join_ranges(np.concatenate([each.ranges for each in summaries])),
+        markers=np.concatenate([each.markers for each in summaries]),
+        tombstones=join_ranges(np.concatenate([each.tombstones for each in summaries])),
+        blocks=np.concatenate([each.blocks for each in summaries]),
+    )

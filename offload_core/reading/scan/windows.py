@@ -1,0 +1,241 @@
+"""From the blocks of runs to their entries: bytes are fetched ahead in windows, and a cursor goes over them.
+
+A window is part of a large block, or a small block whole; adjoining small blocks are fetched by one range. What is held
+does not depend on the size of block or ledger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from offload_core.format.codec.cursor import EntryCursor, open_cursor
+from offload_core.format.codec.index import IndexedBlock
+from offload_core.format.messages.arrays import Bytes
+from offload_core.format.messages.chunks import Chunk
+from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
+from offload_core.format.messages.opening import PayloadOpener
+from offload_core.format.messages.schema import arrow_schema
+from offload_core.reading.scan.tasks import ReadOptions, Run
+from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
+from offload_hooks.errors import placed
+
+LEAST_RANGE_BYTES = 512
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """Bytes `data` of the run's data object, from its byte `offset` on; they lie in `block`.
+
+    `follow_at` is where the next window of the block should begin: at its end, or at an entry that it cuts off.
+    """
+
+    run: Run
+    block: IndexedBlock
+    offset: int
+    data: memoryview
+    follow_at: int = -1
+
+    def walked_to(self, place: int) -> None:
+        """The reader has come to this byte of the object; to fetch from there on saves it a copy."""
+        if place > self.offset:
+            self.follow_at = place
+
+    @property
+    def begins_block(self) -> bool:
+        """Whether it is the block's first."""
+        return self.offset == self.block.offset
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether it is the block's last."""
+        return self.offset + len(self.data) == self.block.offset + self.block.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What is fetched by one request: `length` bytes from `offset`, all of them in these blocks of the run."""
+
+    run: Run
+    blocks: tuple[IndexedBlock, ...]
+    offset: int
+    length: int
+
+    @property
+    def is_perhaps_last(self) -> bool:
+        """Whether the reader may stop before its end, so that what follows it should not be fetched yet."""
+        return self.run.ends_by_time and self.blocks[-1] == self.run.blocks[-1]
+
+
+def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:
+    """All bytes of all blocks of all runs, in order. Who does not read to the end closes it.
+
+    As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded; one at a
+    time where the reader may stop at any of them.
+    """
+    capabilities = tier.describe().capabilities
+    ranges = (planned for run in runs for planned in ranges_of(run, range_bytes_of(tier)))
+    if capabilities.ranges_ahead < 1:
+        yield from _one_by_one(tier, ranges)
+        return
+    results = bounded_map(
+        lambda planned: (planned, _fetch(tier, planned)),
+        ranges,
+        at_once=capabilities.ranges_ahead,
+        ahead=capabilities.ranges_ahead,
+        waits_after=lambda planned: planned.is_perhaps_last,
+        name="offload-fetch",
+    )
+    with closing(results):
+        for fetched, data in results:
+            yield from _windows(fetched, data)
+            del data
+
+
+def range_bytes_of(tier: Tier) -> int:
+    """How large the ranges of a tier's blocks are at most."""
+    return max(tier.describe().capabilities.range_bytes, LEAST_RANGE_BYTES)
+
+
+def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
+    """Nothing is under way meanwhile, so that each window of a large block can begin where the last was walked to."""
+    follow_at = 0
+    for planned in ranges:
+        last = planned.blocks[-1].offset + planned.blocks[-1].length
+        if planned.offset > planned.blocks[0].offset and 0 < follow_at < planned.offset:
+            planned = replace(planned, offset=follow_at, length=planned.offset + planned.length - follow_at)
+        for window in _windows(planned, _fetch(tier, planned)):
+            yield window
+            follow_at = window.follow_at if window.follow_at < last else 0
+
+
+def _fetch(tier: Tier, planned: Range) -> memoryview:
+    return tier.read_range(planned.run.data_key, planned.offset, planned.length)
+
+
+def ranges_of(run: Run, range_bytes: int) -> Iterator[Range]:
+    """The ranges of a run: large blocks in parts, small ones that adjoin together."""
+    together: list[IndexedBlock] = []
+    for block in run.blocks:
+        if together:
+            begin, end = together[0].offset, together[-1].offset + together[-1].length
+            if block.offset == end and block.offset + block.length - begin <= range_bytes:
+                together.append(block)
+                continue
+            yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+            together = []
+        if block.length <= range_bytes:
+            together = [block]
+        else:
+            end = block.offset + block.length
+            for offset in range(block.offset, end, range_bytes):
+                yield Range(run=run, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
+    if together:
+        begin, end = together[0].offset, together[-1].offset + together[-1].length
+        yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+
+
+def _windows(fetched: Range, data: memoryview) -> Iterator[Window]:
+    if len(fetched.blocks) == 1:
+        yield Window(run=fetched.run, block=fetched.blocks[0], offset=fetched.offset, data=data)
+        return
+    for block in fetched.blocks:
+        start = block.offset - fetched.offset
+        part = data[start : start + block.length]
+        yield Window(run=fetched.run, block=block, offset=block.offset, data=part)
+
+
+ENTRIES_AT_ONCE = 16384
+
+Longs = npt.NDArray[np.int64]
+
+Located = tuple[Bytes, int | None, Longs, Longs, Longs]
+"""Entries in order: where they lie, its place in the object; id, offset and length of each."""
+
+
+class EntryLocator:
+    """Finds the entries of windows, some at a time: those that reach `byte_room` bytes, `ENTRIES_AT_ONCE` at most."""
+
+    def __init__(self, byte_room: int = BATCH_BYTES) -> None:
+        self._byte_room = byte_room
+        self._ids, self._offsets, self._lengths = (
+            np.empty(ENTRIES_AT_ONCE, dtype=np.int64) for _ in range(3)
+        )
+
+    def locate(self, cursor: EntryCursor) -> Iterator[Located]:
+        """What is left in the cursor's window, as `MessageDecoder.decode` takes it; the next of them replace these."""
+        while not cursor.done and not cursor.starved:
+            count = cursor.locate(self._ids, self._offsets, self._lengths, self._byte_room)
+            if count == 0:
+                break
+            yield cursor.array, cursor.offset, self._ids[:count], self._offsets[:count], self._lengths[:count]
+
+
+def walk_windows(run: Run, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
+    """A run's windows, each with the cursor where it goes on, from the run's first entry on."""
+    for window in windows:
+        if window.begins_block:
+            cursor = _open_cursor(run, window)
+        elif not cursor.done:
+            cursor.feed(window.data, window.offset)
+        cursor.skip_to(run.start_entry_id)
+        yield window, cursor
+        window.walked_to(cursor.reached)
+
+
+def _open_cursor(run: Run, window: Window) -> EntryCursor:
+    """The cursor over a block, from its first window."""
+    stop, block = run.stop_entry_id, window.block
+    if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
+        stop = None  # the whole block is asked for: its end is checked as well
+    return open_cursor(
+        window.data,
+        run.object_format,
+        run.ledger_id,
+        block,
+        sequence_file=run.sequence_file,
+        stop_entry_id=stop,
+        gaps=run.has_gaps,
+        more=not window.ends_block,
+    )
+
+
+def message_decoder(
+    run: Run, schema: pa.Schema, options: ReadOptions, opener: PayloadOpener | None = None
+) -> MessageDecoder:
+    """The decoder of a run's entries."""
+    return MessageDecoder(
+        topic=run.topic,
+        partition=run.partition,
+        ledger_id=run.ledger_id,
+        schema=schema,
+        verify_checksums=options.verify_checksums,
+        max_message_bytes=options.max_message_bytes,
+        times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
+        hide_unsettled=options.isolation == "committed",
+        refuse_transactions=options.needs_outcomes and not run.resolved,
+        opener=opener,
+    )
+
+
+def read_chunks(
+    tier: Tier, run: Run, options: ReadOptions, opener: PayloadOpener
+) -> Generator[Chunk, None, None]:
+    """The chunks among a run's entries, in order. Who does not read to the end closes it.
+
+    Raises:
+        FormatError, StoreError: as when its messages are read.
+    """
+    decoder = message_decoder(run, arrow_schema("messages", ["value"]), options, opener)
+    locator = EntryLocator()
+    with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
+        for _, cursor in walk_windows(run, windows):
+            for located in locator.locate(cursor):
+                yield from decoder.chunks(*located)

@@ -1,0 +1,305 @@
+"""Schemas of topics, from where they are kept: saved beside a tier, given literally, or asked of a broker.
+
+What a user gives as `schemas` is one of
+saved schemas           a path or URL of a directory or file: ./schemas, s3://bucket/prefix/schemas, orders.json
+a literal schema        JSON: {"type": "record", …}
+a broker                the URL of its admin REST: http://broker:8080
+a provider              its name, with options: literal:type=STRING, or an object that has `history`
+
+In a directory the file of a topic is `<tenant>/<namespace>/<topic>.schemas.json`, the topic's name URL-encoded, and its
+end a digest if it is too long for a file system (`catalogue.topics`). Source: docs/schemas.md, docs/formats/schemas.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from offload_core.format.messages.schema import MODES, Mode
+from offload_core.format.schemas.history import MOST_BYTES, history_from_rest, parse_saved, saved_bytes
+from offload_core.format.schemas.payloads import CORRUPT_RECORD, Payloads
+from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue.topics import name_of
+from offload_core.storage.pulsar_admin import AdminPlugin
+from offload_core.storage.tier import (
+    Tier,
+    is_schema_provider,
+    make_schema_provider,
+    open_like,
+    open_store,
+    parse_plugin,
+)
+from offload_hooks.errors import (
+    BadLengthError,
+    InvalidKeyError,
+    ObjectNotFoundError,
+    OptionError,
+    SchemaError,
+    placed,
+)
+from offload_hooks.json_text import read_json
+from offload_hooks.schemas import SchemaHistory, SchemaProvider, SchemaVersion
+
+SUFFIX = ".schemas.json"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+FOLDER = "schemas"
+"""Where a tier's own files of schemas are, below its root."""
+
+
+class SchemaFiles:
+    """Files of schemas in a store: below `folder`, a file per topic, or the one `file`, whatever topic is asked for."""
+
+    def __init__(self, store: Tier, *, folder: str = "", file: str = "") -> None:
+        self._store, self._folder, self._file = store, folder, file
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store!r})"
+
+    def history(self, topic: str) -> SchemaHistory | None:
+        """See `SchemaProvider`."""
+        found = self._find(topic)
+        if found is None:
+            return None
+        key, size = found
+        with placed(key=key):
+            if size > MOST_BYTES:
+                raise BadLengthError(
+                    "a file of schemas is too large", expected=f"at most {MOST_BYTES} bytes", found=size
+                )
+            data = self._store.read_range(key, 0, size) if size else b""
+            _, history = parse_saved(bytes(data))
+        return history
+
+    def save(self, topic: str, history: SchemaHistory) -> str:
+        """Save the whole history of a topic; answers the key of its file. An older one is replaced."""
+        key = self._key(topic)
+        self._store.write_index(key, saved_bytes(topic, history), content_type="application/json")
+        return key
+
+    def close(self) -> None:
+        """Give back the store's connections."""
+        self._store.close()
+
+    def _key(self, topic: str) -> str:
+        return self._file or f"{self._folder}{saved_key(parse_topic(topic))}"
+
+    def _find(self, topic: str) -> tuple[str, int] | None:
+        """A topic's file and its size; None if there is none."""
+        key = self._key(topic)
+        try:
+            return key, self._store.stat(key).size_bytes
+        except ObjectNotFoundError:
+            if self._file:
+                raise
+        whole = f"{self._folder}{_whole_key(parse_topic(topic))}"
+        if whole != key:  # saved by a version that did not shorten names, in a store that takes long ones
+            with suppress(ObjectNotFoundError, InvalidKeyError):
+                return whole, self._store.stat(whole).size_bytes
+        return None
+
+
+class SavedSchemas(SchemaFiles):
+    """The schema provider `saved`.
+
+    Args:
+        path: path or URL of a directory, or of one file (its name ends with `.json`), whatever topic is asked for.
+        tier: a tier that is open: a URL of its driver is opened with `options`, another with none.
+        options: of the driver of the URL.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, tier: Tier | None = None, **options: Any) -> None:
+        text = os.fspath(path)
+        if text.endswith(".json") and not _URL.match(text):
+            text = str(Path(text).expanduser().resolve())  # the file itself, where a link leads to it
+        folder, file = text, ""
+        if text.endswith(".json"):
+            before, slash, file = text.rpartition("/")
+            folder = before or ("/" if slash else ".")
+        if not folder:
+            raise OptionError("where are the schemas?", expected="a directory or a file of schemas")
+        if "/" not in folder:
+            folder = os.path.abspath(folder)  # noqa: PTH100 - of a path, never a driver's name
+        store = open_store(folder, **options) if tier is None else open_like(tier, folder, **options)
+        super().__init__(store, file=file)
+
+
+def saved_in(tier: Tier) -> SchemaFiles:
+    """The schemas beside a tier, in its folder `schemas`."""
+    return SchemaFiles(tier, folder=f"{FOLDER}/")
+
+
+def saved_key(topic: TopicName) -> str:
+    """The name of a topic's file, below the directory of schemas."""
+    tenant, namespace, local = _parts(topic)
+    return f"{tenant}/{namespace}/{name_of(local, after=SUFFIX)}"
+
+
+def _whole_key(topic: TopicName) -> str:
+    tenant, namespace, local = _parts(topic)
+    return f"{tenant}/{namespace}/{quote(local, safe='')}{SUFFIX}"
+
+
+def _parts(topic: TopicName) -> list[str]:
+    return topic.base.removeprefix("persistent://").split("/", 2)
+
+
+class LiteralSchema:
+    """The schema provider `literal`.
+
+    Args:
+        definition: a schema as JSON, or what the broker's admin REST answers of a topic's schemas.
+        type: Pulsar's name of the schema's type; with one of a primitive type there is no definition. Without, what the
+            definition looks like: AVRO or PROTOBUF_NATIVE.
+    """
+
+    def __init__(self, definition: str = "", type: str = "") -> None:  # noqa: A002 - the option's name
+        kind = type.upper()
+        if kind in PRIMITIVE_TYPES:
+            self._history = _for_all(SchemaVersion(version=0, type=kind))
+            return
+        declared = read_json(definition, "a literal schema", error=OptionError)
+        try:
+            if isinstance(declared, dict) and (
+                "getSchemaResponses" in declared or {"version", "type", "data"} <= declared.keys()
+            ):
+                self._history = history_from_rest(declared)
+                return
+        except SchemaError as error:
+            raise OptionError(f"a literal schema has another form: {error}") from error
+        kind = kind or type_of_definition(declared)
+        self._history = _for_all(SchemaVersion(version=0, type=kind, definition=definition))
+
+    def history(self, topic: str) -> SchemaHistory:
+        """See `SchemaProvider`: the same for every topic."""
+        del topic
+        return self._history
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def type_of_definition(declared: Any) -> str:
+    """The schema type of a definition that comes without one."""
+    is_native = isinstance(declared, dict) and "fileDescriptorSet" in declared
+    return "PROTOBUF_NATIVE" if is_native else "AVRO"
+
+
+def _for_all(version: SchemaVersion) -> SchemaHistory:
+    return SchemaHistory(versions=(version,), stands_for_all=True)
+
+
+class AdminSchemas(AdminPlugin):
+    """The schema provider `admin`; its options are those of `AdminPlugin`."""
+
+    def history(self, topic: str) -> SchemaHistory | None:
+        """See `offload_hooks.schemas.SchemaProvider`."""
+        name = parse_topic(topic).base.removeprefix("persistent://")
+        path = f"/admin/v2/schemas/{'/'.join(quote(part, safe='') for part in name.split('/', 2))}/schemas"
+        answer = self._client.get_json(path)
+        if answer is None or answer == {"getSchemaResponses": []}:
+            return None
+        with placed(key=path):
+            return history_from_rest(answer)
+
+
+SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | SchemaProvider
+"""A path, URL or literal schema; a provider's name, alone, as text with options, or as a pair; or a provider."""
+
+_NAME = re.compile(r"\s*([A-Za-z0-9_-]+)\s*(:|$)")
+
+
+def open_provider(source: SchemaSource, tier: Tier, options: Mapping[str, object]) -> SchemaProvider:
+    """The provider that is meant; `options` are those that `tier` was opened with, for files beside it.
+
+    Raises:
+        OptionError, UnknownPluginError, MissingExtraError, BrokenPluginError.
+    """
+    if isinstance(source, tuple):
+        name, given = source
+        return make_schema_provider(name, given)
+    if not isinstance(source, str | os.PathLike):
+        return source
+    text = os.fspath(source)
+    if text.lstrip().startswith(("{", "[", '"')):
+        return LiteralSchema(text)
+    if text.lower().startswith(("http://", "https://")):
+        return make_schema_provider("admin", {"url": text})
+    named = _NAME.match(text)
+    if isinstance(source, str) and named is not None and is_schema_provider(named[1]):
+        name, given = parse_plugin(text, "schema provider")
+        return make_schema_provider(name, given)
+    return SavedSchemas(text, tier=tier, **options)
+
+
+def choose_payloads(
+    provider: SchemaProvider,
+    topics: Iterable[TopicName],
+    *,
+    reader_schema: int | str | None = None,
+    mode: Mode = "FAILFAST",
+    corrupt_column: str = CORRUPT_RECORD,
+) -> Payloads:
+    """Ask for the histories of topics, and for the schema that all are resolved to.
+
+    Args:
+        reader_schema: a version's number (also as text), or a definition of AVRO or PROTOBUF_NATIVE; None for each
+            topic's newest version.
+
+    Raises:
+        OptionError: a version that a topic has not, or a word that is none.
+        SchemaError: a topic whose schemas are not known; a definition that is not right.
+        StoreError: the provider's.
+    """
+    if mode not in MODES:
+        raise OptionError("there is no such mode", expected=", ".join(MODES), found=mode)
+    names = sorted({topic.base for topic in topics})
+    histories = {}
+    for name in names:
+        history = provider.history(name)
+        if history is None:
+            raise SchemaError(
+                f"the schemas of {name} are not known",
+                hint="offload schemas pull saves them; without schemas `value` is binary.",
+            )
+        histories[name] = history
+    if not histories:
+        raise OptionError("no topic is there whose schemas could be asked for")
+    reader = None if reader_schema is None else _reader(reader_schema, histories)
+    payloads = Payloads(histories=histories, reader=reader, mode=mode, corrupt_column=corrupt_column)
+    payloads.value_fields()
+    return payloads
+
+
+def _reader(chosen: int | str, histories: Mapping[str, SchemaHistory]) -> SchemaVersion:
+    text = str(chosen).strip()
+    if text.isascii() and text.isdigit():
+        if len(histories) > 1:
+            raise OptionError(
+                "a version's number is of one topic", expected="a definition", found=f"version {text}"
+            )
+        ((topic, history),) = histories.items()
+        version = history.find(int(text)) if len(text) < 20 else None
+        if version is None:
+            raise OptionError(
+                f"the schema of {topic} has no version {text[:40]}",
+                expected=f"one of {_numbers(history.versions)}",
+            )
+        return version
+    try:
+        declared = read_json(text, "a reader's schema", error=OptionError)
+    except OptionError as error:
+        raise OptionError(
+            "a reader's schema is neither a version's number nor JSON", found=error.found
+        ) from error
+    newest = next(iter(histories.values())).newest
+    return SchemaVersion(version=newest.version, type=type_of_definition(declared), definition=text)
+
+
+def _numbers(versions: Sequence[SchemaVersion]) -> str:
+    return ", ".join(str(version.version) for version in versions)
