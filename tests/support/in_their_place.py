@@ -15,12 +15,13 @@ from mapfiles import lay_out_mapfile, mapfile
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.transaction_buffers import TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, FilterRun
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
+from offload_core.writing.offload_filters import ChosenFilter, FilterRun
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
 from pulsar_offload import open_tier, scan

@@ -17,12 +17,15 @@ from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
+    FilterMode,
+    FilterRecord,
+    parse_filter_record,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
@@ -31,7 +34,9 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
+from offload_core.writing.offload_filters import ChosenFilter
 from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 from offload_hooks.filters import OffloadFilter
