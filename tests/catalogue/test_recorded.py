@@ -114,7 +114,6 @@ def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
     assert [extent.ledger.blocks[-1].end_entry_id for extent in ledger.extents] == [4, 10]
     assert [stored.problem for stored in ledger.attempts] == [None, None, Problem.UNFINISHED]
     assert ledger.attempts[2].detail == "by its record this segment is not offloaded yet"
-    assert ledger.record is not None
     assert ledger.record.offloaded_stop == 10
 
 
