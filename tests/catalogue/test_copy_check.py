@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import pytest
 from damage import scenes
 from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
-from tiers import MANAGED_LEDGER, uuid_of
+from tiers import MANAGED_LEDGER, MODIFIED_AT, uuid_of
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, LOST_KEY, TOMBSTONE_MODE
-from offload_core.maintenance.gc.naming import NamedCopies
+from offload_core.maintenance.gc.garbage_judging import GarbageJudge
 from offload_core.maintenance.verify import Code
 from offload_core.metadata.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
 from offload_core.metadata.catalogue.copy_check import (
@@ -366,7 +366,7 @@ def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case: Case
 
     # the hot copy, an old cold copy, a source object, what gc takes for superseded
     assert all(map(is_deletable_for, judged)) is may_go
-    collected = NamedCopies(tier, "", ())
+    collected = GarbageJudge(tier, "", (), MODIFIED_AT)
     assert all(collected.holds(copy, record) for copy in copies) is may_go
     assert raised(lambda: check_cold_copies(tiers_of(tier), MANAGED_LEDGER, record)) is not may_go
 

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from crash_points import Metadata, Points, Turn, watched
-from damage.scenes import LEDGER, one_ledger
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, each_turn, watched
+from damage import Scene
+from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
+from effort import Sample
 from managed_ledgers import Audit
+from records import copied, managed_ledger
 from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, superseded
-from tiers import TOPIC, uuid_of
+from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import GarbageKind
 from offload_core.maintenance.recover import RecoveryOutcome, recover_records
 from offload_core.metadata.catalogue import Records, parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, OtherCopy
+from offload_core.metadata.records import (
+    EntryPosition,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OtherCopy,
+    OtherRole,
+)
 from offload_core.metadata.records.attempts import place_of
 from offload_core.metadata.records.replacements import CopyForm
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import claimed, is_claim, placeholder
 from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
-from offload_hooks.errors import AttemptError
+from offload_hooks.errors import AttemptError, OffloadError
 from offload_hooks.testing import MemoryDriver
 
 LOST = managed_ledger_of_topic(parse_topic(OTHER))
@@ -78,36 +88,23 @@ def check_consistent(world: CollectedTier) -> ManagedLedgerInfo | None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bool) -> None:
-    was_kept = was_deleted = 0
-    for at in range(1, 1000):
-        world = lost_topic()
-        found: list[RecoveryOutcome] = []
-        points = Turn(
-            at, lambda world=world, found=found: found.extend(recover(world, Points())), after=after
-        )  # type: ignore[misc]
-        collect(world, points)
-        if len(points.calls) < at:
-            break
-        info = check_consistent(world)
-        is_recorded = info is not None
-        assert is_recorded == (RecoveryOutcome.NEW in found)
-        was_kept += is_recorded
-        was_deleted += not is_recorded
-    assert was_kept > 20  # up to the deletion of the indexes
-    assert was_deleted
+    recorded = []
+    for world, _, found in each_turn(
+        lost_topic, collect, lambda world: recover(world, Points()), after=after
+    ):
+        recorded.append(check_consistent(world) is not None)
+        assert recorded[-1] == (RecoveryOutcome.NEW in found)
+    assert sum(recorded) > 20  # up to the deletion of the indexes
+    assert not all(recorded)
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after: bool) -> None:
     seen = set[RecoveryOutcome]()
-    for at in range(1, 1000):
-        world = lost_topic()
-        points = Turn(at, lambda world=world: collect(world, Points()), after=after)  # type: ignore[misc]
-        found = recover(world, points)
-        if len(points.calls) < at:
-            break
-        info = check_consistent(world)
-        assert (info is not None) == (RecoveryOutcome.NEW in found)
+    for world, found, _ in each_turn(
+        lost_topic, recover, lambda world: collect(world, Points()), after=after
+    ):
+        assert (check_consistent(world) is not None) == (RecoveryOutcome.NEW in found)
         seen.update(found)
     assert RecoveryOutcome.GONE in seen
     assert (RecoveryOutcome.NEW in seen) == after  # the last call writes the record
@@ -122,6 +119,7 @@ def switched_to_the_other(world: CollectedTier) -> bool:
     assert ledger.context is not None
     assert ledger.context.driver is not None
     copy = OtherCopy(
+        role=OtherRole.REPLACEMENT,
         uuid=uuid_of(5),
         form=CopyForm.LEDGER,
         driver=place_of(ledger.context.driver),
@@ -149,35 +147,22 @@ def switched_to_the_other(world: CollectedTier) -> bool:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bool) -> None:
     seen = set[bool]()
-    for at in range(1, 1000):
-        world = CollectedTier.of(superseded()[0])
-        switched: list[bool] = []
-        points = Turn(
-            at,
-            lambda world=world, switched=switched: switched.append(switched_to_the_other(world)),  # type: ignore[misc]
-            after=after,
-        )
-        collect(world, points)
-        if len(points.calls) < at:
-            break
+    for world, _, switched in each_turn(
+        lambda: CollectedTier.of(superseded()[0]), collect, switched_to_the_other, after=after
+    ):
         known = world.records.read(managed_ledger_of_topic(parse_topic(TOPIC)))
         assert known is not None
         (ledger,) = known.info.ledgers
         assert ledger.context is not None
-        assert ledger.context.uuid == (uuid_of(5) if switched[0] else uuid_of(0))
+        assert ledger.context.uuid == (uuid_of(5) if switched else uuid_of(0))
         name = f"{ledger.context.uuid}-ledger-{LEDGER}"
         assert {name, f"{name}-index"} <= world.keys
-        seen.update(switched)
+        seen.add(switched)
     assert seen == {False, True}
 
 
 def test_two_collections_at_once_leave_nothing_and_no_claim() -> None:
-    for at in range(1, 1000):
-        world = lost_topic()
-        points = Turn(at, lambda world=world: collect(world, Points()))  # type: ignore[misc]
-        collect(world, points)
-        if len(points.calls) < at:
-            break
+    for world, _, _ in each_turn(lost_topic, collect, lambda world: collect(world, Points())):
         assert len(world.keys) == 2
         assert world.records.read(LOST) is None
 
@@ -243,3 +228,82 @@ def test_a_claim_is_of_the_record_that_objects_were_judged_by() -> None:
     left = world.records.read(LOST)
     assert left is not None
     assert left.info == known.info
+
+
+# --- Every call of a collection fails, answers unknown, or ends the process; the next collection ends what it began.
+
+
+def of_ledger(ledger_id: int) -> object:
+    written = one_ledger()
+    return replace(written, key=replace(written.key, ledger_id=ledger_id))
+
+
+def littered() -> CollectedTier:
+    """A needed copy, one that it took the place of, half of one, checksums alone, two attempts, and an upload."""
+    scene = Scene(records={})
+    kept = pip17()
+    scene.objects, scene.written = kept.objects, kept.written
+    scene.add(one_ledger(), 5)
+    scene.add(one_ledger(), 6)
+    del scene.objects[scene.index_key(2)]
+    for number, ledger_id in ((7, LEDGER + 1), (8, LEDGER + 2)):
+        scene.add(of_ledger(ledger_id), number)  # type: ignore[arg-type]
+    scene.add(one_ledger(), 9)
+    scene.put(f"{scene.key(5)}-checksums", b"checksums")
+    scene.objects[f"{scene.key(5)}-checksums"].metadata.update(scene.objects[scene.key(5)].metadata)
+    del scene.objects[scene.key(5)], scene.objects[scene.index_key(5)]
+    left: OffloadContext = copied(uuid_of(7), complete=False)
+    given_up: OffloadContext = copied(uuid_of(8), complete=False)
+    assert given_up.driver is not None
+    given_up = replace(given_up, driver=given_up.driver.with_property("status", "failed"))
+    scene.records = {
+        TOPIC: managed_ledger(
+            closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))),
+            closed_ledger(LEDGER + 1, PAYLOADS, left),
+            closed_ledger(LEDGER + 2, PAYLOADS, given_up),
+        )
+    }
+    world = CollectedTier.of(scene)
+    upload = world.tier.begin_data(scene.key(0))
+    world.memory.uploads[upload].started_at = MODIFIED_AT
+    return world
+
+
+NEEDED = {f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"}
+
+
+def collect_recorded(world: CollectedTier, points: Points) -> None:
+    @contextmanager
+    def opened() -> Iterator[Records]:
+        yield StoreRecords(Metadata(world.metadata, points))
+
+    tier = Tier(MemoryDriver(world.memory), [watched(points)])
+    list(world.collection(tier=tier, records=opened).collect(PointedAudit(world.log, points), at_once=1))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_after_a_crash_at_any_call_the_next_collection_goes_on(fault: Fault, sample: Sample[int]) -> None:
+    counted = Points()
+    collect_recorded(littered(), counted)
+    assert len(counted.calls) > 20
+    for at in sample(range(1, len(counted.calls) + 1), 7):
+        world = littered()
+        with suppress(Killed, OffloadError):
+            collect_recorded(world, Points(at, fault))
+        deleted = {each.uuid for each in world.log.changes if isinstance(each, Deletion)}
+        for number in (5, 6, 7, 8, 9):
+            keys = {key for key in world.keys if key.startswith(str(uuid_of(number)))}
+            whole = 1 if number in (6, 9) else 2
+            assert len(keys) == whole or uuid_of(number) in deleted  # recorded before it is made
+        assert world.keys >= NEEDED
+        world.age()  # an index that was put back is young
+        collect_recorded(world, Points())
+        assert world.keys == NEEDED
+        assert not world.memory.uploads
+        assert world.summary.left == 0
+        known = world.records.read("acme/cold/persistent/orders")
+        assert known is not None
+        first, *others = known.info.ledgers
+        assert first.has_complete_copy
+        collect_recorded(world, Points())
+        assert all(not each.has_complete_copy for each in others)

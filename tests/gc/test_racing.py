@@ -25,7 +25,7 @@ from tiers import uuid_of
 
 from offload_core.format.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
 from offload_core.maintenance.gc import Collection, CollectionSummary, Scope
-from offload_core.maintenance.gc.naming import Naming, is_under_way, naming_of, namings
+from offload_core.maintenance.gc.garbage_judging import Naming, is_under_way, naming_of, namings
 from offload_core.metadata.catalogue import Records
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import (

@@ -20,19 +20,21 @@ from offload_core.format.codec.block_checksums import (
     pack_block_checksums,
     parse_block_checksums,
 )
-from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.format.codec.ledger_metadata import (
     Ensemble,
+    LedgerInfo,
     LedgerMetadata,
     LedgerState,
+    pack_ledger_info,
     pack_ledger_metadata,
+    parse_ledger_info,
     parse_ledger_metadata,
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks, parse_lost
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.maintenance.inventory.prices import parse_prices
-from offload_core.maintenance.verify.state import VerifiedObjects
+from offload_core.maintenance.verify.verified_objects import VerifiedObjects
 from offload_core.metadata.catalogue.admin_records import join_record
 from offload_core.metadata.catalogue.listing import Pair
 from offload_core.metadata.catalogue.topics import parse_topic

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, Points
+from damage.scenes import FOLLOWING, PAYLOADS, streaming
 from entries import LedgerPart, pip17_object, streaming_object
 from managed_ledgers import NAME, Audit
 from mapfiles import mapfile
 from oracle import Oracle
 from records import STANDALONE_RECORDS, knowable, ledger, recover, recovered
+from scenes.repairs import repaired
 from scenes.rollbacks import NAMED, NAMELESS, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, put_object, uuid_of
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
 from offload_core.metadata.catalogue import parse_topic
@@ -283,3 +285,31 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
         assert one is not None
         assert other is not None
         assert one.info == other.info
+
+
+# --- Records of segments that were saved from damaged ones: each stands for the entries that it had, lost ones too.
+
+
+@pytest.mark.parametrize(
+    ("segment", "ledger_id", "entry_id"),
+    [(0, 7, 6), (0, 7, 8), (1, 7, 9), (1, 7, 12), (1, 7, 15), (1, 8, 1), (1, 8, 3), (1, 8, 4)],
+)
+def test_a_segment_that_lacks_entries_stands_for_them(segment: int, ledger_id: int, entry_id: int) -> None:
+    scene = streaming(records=False)
+    scene.flip(scene.key(segment), scene.frame(entry_id, segment, ledger_id) + 60)
+    tier = scene.tier()
+    repaired(scene, tier, quarantine=True)
+    (topic,) = recover_records(tier, None, None)
+    info = topic.rebuilt.info
+    assert info is not None
+    assert [(each.ledger_id, each.info.entries) for each in info.ledgers] == [
+        (7, len(PAYLOADS)),
+        (8, len(FOLLOWING)),
+    ]
+    assert all(each.is_fully_offloaded for each in info.ledgers)
+    (fact,) = topic.rebuilt.unknown
+    assert (fact.what, fact.ledger_id, fact.detail) == (
+        Unknown.LOST_ENTRIES,
+        ledger_id,
+        f"1 entries: {ledger_id}:{entry_id}",
+    )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,10 +17,12 @@ from managed_ledgers import NAME
 from records import new_copy
 from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
-from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import Wanted
-from offload_core.maintenance.relocate.kept_entries import KeptLedger
+from offload_core.format.codec.object_format import ObjectFormat, parse_key
+from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
+from offload_core.maintenance.relocate import Wanted, plan_topic
+from offload_core.maintenance.relocate.entry_copies import KeptLedger
 from offload_core.maintenance.verify import Verification
+from offload_core.maintenance.verify.verified_objects import Sealing
 from offload_core.metadata.catalogue import open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.metadata.catalogue.topics import topic_selection
@@ -29,8 +34,11 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
+from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_hooks.errors import AttemptError, DataLossError, OptionError
+from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry
+from offload_hooks.errors import AttemptError, DataLossError, OptionError, OutcomeUnknownError
 from offload_hooks.ledger_stores import EntryBatch
 
 NOW_MS = int(time.time() * 1000)
@@ -246,7 +254,7 @@ def test_what_is_written_wrongly_is_not_taken(world: MovedTopic, monkeypatch: py
     )
     before = world.info
     for move in world.plan().moves[:2]:
-        with pytest.raises(DataLossError, match="what was copied is not what was read"):
+        with pytest.raises(DataLossError, match="a copy does not have the bytes of its original"):
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []
@@ -372,3 +380,132 @@ def test_nothing_to_move_is_refused(world: MovedTopic) -> None:
     world.target = world.source
     with pytest.raises(OptionError, match="there already"):
         world.wanted()
+
+
+# --- What must stay or go along when copies are moved: old copies, checksums, what says that entries were lost.
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[MovedTopic]:
+    """Two ledgers of one object each."""
+    made = MovedTopic.make(tmp_path)
+    for count in (12, 9):
+        made.offload(made.add_ledger(count))
+    yield made
+    made.source.close()
+    made.target.close()
+
+
+def say(tier: Tier, stem: str, said: dict[str, str]) -> None:
+    """Have the objects of an attempt say something more."""
+    for key in (stem, f"{stem}-index"):
+        stat = tier.stat(key)
+        data = bytes(tier.read_range(key, 0, stat.size_bytes))
+        tier.write_index(key, data, user_metadata={**stat.user_metadata, **said})
+
+
+def stem_of(small: MovedTopic, tier: Tier, ledger_id: int) -> str:
+    return next(key for key in small.keys(tier) if key.endswith(f"-ledger-{ledger_id}"))
+
+
+@pytest.mark.parametrize("wrong", ["index", "data", "lost"])
+def test_an_old_copy_stays_while_what_took_its_place_is_not_whole(small: MovedTopic, wrong: str) -> None:
+    small.move_all()
+    small.clock.pass_s(61)
+    stem, old = stem_of(small, small.target, 0), stem_of(small, small.source, 0)
+    if wrong == "lost":
+        say(small.target, stem, {LOST_KEY: "1 entries: 0:3"})
+    else:
+        small.target.delete([stem if wrong == "data" else f"{stem}-index"])
+    assert len(small.mover().replaced(TOPIC_NAME, 60_000)) == 1
+    found = small.mover().delete_replaced(TOPIC_NAME, 60_000)
+    assert [copy.ledger_ids for copy in found.deleted] == [(1,)]
+    assert isinstance(found.error, DataLossError)
+    assert "what took their place is not there as a whole" in str(found.error)
+    assert small.keys(small.source) == [old, f"{old}-index"]
+    assert len(other_copies(small.info)) == 1
+
+
+def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(small: MovedTopic) -> None:
+    stem = stem_of(small, small.source, 0)
+    key = parse_key(stem)
+    assert key is not None
+    checksums = seal(small, stem)
+    small.move_all()
+    moved = stem_of(small, small.target, 0)
+    stat = small.target.stat(f"{moved}-checksums")
+    assert bytes(small.target.read_range(stat.key, 0, stat.size_bytes)) == checksums
+    assert small.mover().delete_replaced(TOPIC_NAME, 0).deleted
+    assert small.keys(small.source) == []
+
+
+def seal(small: MovedTopic, stem: str) -> bytes:
+    """The checksums of an attempt, that lie beside it now."""
+    sealing = Sealing(small.source, audit=small.audit)
+    assert list(Verification(small.source, deep=True, sealing=sealing)) == []
+    key = f"{stem}-checksums"
+    return bytes(small.source.read_range(key, 0, small.source.stat(key).size_bytes))
+
+
+def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(small: MovedTopic) -> None:
+    said = {LOST_KEY: "1 entries: 0:3", REPAIRED_FROM_KEY: "another"}
+    say(small.source, stem_of(small, small.source, 0), said)
+    before = small.info
+    for wanted in (small.wanted(ObjectFormat.STREAMING), small.wanted(merge_bytes=1 << 20)):
+        with pytest.raises(OptionError, match="lost entries"):
+            small.mover().move(small.plan(wanted).moves[0])
+    assert (small.info.in_order, small.keys(small.target)) == (before.in_order, [])
+    small.move_all()
+    for key in (stem_of(small, small.target, 0), f"{stem_of(small, small.target, 0)}-index"):
+        assert small.target.stat(key).user_metadata.items() >= said.items()
+
+
+# --- by a mapping ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING])
+def test_copies_of_a_mapping_say_so_and_no_others_do(small: MovedTopic, format_: ObjectFormat | None) -> None:
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
+        for move in plan_topic(TOPIC_NAME, small.info, small.wanted(format_)).moves:
+            mover.move(move)
+    keys = small.keys(small.target)
+    assert len(keys) == 4
+    assert all(MAPPED_KEY in small.target.stat(key).user_metadata for key in keys)
+    small.move_all(small.wanted(format_))
+    assert sum(MAPPED_KEY in small.target.stat(key).user_metadata for key in small.keys(small.target)) == 4
+
+
+def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
+    small: MovedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = MappingFile.add
+
+    def add(self: MappingFile, step: Any, relocation: Any) -> None:
+        real(self, step, relocation)
+        if step == "done":  # it is on the disk, and the disk says that it is not
+            self.mapped = replace(self.mapped, done=(), under_way=(relocation,))
+            raise OutcomeUnknownError("no space left on device")
+
+    monkeypatch.setattr(MappingFile, "add", add)
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
+        with pytest.raises(OutcomeUnknownError):
+            mover.move(small.plan().moves[0])
+        mover.clean(TOPIC_NAME)
+    [done] = read_mapping(small.folder / "mapping").done
+    assert {key[:36] for key in small.keys(small.target)} == {str(done.copy.uuid)}
+
+
+def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(
+    small: MovedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(28, "no space left on device")
+
+    with MappingFile(small.folder / "mapping") as file:
+        mover = small.mover(registry=MappingRegistry(file, lambda _: small.info, small.clock))
+        mover.move(small.plan().moves[0])
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(OutcomeUnknownError, match="no space left"):
+            file.add("done", file.mapped.done[0])

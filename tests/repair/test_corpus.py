@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 from damage import DAMAGES, SCENES, Damage
-from damage.scenes import LEDGER
-from scenes.repairs import contents_of, findings_of, pairs_of, read_pair, repair_of, repaired, truth_of
+from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, mapfiles, one_ledger, pip17, streaming
+from damage.sealed import checksums_key, sealed
+from entries import entry, pip17_object
+from scenes.repairs import (
+    Lines,
+    contents_of,
+    context,
+    findings_of,
+    lay_out_damage,
+    pairs_of,
+    planned,
+    read_pair,
+    recorded,
+    repair_of,
+    repaired,
+    truth_of,
+)
 
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.maintenance.repair import QUARANTINE, Action
 from offload_core.maintenance.verify import Code
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
+from offload_core.storage.tier import Tier
+from offload_hooks import BlockReceipt, ObjectStat, ReadableBuffer, Upload, hookimpl
+from offload_hooks.errors import DataLossError
+from offload_hooks.testing import MemoryDriver
+from offload_hooks.values import Capabilities
 
 LOST: dict[str, set[int]] = {
     "data-is-cut-off-behind-a-block": {12, 13, 14, 15},
@@ -168,3 +193,238 @@ def test_an_object_that_a_record_names_is_not_moved() -> None:
     before = contents_of(tier)
     repaired(scene, tier, quarantine=True)
     assert contents_of(tier) == before
+
+
+# --- Repairs that processes verify, judge and count for: the same plan as with threads.
+
+
+def test_processes_plan_what_threads_plan(tmp_path: Path) -> None:
+    lay_out_damage(tmp_path)
+    by_threads = planned(tmp_path, ThreadExecutor(2))
+    actions = {each.choice.action for each in by_threads}
+    others = {Action.OFFLOAD_AGAIN, Action.NOT_SAVABLE, Action.REWRITE_CHECKSUMS, Action.KEEP_HOT}
+    assert actions == set(Action) - others
+    assert planned(tmp_path, ProcessExecutor(1)) == by_threads
+
+
+# --- Checksums beside objects follow what is made of these: an index that is made anew, and objects that are put aside.
+
+
+@pytest.mark.parametrize(
+    "scene", [pip17(records=False), streaming(records=False), mapfiles(checksums=False, records=False)]
+)
+def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene: Scene) -> None:
+    tier = sealed(scene).tier()
+    tier.delete([scene.index_key()])
+    repaired(scene, tier)
+    assert findings_of(scene, tier) == []
+    assert checksums_key(scene.written[0].key) in contents_of(tier)
+
+
+def test_the_checksums_of_blocks_stay_as_they_were() -> None:
+    scene = pip17(records=False)
+    key = checksums_key(sealed(scene).written[0].key)
+    tier = scene.tier()
+    tier.delete([scene.index_key()])
+    before = contents_of(tier)[key]
+    repaired(scene, tier)
+    after = contents_of(tier)[key]
+    assert (len(after), after[36:-4]) == (len(before), before[36:-4])
+
+
+def test_checksums_go_with_an_object_that_is_put_aside() -> None:
+    scene = pip17(records=False)
+    DAMAGES["a-block-is-zeros"].do(scene)
+    sealed_scene = sealed(pip17(records=False))
+    key = checksums_key(scene.written[0].key)
+    scene.objects[key] = sealed_scene.objects[key]
+    tier = scene.tier()
+    before = contents_of(tier)
+    repaired(scene, tier, quarantine=True)
+    after = contents_of(tier)
+    assert key not in after
+    assert after[f"quarantine/{key}.quarantined"] == before[key]
+    assert {each.code for each in findings_of(scene, tier)} == {Code.LOST_ENTRIES}
+
+
+# --- A ledger that is whole in another copy is not salvaged: what would be newer, and lack entries, is not made.
+
+
+def two_copies(*, records: bool = False) -> Scene:
+    """A ledger whose newer copy, which its record names, is damaged, and an older one that is right."""
+    scene = pip17(records=records)
+    DAMAGES["a-block-is-zeros"].do(scene)
+    scene.add(one_ledger(), 1, later=-5)
+    return scene
+
+
+def test_what_another_copy_has_is_not_salvaged() -> None:
+    scene = two_copies()
+    tier = scene.tier()
+    before = contents_of(tier)
+    planned, _, lines = repaired(scene, tier)
+    (one,) = [each for each in planned if each.key == scene.key()]
+    assert one.choice.action is Action.OTHER_COPY
+    assert one.other == scene.key(1)
+    assert not one.changes
+    assert (contents_of(tier), lines.lines) == (before, [])
+
+
+def test_the_damaged_one_is_put_aside_for_the_other() -> None:
+    scene = two_copies()
+    tier = scene.tier()
+    before = contents_of(tier)
+    repaired(scene, tier, quarantine=True)
+    after = contents_of(tier)
+    assert after[f"quarantine/{scene.key()}.quarantined"] == before[scene.key()]
+    assert after[scene.key(1)] == before[scene.key(1)]
+    assert findings_of(scene, tier) == []
+    assert repaired(scene, tier, quarantine=True)[0] == []
+
+
+def test_what_a_record_names_stays_and_the_other_is_told() -> None:
+    scene = two_copies(records=True)
+    tier = scene.tier()
+    before = contents_of(tier)
+    planned, _, _ = repaired(scene, tier, quarantine=True)
+    one = next(each for each in planned if each.key == scene.key())
+    assert (one.choice.action, one.other) == (Action.OTHER_COPY, scene.key(1))
+    assert one.recorded is not None
+    assert contents_of(tier) == before
+
+
+def test_a_record_that_is_ours_goes_on_to_the_other() -> None:
+    scene = two_copies(records=True)
+    store, tier = recorded(scene), scene.tier()
+    records = ManagedLedgerRecords(store)
+    repaired(scene, tier, ours=records)
+    assert context(records).uuid == scene.written[1].key.uuid
+    assert context(records).complete
+    assert repaired(scene, tier, ours=records)[2].lines == []
+
+
+def other(payloads: list[bytes]) -> Scene:
+    scene = pip17(records=False)
+    DAMAGES["a-block-is-zeros"].do(scene)
+    scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1000), 1, later=-5)
+    return scene
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [PAYLOADS[:-1], [entry(b"of another ledger" * 9) for _ in PAYLOADS]],
+    ids=["fewer-entries", "other-entries"],
+)
+def test_a_copy_that_lacks_something_is_not_gone_by(payloads: list[bytes]) -> None:
+    scene = other(payloads)
+    planned, _, _ = repaired(scene, scene.tier())
+    assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
+
+
+@pytest.mark.parametrize("name", ["managedledgername", "pulsarclustername"])
+def test_the_ledger_of_another_topic_or_cluster_is_none_of_it(name: str) -> None:
+    scene = two_copies()
+    for key in (scene.key(1), scene.index_key(1)):
+        scene.objects[key].metadata[name] = "acme/cold/persistent/other"
+    planned, _, _ = repaired(scene, scene.tier())
+    assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
+
+
+def test_a_damaged_copy_is_not_gone_by() -> None:
+    scene = two_copies()
+    scene.flip(scene.key(1), scene.frame(15) + 60)
+    planned, _, _ = repaired(scene, scene.tier())
+    chosen = next(each for each in planned if each.key == scene.key())
+    assert chosen.choice.action is Action.SALVAGE
+    assert {each.code for each in chosen.findings} >= {Code.BLOCK_BAD_MAGIC}
+
+
+def test_a_damaged_copy_that_is_older_is_not_salvaged_either() -> None:
+    scene = pip17(records=False)
+    scene.flip(scene.index_key(), 0)
+    DAMAGES["a-block-is-zeros"].do(scene)
+    scene.add(one_ledger(), 1, later=5)
+    planned, _, _ = repaired(scene, scene.tier())
+    assert [each.choice.action for each in planned if each.key == scene.key()] == [Action.OTHER_COPY]
+
+
+# --- What is written is read back before an original is touched; an entry that is there in two ways is in neither.
+
+
+class Liar(MemoryDriver):
+    """A store that flips a bit of what it stores under keys with this in them, and says nothing."""
+
+    wrong = ""
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        return super().write_block(upload, part_number, offset, self._changed(upload.key, data))
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        return super().write_index(key, self._changed(key, data), content_type, user_metadata, create_only)
+
+    def _changed(self, key: str, data: ReadableBuffer) -> bytes:
+        changed = bytearray(data)
+        if self.wrong in key and not key.endswith(".json"):
+            changed[len(changed) // 2] ^= 1
+        return bytes(changed)
+
+
+@pytest.mark.parametrize(("wrong", "quarantine"), [("-ledger-", False), ("quarantine/", True)])
+def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong: str, quarantine: bool) -> None:
+    scene, _ = DAMAGES["a-block-is-zeros"].make()
+    driver = Liar(in_memory_tier(scene.objects), Capabilities())
+    driver.wrong = wrong
+    tier = Tier(driver)
+    before = contents_of(tier)
+    work = repair_of(scene, tier, quarantine=quarantine)
+    (planned,) = work.plan()
+    with pytest.raises(DataLossError):
+        work.do(planned, Lines())
+    after = contents_of(tier)
+    assert {key: after[key] for key in before} == before
+
+
+def restored(scene: Scene) -> dict[tuple[int, int], bytes]:
+    tier = scene.tier()
+    (planned,), _, _ = repaired(scene, tier)
+    return read_pair(tier, pairs_of(tier)[planned.target or ""])
+
+
+def test_entries_that_are_there_twice_are_kept() -> None:
+    scene = pip17(records=False)
+    truth = truth_of(scene)
+    scene.write(scene.key(), 1000, scene.objects[scene.key()].data[:1000])  # the first block over the second
+    assert restored(scene) == {place: payload for place, payload in truth.items() if not 7 <= place[1] < 12}
+
+
+def test_of_entries_that_are_there_in_two_ways_none_is_kept() -> None:
+    scene = pip17(records=False)
+    truth = truth_of(scene)
+    other = pip17_object([entry(b"another" * 10), *PAYLOADS[1:]], ledger_id=LEDGER, max_block_bytes=1000)
+    scene.write(scene.key(), 1000, other.data[:1000])
+    lost = {0, *range(8, 12)}  # the other block is shorter by an entry: 7 is in it as well
+    found = restored(scene)
+    assert {place for place in truth if place not in found} == {(LEDGER, i) for i in lost}
+    assert all(truth[place] == payload for place, payload in found.items())
+
+
+@pytest.mark.parametrize(("ledger_id", "entry_id"), [(LEDGER, 9), (8, 0), (8, 1), (8, 3)])
+def test_a_segment_is_saved_also_if_a_block_lacks_its_first_entries(ledger_id: int, entry_id: int) -> None:
+    scene = streaming(records=False)
+    truth = truth_of(scene, 1)
+    scene.flip(scene.key(1), scene.frame(entry_id, 1, ledger_id) + 60)
+    tier = scene.tier()
+    (planned,), _, _ = repaired(scene, tier)
+    found = read_pair(tier, pairs_of(tier)[planned.target or ""])
+    assert found == {place: payload for place, payload in truth.items() if place != (ledger_id, entry_id)}

@@ -19,7 +19,7 @@ from tiers import MANAGED_LEDGER
 
 from offload_core.interfaces.cli.repair import by_hand
 from offload_core.maintenance.repair import Action, PlannedRepair
-from offload_core.maintenance.repair.count_correction import Counted, CountLedgers, CountTask
+from offload_core.maintenance.repair.count_correction import Counted, CountTask, count_ledger
 from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
@@ -234,7 +234,7 @@ def counted(scene: Scene) -> Counted:
     assert isinstance(info, ManagedLedgerInfo)
     record = info.ledger(LEDGER)
     assert record is not None
-    return CountLedgers(tier=scene.tier())(CountTask.of(parse_topic(TOPIC), record))
+    return count_ledger(scene.tier(), CountTask.of(parse_topic(TOPIC), record))
 
 
 class Meddling:

@@ -127,23 +127,6 @@ def findings(world: MovedTopic) -> list[Finding]:
     return list(Verification(world.source, deep=True, records=opened, now_ms=world.clock))
 
 
-__all__ = [
-    "NAME",
-    "damage",
-    "findings",
-    "hot_copies",
-    "key_of",
-    "ledger_of",
-    "path_of",
-    "remove",
-    "repair_of",
-    "repaired",
-]
-
-
-# --- the tests ------------------------------------------------------------------------------------
-
-
 def cut_index(world: MovedTopic, key: ObjectKey) -> None:
     """What is left of a pair whose index is garbage, and whose data is too."""
     damage(world, key)

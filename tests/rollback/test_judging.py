@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from mapfiles import mapfile
@@ -48,8 +49,8 @@ def judged(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> Judged
     return found
 
 
-def verdict(tier: Tier, *ledgers: LedgerRecord) -> Verdict:
-    return judged(tier, topic(*ledgers)).verdict
+def verdicts(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> list[Verdict]:
+    return [each.verdict for each in judge_tier(tier, lambda: records)]
 
 
 def shares(*ends: tuple[int, int | None, str], gone: bool = False) -> OffloadContext:
@@ -60,76 +61,126 @@ def shares(*ends: tuple[int, int | None, str], gone: bool = False) -> OffloadCon
     return OffloadContext.of_segments(made, bookkeeper_deleted=gone)
 
 
-# --- objects that records name -----------------------------------------------------------------
+Put = Callable[[Tier], object]
+"""What lies in the tier."""
+
+
+def a_segment(*ledgers: tuple[int, int, int], number: int = 1, **options: Any) -> Put:
+    return lambda tier: put_segment(tier, number, *ledgers, **options)
+
+
+def an_object(number: int, ledger_id: int) -> Put:
+    return lambda tier: put_whole(tier, number, ledger_id, 3)
+
+
+def data(key: str, content: bytes, names: Names = NAMED, part: str = "data") -> Put:
+    return lambda tier: put(tier, key, content, names.as_metadata(part))
+
+
+def of_mapfile(tier: Tier) -> None:
+    written = mapfile([b"1", b"2", b"3"], ledger_id=5)
+    for part, content in (("data", written.data), ("index", written.index)):
+        put(tier, f"a/acme/cold/persistent/orders/5-{uuid_of(8)}/{part}", content, {})
+
+
+FIVE = a_segment((5, 0, 3))
+FIVE_AND_SIX = a_segment((5, 0, 3), (6, 0, 3))
+DATA_OF_FIVE = a_segment((5, 0, 3), parts=["data"])
+NAMELESS_DATA = a_segment((5, 0, 3), parts=["data"], names=NAMELESS)
+BROKEN_INDEX = data(f"{uuid_of(1)}-index", b"\x3d\x1f\xb0\xbc", part="index")
+A_CAT = data(str(uuid_of(1)), b"a picture of a cat", Names())
+FREE, HOT, NEEDED, UNKNOWN = Verdict.FREE, Verdict.HOT, Verdict.NEEDED, Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("puts", "ledgers", "expected"),
+    [
+        # objects that records name
+        ([FIVE_AND_SIX], [in_segments(5, 3, (1, 2)), in_segments(6, 3, (1, 2))], HOT),
+        ([DATA_OF_FIVE], [closed(5, 3, shares((1, None, "assigned")))], Verdict.UNFINISHED),
+        ([DATA_OF_FIVE], [closed(5, 3, shares((1, None, "failed")))], HOT),
+        # a segment that failed is no copy
+        ([FIVE], [closed(5, 3, shares((2, 2, "offloaded"), (1, 2, "failed"), gone=True))], FREE),
+        # a ledger that is marked for deletion needs nothing
+        ([FIVE], [closed(5, 3, shares((1, 2, "assigned"), gone=True))], FREE),
+        ([FIVE], [closed(5, 3, shares((1, 2, "failed"), gone=True))], FREE),
+        ([FIVE], [closed(5, 3, copied(uuid_of(9), complete=False, bookkeeper_deleted=True))], FREE),
+        # an object that cannot be read is kept all the same
+        ([NAMELESS_DATA], [in_segments(5, 3, (1, 2), gone=True)], NEEDED),
+        ([NAMELESS_DATA], [in_segments(5, 3, (1, 2))], HOT),
+        # objects that no record names, by their ledgers
+        ([FIVE, an_object(8, 5)], [closed(5, 3)], FREE),
+        ([FIVE, an_object(8, 5)], [in_one_object(5, 3, 8)], FREE),
+        ([FIVE, an_object(8, 5)], [in_one_object(5, 3, 9)], NEEDED),  # its one object is not here
+        ([FIVE, an_object(8, 5)], [in_one_object(5, 3, 9, gone=False)], FREE),
+        ([FIVE], [in_segments(5, 3, (2, 2), gone=True)], NEEDED),  # the other segment is not here
+        ([FIVE], [in_segments(5, 9, (2, 2), complete=False, gone=True)], NEEDED),
+        ([FIVE], [in_segments(5, 9, (2, 2), complete=False)], FREE),
+        # what cannot be read and no record names may be anything
+        ([FIVE, BROKEN_INDEX], [closed(5, 3)], UNKNOWN),
+        ([FIVE, BROKEN_INDEX], [in_segments(5, 3, (1, 2))], HOT),
+        ([a_segment((5, 0, 3), names=replace(NAMED, version="2"))], [closed(5, 3)], UNKNOWN),
+        # an old ledger that its topic does not have any more needs nothing, and a new one may
+        ([FIVE], [still_open(6)], FREE),
+        ([FIVE], [closed(4, 2)], UNKNOWN),  # these records are older than the object
+        ([FIVE], [], UNKNOWN),
+        # objects of another topic, or of none: another cluster may have a ledger 5 as well
+        ([a_segment((5, 0, 3), names=OTHERS)], [closed(5, 3)], UNKNOWN),
+        ([a_segment((5, 0, 3), names=OTHERS)], None, UNKNOWN),
+        ([a_segment((5, 0, 3), names=NAMELESS)], [closed(5, 3)], UNKNOWN),
+        ([a_segment((5, 0, 3), names=NAMELESS)], [closed(6, 3)], UNKNOWN),
+        # the worst of several ledgers counts, also of one that only the index lists
+        ([FIVE_AND_SIX], [in_segments(5, 3, (1, 2), gone=True)], UNKNOWN),
+        ([FIVE_AND_SIX], [in_segments(5, 3, (1, 2)), in_one_object(6, 3, 9)], NEEDED),
+        ([FIVE_AND_SIX], [in_segments(5, 3, (1, 2)), closed(6, 3)], HOT),
+        # half of an object that no record names was given up
+        ([DATA_OF_FIVE], [closed(5, 3)], FREE),
+        ([DATA_OF_FIVE], None, UNKNOWN),
+        ([NAMELESS_DATA], [closed(5, 3)], UNKNOWN),
+        # another program's object is never judged by records
+        ([A_CAT], [in_segments(5, 3, (1, 2), gone=True)], Verdict.FOREIGN),
+        # a record that names a streaming object as the ledger's own is not believed
+        ([FIVE], [in_one_object(5, 3, 1)], NEEDED),
+        ([FIVE, an_object(1, 5)], [in_one_object(5, 3, 1)], FREE),
+        # a copy in a MapFile and in a folder; the record of the second names a driver of other objects
+        (
+            [a_segment((5, 0, 3), folder="a/"), of_mapfile],
+            [closed(5, 3, copied(uuid_of(8), bookkeeper_deleted=True, driver=None))],
+            FREE,
+        ),
+        ([a_segment((5, 0, 3), folder="a/"), of_mapfile], [in_one_object(5, 3, 8)], NEEDED),
+    ],
+)
+def test_an_object_is_judged_by_records(
+    tier: Tier, puts: Sequence[Put], ledgers: Sequence[LedgerRecord] | None, expected: Verdict
+) -> None:
+    for each in puts:
+        each(tier)
+    assert judged(tier, {} if ledgers is None else topic(*ledgers)).verdict is expected
 
 
 def test_the_only_copy_of_one_ledger_keeps_an_object_of_several(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     found = judged(tier, topic(in_segments(5, 3, (1, 2), gone=True), in_segments(6, 4, (1, 3))))
-    assert found.verdict is Verdict.NEEDED
+    assert found.verdict is NEEDED
     assert found.why == "ledger 5: its hot copy is gone, and this segment is its only copy"
-    assert [(each.ledger_id, each.verdict) for each in found.ledgers] == [
-        (5, Verdict.NEEDED),
-        (6, Verdict.HOT),
-    ]
+    assert [(each.ledger_id, each.verdict) for each in found.ledgers] == [(5, NEEDED), (6, HOT)]
     assert found.topics == (ORDERS,)
 
 
-def test_an_object_whose_ledgers_are_all_hot(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
-    assert verdict(tier, in_segments(5, 3, (1, 2)), in_segments(6, 4, (1, 3))) is Verdict.HOT
-
-
-def test_a_segment_under_way_is_left_alone(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), parts=["data"])
-    assert verdict(tier, closed(5, 3, shares((1, None, "assigned")))) is Verdict.UNFINISHED
-    assert verdict(tier, closed(5, 3, shares((1, None, "failed")))) is Verdict.HOT
-
-
-def test_a_segment_that_failed_is_no_copy(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
-    assert (
-        verdict(tier, closed(5, 3, shares((2, 2, "offloaded"), (1, 2, "failed"), gone=True))) is Verdict.FREE
-    )
-
-
-def test_a_ledger_that_is_being_deleted_needs_nothing(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
-    for status in ("assigned", "failed"):
-        assert verdict(tier, closed(5, 3, shares((1, 2, status), gone=True))) is Verdict.FREE
-    assert (
-        verdict(tier, closed(5, 3, copied(uuid_of(9), complete=False, bookkeeper_deleted=True)))
-        is Verdict.FREE
-    )
-
-
-def test_a_named_object_that_cannot_be_read_is_kept_all_the_same(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), parts=["data"], names=NAMELESS)
-    assert verdict(tier, in_segments(5, 3, (1, 2), gone=True)) is Verdict.NEEDED
-    assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
-
-
-def test_the_record_says_whose_an_object_is_whatever_it_says_itself(tier: Tier) -> None:
+def test_the_record_names_an_objects_topic_whatever_its_user_metadata_does(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3), names=OTHERS)
     found = judged(tier, topic(in_segments(5, 3, (1, 2), gone=True)))
-    assert (found.verdict, found.topics) == (Verdict.NEEDED, (ORDERS,))
+    assert (found.verdict, found.topics) == (NEEDED, (ORDERS,))
 
 
-# --- objects that no record names --------------------------------------------------------------
-
-
-def test_what_no_record_names_is_judged_by_its_ledgers(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
-    put_whole(tier, 8, 5, 3)
-    assert verdict(tier, closed(5, 3)) is Verdict.FREE
-    assert verdict(tier, in_one_object(5, 3, 8)) is Verdict.FREE
-    assert verdict(tier, in_one_object(5, 3, 9)) is Verdict.NEEDED  # its one object is not here
-    assert verdict(tier, in_one_object(5, 3, 9, gone=False)) is Verdict.FREE
-    assert (
-        verdict(tier, in_segments(5, 3, (2, 2), gone=True)) is Verdict.NEEDED
-    )  # the other segment is not here
-    assert verdict(tier, in_segments(5, 9, (2, 2), complete=False, gone=True)) is Verdict.NEEDED
-    assert verdict(tier, in_segments(5, 9, (2, 2), complete=False)) is Verdict.FREE
+@pytest.mark.parametrize("parts", [["data"], ["data", "index"]])
+def test_an_object_of_a_cluster_is_known_only_if_a_record_names_it(tier: Tier, parts: list[str]) -> None:
+    put_segment(tier, 1, (5, 0, 3), names=Names(cluster="west"), parts=parts)
+    found = judged(tier, topic(closed(5, 3)))
+    assert (found.verdict, found.topics) == (UNKNOWN, (ORDERS,))
+    assert found.why == "it is of cluster west, and no record names it"
+    assert judged(tier, topic(in_segments(5, 3, (1, 2)))).verdict is HOT
 
 
 def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -> None:
@@ -137,119 +188,40 @@ def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (5, 0, 3))
     put_segment(tier, 3, (5, 3, 2), parts=["data"])
-
-    def verdicts() -> list[Verdict]:
-        return [each.verdict for each in judge_tier(tier, lambda: topic(record))]
-
-    assert verdicts() == [Verdict.NEEDED] * 3
+    assert verdicts(tier, topic(record)) == [NEEDED] * 3
     put_segment(tier, 3, (5, 3, 2))
-    assert verdicts() == [Verdict.FREE, Verdict.NEEDED, Verdict.NEEDED]
-
-
-def test_what_cannot_be_read_and_no_record_names_may_be_anything(tier: Tier) -> None:
-    key = put_segment(tier, 1, (5, 0, 3))
-    put(tier, key.index_key, b"\x3d\x1f\xb0\xbc", NAMED.as_metadata("index"))
-    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
-    assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
-    put_segment(tier, 1, (5, 0, 3), names=replace(NAMED, version="2"))
-    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
-
-
-def test_an_old_ledger_that_its_topic_has_not_any_more_needs_nothing_and_a_new_one_may(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
-    assert verdict(tier, still_open(6)) is Verdict.FREE
-    assert verdict(tier, closed(4, 2)) is Verdict.UNKNOWN  # these records are older than the object
-    assert verdict(tier) is Verdict.UNKNOWN
-
-
-def test_whose_an_object_is_may_not_be_known(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), names=OTHERS)
-    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
-    assert judged(tier, {}).verdict is Verdict.UNKNOWN
-    put_segment(tier, 1, (5, 0, 3), names=NAMELESS)
-    for record in (closed(5, 3), closed(6, 3)):  # another cluster may have a ledger 5 as well
-        assert verdict(tier, record) is Verdict.UNKNOWN
-
-
-@pytest.mark.parametrize("parts", [["data"], ["data", "index"]])
-def test_what_is_of_a_cluster_is_known_only_if_a_record_names_it(tier: Tier, parts: list[str]) -> None:
-    put_segment(tier, 1, (5, 0, 3), names=Names(cluster="west"), parts=parts)
-    found = judged(tier, topic(closed(5, 3)))
-    assert (found.verdict, found.topics) == (Verdict.UNKNOWN, (ORDERS,))
-    assert found.why == "it is of cluster west, and no record names it"
-    assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
-
-
-def test_what_is_not_known_counts_before_what_is_needed(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), (6, 0, 3))
-    assert verdict(tier, in_segments(5, 3, (1, 2), gone=True)) is Verdict.UNKNOWN
-
-
-def test_a_ledger_that_only_the_index_lists_counts_as_well(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), (6, 0, 3))
-    assert verdict(tier, in_segments(5, 3, (1, 2)), in_one_object(6, 3, 9)) is Verdict.NEEDED
-    assert verdict(tier, in_segments(5, 3, (1, 2)), closed(6, 3)) is Verdict.HOT
-
-
-def test_half_of_an_object_that_no_record_names_was_given_up(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), parts=["data"])
-    assert verdict(tier, closed(5, 3)) is Verdict.FREE
-    assert judged(tier, {}).verdict is Verdict.UNKNOWN
-    put_segment(tier, 1, (5, 0, 3), parts=["data"], names=NAMELESS)
-    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
-
-
-def test_what_is_none_is_never_judged_by_records(tier: Tier) -> None:
-    put(tier, str(uuid_of(1)), b"a picture of a cat", Names().as_metadata("data"))
-    assert verdict(tier, in_segments(5, 3, (1, 2), gone=True)) is Verdict.FOREIGN
-    assert [each.verdict for each in judge_tier(tier, None)] == [Verdict.FOREIGN]
-
-
-def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
-    put_whole(tier, 8, 5, 3)
-    info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
-    driver = DriverMetadata(name="local")
-    begun = begin_replacement(info, new_copy(uuid, 5, form=CopyForm.SEGMENT, driver=driver))
-    assert judged(tier, {ORDERS: begun}).verdict is Verdict.UNFINISHED
-    given_up = abandon_replacement(begun, uuid)
-    assert judged(tier, {ORDERS: given_up}).verdict is Verdict.FREE
+    assert verdicts(tier, topic(record)) == [FREE, NEEDED, NEEDED]
 
 
 def test_a_segment_that_lost_entries_does_not_stand_for_another(tier: Tier) -> None:
     record = in_segments(5, 3, (2, 2), gone=True)
     for number in (1, 2):
         put_segment(tier, number, (5, 0, 3))
-    assert next(each.verdict for each in judge_tier(tier, lambda: topic(record))) is Verdict.FREE
+    assert verdicts(tier, topic(record))[0] is FREE
     for key in (str(uuid_of(2)), f"{uuid_of(2)}-index"):
         stat = tier.stat(key)
-        data = bytes(tier.read_range(key, 0, stat.size_bytes))
-        tier.write_index(key, data, user_metadata={**stat.user_metadata, LOST_KEY: "1 entries: 5:1"})
-    assert [each.verdict for each in judge_tier(tier, lambda: topic(record))] == [Verdict.NEEDED] * 2
+        content = bytes(tier.read_range(key, 0, stat.size_bytes))
+        tier.write_index(key, content, user_metadata={**stat.user_metadata, LOST_KEY: "1 entries: 5:1"})
+    assert verdicts(tier, topic(record)) == [NEEDED] * 2
 
 
-def test_a_record_that_calls_a_streaming_object_the_ledgers_own_is_not_believed(tier: Tier) -> None:
+def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3))
-    assert verdict(tier, in_one_object(5, 3, 1)) is Verdict.NEEDED
-    put_whole(tier, 1, 5, 3)
-    assert verdict(tier, in_one_object(5, 3, 1)) is Verdict.FREE
-
-
-def test_a_copy_in_a_mapfile_and_in_a_folder_is_seen(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3), folder="a/")
-    written = mapfile([b"1", b"2", b"3"], ledger_id=5)
-    for part, data in (("data", written.data), ("index", written.index)):
-        put(tier, f"a/acme/cold/persistent/orders/5-{uuid_of(8)}/{part}", data, {})
-    no_driver = closed(5, 3, copied(uuid_of(8), bookkeeper_deleted=True, driver=None))
-    assert verdict(tier, no_driver) is Verdict.FREE
-    assert verdict(tier, in_one_object(5, 3, 8)) is Verdict.NEEDED  # its driver writes other objects
+    put_whole(tier, 8, 5, 3)
+    info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
+    begun = begin_replacement(
+        info, new_copy(uuid, 5, form=CopyForm.SEGMENT, driver=DriverMetadata(name="local"))
+    )
+    assert judged(tier, {ORDERS: begun}).verdict is Verdict.UNFINISHED
+    assert judged(tier, {ORDERS: abandon_replacement(begun, uuid)}).verdict is FREE
 
 
 def test_without_records_nothing_is_known_not_to_be_needed(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (6, 0, 3), parts=["index"], names=NAMELESS)
-    one, two = judge_tier(tier, None)
-    assert (one.verdict, two.verdict) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+    put(tier, str(uuid_of(3)), b"a picture of a cat", {})
+    one, two, three = judge_tier(tier, None)
+    assert (one.verdict, two.verdict, three.verdict) == (UNKNOWN, UNKNOWN, Verdict.FOREIGN)
     assert [(each.ledger_id, each.topic) for each in one.ledgers] == [(5, ORDERS)]
     assert ([each.ledger_id for each in two.ledgers], two.topics) == ([6], ())
 

@@ -17,6 +17,10 @@ from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreEr
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
 from offload_hooks.testing import MemoryMetadataStore
 
+_World = TypeVar("_World")
+_Result = TypeVar("_Result")
+_Event = TypeVar("_Event")
+
 Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 """How a call goes wrong: not made, or made; and the caller is told so, is told nothing, or is killed."""
@@ -88,6 +92,25 @@ class Turn(Points):
         if len(self.calls) == self._at_call:
             self._at_call = 0
             self._happens()
+
+
+def each_turn(
+    make: Callable[[], _World],
+    run: Callable[[_World, Points], _Result],
+    happens: Callable[[_World], _Event],
+    *,
+    after: bool = False,
+) -> Iterator[tuple[_World, _Result, _Event]]:
+    """Run once for each call that it makes, before or after which something else happens; yield the results."""
+    for at in range(1, 1000):
+        world = make()
+        happened: list[_Event] = []
+        points = Turn(at, lambda world=world, happened=happened: happened.append(happens(world)), after=after)  # type: ignore[misc]
+        result = run(world, points)
+        if len(points.calls) < at:
+            return
+        yield world, result, happened[0]
+    raise AssertionError("more calls than are expected")
 
 
 class Metadata:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,17 +14,20 @@ import pytest
 from crash_points import Fault, Killed, Points, watched
 from damage import SCENES, Scene
 from damage.in_checksums import place_of
-from damage.scenes import PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
+from damage.in_records import change_share
+from damage.scenes import LEDGER, PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
 from damage.sealed import sealed
 from entries import pip17_object
-from tiers import CLUSTER, MANAGED_LEDGER
+from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT
 
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
+from offload_core.maintenance.verify.verified_objects import VERSION
+from offload_core.metadata.catalogue.model import StoredObject
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks import Capabilities, ObjectStat, hookimpl
-from offload_hooks.errors import StoreUnavailableError
+from offload_hooks.errors import FormatError, StoreError, StoreUnavailableError, UnsupportedVersionError
 from offload_hooks.testing import MemoryDriver, MemoryTier
 
 
@@ -189,67 +193,49 @@ def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
 # --- what fails, and what comes between --------------------------------------------------------------
 
 
-class Tired(MemoryDriver):
-    """It writes nothing."""
+def meddling(happens: Callable[[MemoryTier, str], None]) -> type[MemoryDriver]:
+    """A driver with which something happens just before checksums are written, under their key."""
 
-    @hookimpl
-    def write_index(self, key: str) -> ObjectStat:
-        raise StoreUnavailableError("the store is tired", key=key)
-
-
-class Deleting(MemoryDriver):
-    """Somebody deletes the pair while its checksums are written."""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        for name in list(self.tier.objects):
-            del self.tier.objects[name]
-        return super().write_index(
-            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
-        )
-
-
-class Replacing(MemoryDriver):
-    """Somebody writes an object of the pair anew before its checksums are written; as long as it was."""
-
-    changed = ""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        for name, stored in list(self.tier.objects.items()):
-            if name.endswith(self.changed):
-                now = stored.stat.modified_at + timedelta(minutes=1)
-                self.tier.objects[name] = replace(stored, stat=replace(stored.stat, modified_at=now))
-        return super().write_index(
-            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
-        )
-
-
-class ReplacingData(Replacing):
-    changed = "-ledger-7"
-
-
-class ReplacingIndex(Replacing):
-    changed = "-index"
-
-
-class Faster(MemoryDriver):
-    """The writer of the pair has written its checksums meanwhile."""
-
-    @hookimpl
-    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
-        def write(given: bytes, only: bool) -> ObjectStat:
-            return super(Faster, self).write_index(
-                key=key, data=given, content_type="a/b", user_metadata={}, create_only=only
+    class Meddling(MemoryDriver):
+        @hookimpl
+        def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+            happens(self.tier, key)
+            return super().write_index(
+                key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
             )
 
-        write(b"theirs", False)
-        return write(data, create_only)
+    return Meddling
+
+
+def fail(_: MemoryTier, key: str) -> None:
+    raise StoreUnavailableError("the store is tired", key=key)
+
+
+def delete_all(tier: MemoryTier, _: str) -> None:
+    tier.objects.clear()
+
+
+def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
+    """An object of the pair is written anew, as long as it was."""
+
+    def write(tier: MemoryTier, _: str) -> None:
+        for name, stored in list(tier.objects.items()):
+            if name.endswith(end):
+                now = stored.stat.modified_at + timedelta(minutes=1)
+                tier.objects[name] = replace(stored, stat=replace(stored.stat, modified_at=now))
+
+    return write
+
+
+def write_theirs(tier: MemoryTier, key: str) -> None:
+    """The writer of the pair has written its checksums meanwhile."""
+    stat = ObjectStat(key=key, size_bytes=6, modified_at=MODIFIED_AT)
+    tier.objects[key] = StoredObject(blocks=(b"theirs",), stat=stat)
 
 
 def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
     world = Sealed(streaming())
-    _, summary = world.run(driver=Tired)
+    _, summary = world.run(driver=meddling(fail))
     assert (summary.sealed, summary.failed) == (0, 2)
     assert str(summary.failures[0]).startswith("the store is tired")
     _, summary = world.run()
@@ -258,18 +244,16 @@ def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
 
 def test_checksums_of_what_vanished_meanwhile_do_not_stay() -> None:
     world = Sealed(pip17(records=False))
-    _, summary = world.run(driver=Deleting)
+    _, summary = world.run(driver=meddling(delete_all))
     assert (summary.sealed, summary.failed, dict(world.stored.objects)) == (0, 0, {})
 
 
-@pytest.mark.parametrize("driver", [ReplacingData, ReplacingIndex])
-def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(
-    driver: type[MemoryDriver], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("end", ["-ledger-7", "-index"])
+def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(end: str, tmp_path: Path) -> None:
     scene = pip17(records=False)
     world = Sealed(scene)
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
-        assert world.run(driver=driver, state=state)[1].sealed == 0
+        assert world.run(driver=meddling(written_anew(end)), state=state)[1].sealed == 0
     assert place_of(scene) not in world.stored.objects
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
         _, summary = world.run(state=state)
@@ -307,7 +291,7 @@ def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault: Fault
 def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:
     scene = pip17(records=False)
     world = Sealed(scene)
-    world.run(driver=Faster)
+    world.run(driver=meddling(write_theirs))
     assert world.data(place_of(scene)) == b"theirs"
 
 
@@ -362,3 +346,159 @@ def test_only_what_has_checksums_is_compared_with_them_and_no_state_takes_it_for
             assert found == []
             looked_at.append((summary.deep_objects, summary.compared_objects, summary.entries))
     assert looked_at == [(2, 1, 16), (2, 1, 16), (2, 0, 32)]
+
+
+# --- What was verified is passed over the next time: if it was sound, and has not changed since.
+
+
+LOCATION = "memory:"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "verified.db"
+
+
+def verify(scene: Scene, path: Path) -> Verification:
+    """A verification that has run; its findings are counted."""
+    with VerifiedObjects(path, LOCATION) as state:
+        verification = scene.verification(deep=True, state=state)
+        for _ in verification:
+            pass
+    return verification
+
+
+def read_and_skipped(scene: Scene, path: Path) -> tuple[int, int]:
+    summary = verify(scene, path).summary
+    return summary.deep_objects, summary.skipped
+
+
+def test_what_is_sound_is_read_once(path: Path) -> None:
+    scene = streaming()
+    assert read_and_skipped(scene, path) == (2, 0)
+    assert read_and_skipped(scene, path) == (0, 2)
+    scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
+    assert read_and_skipped(scene, path) == (1, 2)
+
+
+@pytest.mark.parametrize("part", ["data", "index"])
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_what_has_changed_is_read_again(path: Path, part: str, change: str) -> None:
+    scene = pip17()
+    verify(scene, path)
+    stored = scene.objects[scene.key() if part == "data" else scene.index_key()]
+    if change == "time":
+        stored.modified_at += timedelta(microseconds=1)
+        assert read_and_skipped(scene, path) == (1, 0)
+    else:
+        stored.data += b"more"
+        assert verify(scene, path).summary.skipped == 0
+
+
+def test_what_is_wrong_is_said_each_time(path: Path) -> None:
+    scene = pip17()
+    scene.flip(scene.key(), scene.frame(3) + 40)
+    for _ in range(2):
+        verification = verify(scene, path)
+        assert verification.summary.findings == {Code.MESSAGE_CHECKSUM: 1}
+        assert verification.summary.skipped == 0
+
+
+def test_what_is_wrong_without_its_bytes_is_read_each_time(path: Path) -> None:
+    scene = pip17(records=False)
+    scene.objects[scene.key()].data += b"more"
+    for _ in range(2):
+        summary = verify(scene, path).summary
+        assert (summary.findings, summary.deep_objects, summary.skipped) == ({Code.WRONG_LENGTH: 1}, 1, 0)
+
+
+def test_what_was_counted_is_known_without_reading(path: Path) -> None:
+    """The end of a segment is known by its bytes only, and its record says another one."""
+    scene = streaming()
+    verify(scene, path)
+    change_share(scene, 0, lambda old: replace(old, end_entry_id=9), 8)
+    scene.change_record(lambda old: replace(old, info=replace(old.info, entries=None, timestamp_ms=0)), 8)
+    verification = verify(scene, path)
+    assert (verification.summary.skipped, verification.summary.findings) == (2, {Code.SEGMENT_END: 1})
+
+
+def test_a_verification_that_is_broken_off_keeps_what_it_has(path: Path) -> None:
+    scene = Scene()
+    for number in range(5):
+        scene.add(pip17_object(PAYLOADS, ledger_id=LEDGER + number), number)
+    scene.flip(scene.key(4), scene.frame(0, 4, LEDGER + 4) + 40)
+
+    def broken_off() -> None:
+        with VerifiedObjects(path, LOCATION) as state:
+            for _ in scene.verification(deep=True, state=state):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_off()
+    assert verify(scene, path).summary.skipped == 4
+
+
+# --- files that are none ---------------------------------------------------------------------------
+
+
+def opened(path: Path, location: str = LOCATION) -> None:
+    with VerifiedObjects(path, location):
+        pass
+
+
+@pytest.fixture
+def made(path: Path) -> Path:
+    verify(pip17(), path)
+    return path
+
+
+def test_a_file_of_another_tier_is_refused(made: Path) -> None:
+    with pytest.raises(FormatError, match="of another tier") as caught:
+        opened(made, "s3://other")
+    assert (caught.value.expected, caught.value.found) == ("s3://other", LOCATION)
+
+
+def test_a_newer_version_is_refused(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as file:
+        file.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(UnsupportedVersionError) as caught:
+        opened(made)
+    assert (caught.value.expected, caught.value.found) == (VERSION, VERSION + 1)
+
+
+def test_another_programs_database_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE cats (name TEXT)")
+    with pytest.raises(FormatError, match="another program"):
+        opened(path)
+
+
+def test_what_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"a picture of a cat" * 100)
+    with pytest.raises(
+        FormatError, match=r"this is no file of verified objects, or it is damaged.*Remove it"
+    ):
+        opened(path)
+    assert path.read_bytes().startswith(b"a picture")
+
+
+def test_a_damaged_file_is_refused(made: Path) -> None:
+    data = bytearray(made.read_bytes())
+    for offset in range(4096, len(data), 7):
+        data[offset] ^= 0xFF
+    made.write_bytes(data)
+    with pytest.raises(FormatError, match="damaged"):
+        opened(made)
+
+
+def test_a_row_that_cannot_be_read_is_an_error(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as file:
+        file.execute("UPDATE verified SET counts = '[{}]'")
+        file.commit()
+    with pytest.raises(FormatError, match="a row cannot be read"):
+        verify(pip17(), made)
+
+
+def test_a_file_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be used"):
+        opened(tmp_path / "no" / "such" / "folder")

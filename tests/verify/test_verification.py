@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from damage import Scene
+from damage import DAMAGES, SCENES, Scene
 from damage.in_records import change_context
 from damage.scenes import (
     LEDGER,
     NOW_MS,
     PAYLOADS,
     Stored,
+    closed_ledger,
     filtered_segments,
     in_memory_tier,
     mapfiles,
@@ -24,18 +27,25 @@ from damage.scenes import (
     streaming,
 )
 from damage.sealed import sealed
-from entries import LedgerPart, pip17_object, streaming_object
-from tiers import TOPIC, uuid_of
+from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_object
+from records import copied, managed_ledger
+from scenes.moves import moved_by_mapping
+from scenes.repairs import repaired
+from tiers import MANAGED_LEDGER, TOPIC, lay_out, uuid_of
 
-from offload_core.maintenance.verify import Code, Verification
+from offload_core.format.codec.object_marks import MAPPED_KEY, REPAIRED_FROM_KEY
+from offload_core.maintenance.verify import Code, Finding, Severity, Summary, Verification
+from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.catalogue.record_source import FileRecords
-from offload_core.metadata.records import DriverMetadata
+from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
-from offload_core.storage.tier import Tier
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
+from offload_core.storage.tier import Tier, open_store
 from offload_hooks import DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.values import Capabilities
+from offload_proto.messages_pb2 import BrokerEntryMetadata
 
 
 class Failing(MemoryDriver):
@@ -300,3 +310,243 @@ def test_each_file_of_checksums_that_is_alone_is_said() -> None:
     assert {each.code for each in found} == {Code.CHECKSUMS_ORPHAN}
     assert {each.key for each in found} == set(scene.objects)
     assert len(found) == 3
+
+
+# --- Who does the work of a verification, what is counted, and when it gives up an object.
+
+
+def test_an_object_of_which_very_much_is_wrong_is_given_up() -> None:
+    scene = Scene()
+    scene.add(pip17_object([entry(b"%04d" % i) for i in range(300)], ledger_id=LEDGER), 0)
+    for i in range(300):
+        scene.flip(scene.key(), scene.frame(i) + 20)
+    found = scene.findings()
+    assert [each.code for each in found] == [Code.MESSAGE_CHECKSUM] * 100 + [Code.MORE]
+    assert [each.entry_id for each in found[:100]] == list(range(100))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("entry_id", [2**63 - 2, 2**63 - 1])
+def test_an_id_that_no_entry_can_have_ends_its_block(entry_id: int) -> None:
+    """Where ids may be missing, any id that is greater is one."""
+    scene = SCENES["filtered"]()
+    scene.set(scene.key(), "q", 128 + 4, entry_id)
+    assert {each.code for each in scene.findings()} == {Code.ENTRY_WRONG_ID}
+
+
+@pytest.mark.timeout(60)
+def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there() -> None:
+    scene = streaming(records=False)
+    index = scene.objects[scene.index_key(1)].data
+    at = index.rindex(struct.pack(">qi", 3, 3))  # ledger 8's last block
+    scene.set(scene.index_key(1), "q", at, 2**63 - 1)
+    assert {Code.BLOCK_WRONG_FIRST_ENTRY, Code.ENTRY_WRONG_ID} <= {each.code for each in scene.findings()}
+
+
+def test_what_was_looked_at_is_counted() -> None:
+    scene = SCENES["no-checksums"]()
+    scene.add(one_ledger(), 3)
+    verification = scene.verification(deep=True)
+    assert [each.code for each in verification] == [Code.COPIES_DIFFER]
+    summary = verification.summary
+    assert (summary.objects, summary.deep_objects, summary.entries) == (2, 2, 2 + len(PAYLOADS))
+    assert summary.unchecked_entries == 2
+    assert summary.object_bytes == sum(len(stored.data) for stored in scene.objects.values())
+    assert (summary.count(Severity.ERROR), summary.count(Severity.WARNING)) == (1, 0)
+
+
+def test_entries_with_a_brokers_metadata_have_their_checksum_behind_it() -> None:
+    broker = BrokerEntryMetadata(broker_timestamp=1, index=5)
+    scene = Scene()
+    payloads = [entry(b"x", broker=broker), entry(b"y", broker=broker, checksum=False), batch_entry([b"z"])]
+    scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)
+    verification = scene.verification(deep=True)
+    assert list(verification) == []
+    assert verification.summary.unchecked_entries == 1
+
+
+def test_an_entry_that_its_windows_cut_in_its_length_is_verified() -> None:
+    window = 2 << 20
+    payloads = [
+        entry(b"x" * (window - 5 - 128 - 12 - len(entry(b"")))),
+        entry(b"y" * (window - 500_000)),
+        entry(b"z"),
+    ]
+    assert 128 + 12 + len(payloads[0]) == window - 5
+    scene = Scene()
+    scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1 << 23), 0)
+
+    class ReadsCopies(MemoryDriver):
+        """What stands in memory before a window is nothing of the object."""
+
+        @hookimpl
+        def read_range(self, key: str, offset: int, length: int) -> bytes:
+            return bytes(bytearray(super().read_range(key, offset, length)))
+
+    def findings(ranges_ahead: int) -> list[Finding]:
+        capabilities = Capabilities(range_bytes=window, ranges_ahead=ranges_ahead)
+        return list(Verification(Tier(ReadsCopies(in_memory_tier(scene.objects), capabilities)), deep=True))
+
+    assert findings(0) == findings(4) == []
+    scene.flip(scene.key(), scene.frame(2) + 20)
+    (finding,) = findings(4)
+    assert (finding.code, finding.entry_id) == (Code.MESSAGE_CHECKSUM, 2)
+
+
+@pytest.mark.parametrize("executor", [ThreadExecutor(3), ProcessExecutor(1)], ids=["threads", "processes"])
+def test_threads_and_processes_find_the_same(
+    tmp_path: Path, executor: ThreadExecutor | ProcessExecutor
+) -> None:
+    for attempt in range(3):
+        written = pip17_object(PAYLOADS, ledger_id=LEDGER + attempt)
+        damaged = written.data[:-3] + b"!" + written.data[-2:]
+        lay_out(tmp_path, replace(written, data=damaged) if attempt == 1 else written, attempt=attempt)
+    with open_store(tmp_path) as tier:
+        found = list(Verification(tier, deep=True, executor=executor))
+    assert [(each.code, each.ledger_id, each.entry_id) for each in found] == [
+        (Code.MESSAGE_CHECKSUM, LEDGER + 1, len(PAYLOADS) - 1)
+    ]
+
+
+def test_many_objects_are_listed_some_at_a_time() -> None:
+    scene = Scene()
+    written = pip17_object([b"x"], ledger_id=LEDGER)
+    for number in range(2500):
+        scene.add(written, number)
+        key = scene.written[-1].key
+        for name in (key.data_key, key.index_key):
+            scene.objects[name].metadata["managedledgername"] = f"{MANAGED_LEDGER}-{number}"
+    verification = scene.verification(deep=False)
+    assert (list(verification), verification.summary.objects) == ([], 2500)
+
+
+def test_findings_are_given_as_objects_are_looked_at() -> None:
+    """Also of objects whose indexes cannot be read: there may be any number of them."""
+    scene = Scene()
+    for number in range(3):
+        scene.add(one_ledger(), number)
+        scene.cut(scene.index_key(number), 10)
+    verification = scene.verification(deep=False)
+    found = next(iter(verification))
+    assert (found.code, verification.summary.objects) == (Code.INDEX_TRUNCATED, 1)
+
+
+class Noting(MemoryDriver):
+    """It notes the keys that are read, in their order."""
+
+    def __init__(self, tier: MemoryTier) -> None:
+        super().__init__(tier, Capabilities())
+        self.read: list[str] = []
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        self.read.append(key)
+        return bytes(super().read_range(key, offset, length))
+
+
+def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    for number in range(30):
+        scene.add(pip17_object([b"x"], ledger_id=number), number)
+    index_bytes = len(scene.objects[scene.index_key()].data)
+    monkeypatch.setattr("offload_core.maintenance.verify.verification.INDEX_BYTES_AT_ONCE", 5 * index_bytes)
+    driver = Noting(in_memory_tier(scene.objects))
+    assert list(Verification(Tier(driver), deep=True, executor=ThreadExecutor(1))) == []
+    waiting, most = 0, 0
+    for key in driver.read:
+        waiting += 1 if key.endswith("-index") else -1
+        most = max(most, waiting)
+    assert (waiting, 5 <= most <= 8) == (0, True)
+
+
+# --- Copies that stand in for those that records name are told apart from those that nothing needs.
+
+
+def verified(scene: Scene, *, with_records: bool = True) -> tuple[list[Code], Summary]:
+    tier = Tier(MemoryDriver(in_memory_tier(scene.objects)))
+    records = opened_records(scene.records) if with_records and scene.records else None
+    verification = Verification(tier, records=records, now_ms=lambda: NOW_MS)
+    return [each.code for each in verification], verification.summary
+
+
+def standing_in(key: str) -> Scene:
+    """A ledger's copy that its record names, and a newer one that says that it was made of it."""
+    scene = pip17()
+    scene.add(one_ledger(), 5, later=10)
+    for name in (scene.key(1), scene.index_key(1)):
+        scene.objects[name].metadata[key] = scene.key(0)
+    return scene
+
+
+@pytest.mark.parametrize("key", [MAPPED_KEY, REPAIRED_FROM_KEY])
+def test_what_stands_in_is_counted_and_no_finding(key: str) -> None:
+    found, summary = verified(standing_in(key))
+    assert (found, summary.stand_ins, summary.unknown) == ([], 1, 0)
+
+
+@pytest.mark.parametrize("later", [-10, 10])
+def test_without_records_neither_copy_supersedes_the_other(later: int) -> None:
+    assert verified(standing_in(MAPPED_KEY), with_records=False)[0] == []
+    scene = pip17()
+    scene.add(one_ledger(), 5, later=later)
+    assert verified(scene, with_records=False)[0] == [Code.SUPERSEDED]
+
+
+def test_copies_of_unlike_length_are_said_whether_one_stands_in_or_not() -> None:
+    scene = standing_in(MAPPED_KEY)
+    scene.add(pip17_object(PAYLOADS[:-3], ledger_id=LEDGER), 6, later=20)
+    assert Code.COPIES_DIFFER in verified(scene, with_records=False)[0]
+
+
+DELETED = copied(uuid_of(0), complete=False, bookkeeper_deleted=True)
+
+
+@pytest.mark.parametrize(("ledger_id", "context"), [(LEDGER + 1, copied(uuid_of(0))), (LEDGER, DELETED)])
+def test_what_stands_in_for_a_ledger_that_is_trimmed_or_being_deleted_is_an_orphan(
+    ledger_id: int, context: OffloadContext
+) -> None:
+    scene = standing_in(MAPPED_KEY)
+    scene.records = {TOPIC: managed_ledger(closed_ledger(ledger_id, PAYLOADS, context))}
+    found, summary = verified(scene)
+    assert Code.ORPHAN in found
+    assert summary.stand_ins == 0
+
+
+@pytest.mark.parametrize(("half", "code"), [("index", Code.NO_INDEX), ("data", Code.NO_DATA)])
+def test_half_of_one_is_said_as_such_unless_it_is_being_made(half: str, code: Code) -> None:
+    scene = standing_in(MAPPED_KEY)
+    del scene.objects[scene.index_key(1) if half == "index" else scene.key(1)]
+    assert verified(scene)[0] == [code]
+    for name in (scene.key(1), scene.index_key(1)):
+        if name in scene.objects:
+            scene.objects[name].modified_at = datetime.fromtimestamp(NOW_MS / 1000 - 60, UTC)
+    found, summary = verified(scene)
+    assert (found, summary.stand_ins) == ([], 1)
+
+
+def test_another_clusters_are_none_of_ours() -> None:
+    scene = standing_in(MAPPED_KEY)
+    for name in (scene.key(1), scene.index_key(1)):
+        scene.objects[name].metadata["pulsarclustername"] = "west"
+    found, summary = verified(scene)
+    assert (found, summary.stand_ins, summary.unknown) == ([], 0, 1)
+
+
+def test_what_a_repair_saved_by_a_live_pulsars_records_is_no_finding() -> None:
+    scene = pip17()
+    DAMAGES["a-block-is-zeros"].do(scene)
+    tier = Tier(MemoryDriver(in_memory_tier(scene.objects)))
+    repaired(scene, tier, quarantine=True)
+    assert scene.records is not None
+    verification = Verification(tier, records=opened_records(scene.records), now_ms=lambda: NOW_MS)
+    assert not {Code.ORPHAN, Code.SUPERSEDED} & {each.code for each in verification}
+    assert verification.summary.stand_ins == 1
+
+
+def test_what_a_mapping_names_is_no_finding(tmp_path: Path) -> None:
+    world = moved_by_mapping(tmp_path)
+    url = f"sqlite:{tmp_path}/records.db"
+    assert list(Verification(world.source)) == []
+    verification = Verification(world.source, records=lambda: open_records(url, world.source, {}, {}))
+    assert list(verification) == []
+    assert verification.summary.stand_ins == 2

@@ -14,9 +14,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.byte_arrays import read_only
+from offload_core.format.codec.arrays import Longs, read_only
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.mapfile.fields import Buffer
+from offload_core.format.codec.mapfile.sequence_file import Buffer
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -29,7 +29,6 @@ MAGIC = 0x504F4353
 VERSION = 1
 _HEAD = struct.Struct(">IIqqII")
 _CHECKSUM = struct.Struct(">I")
-Longs = npt.NDArray[np.int64]
 _LINE = np.dtype([("length", ">i8"), ("crc", ">u4")])
 
 
@@ -40,7 +39,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockChecksums:
-    """What is known of an attempt's two objects.
+    """Lengths and checksums of an attempt's two objects.
 
     Attributes:
         lengths: of each block of the data object, as they follow one another from byte 0 on (int64); of a MapFile, of
@@ -166,7 +165,7 @@ class RunningChecksums:
         self._is_whole = False
 
     def offset(self, block: int) -> int:
-        """Where a block begins, by its number from 0 on."""
+        """The place where a block begins, by its number from 0 on."""
         return int(self._borders[block])
 
     def rewind(self) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, NamedFields
 from offload_core.format.codec.entry_directory import find_directory
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import (
     BLOCK_FIELDS,
     BlockEntry,
@@ -31,7 +30,6 @@ from offload_core.format.codec.ledger_metadata import (
     pack_ledger_metadata,
     parse_ledger_metadata,
 )
-from offload_core.format.codec.named_fields import NamedFields
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import (
     BadLengthError,
@@ -65,7 +63,7 @@ class BlockPlan:
 
 
 def plan_blocks(entry_lengths: npt.NDArray[np.int64], max_block_bytes: int) -> Iterator[BlockPlan]:
-    """Where Pulsar would end each block of a ledger.
+    """The place where Pulsar would end each block of a ledger.
 
     `entry_lengths`: int64, payload bytes of all the ledger's entries, in order. Every block but the last is exactly
     `max_block_bytes` long, the last ends with its last entry; an entry that fits no such block has one for itself.
@@ -152,7 +150,7 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
 def pack_pip17_index(
     metadata: LedgerMetadata, blocks: Sequence[BlockEntry], data_length: int, directory: bytes = b""
 ) -> bytes:
-    """Encode an index as Pulsar does, and a directory of ours behind its last block."""
+    """Encode an index as Pulsar does, and a directory of ours after its last block."""
     record = pack_ledger_metadata(metadata)
     return b"".join(
         [

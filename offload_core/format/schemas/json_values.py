@@ -23,14 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from offload_core.format.schemas.avro.targets import Target, make_layout
-from offload_core.format.schemas.avro.types import AvroType
+from offload_core.format.schemas.avro_types import AvroType, Target, make_layout
 from offload_core.format.schemas.cells import MOST_CELLS, TooManyCells, most_cells_of, too_many_cells
-from offload_core.format.schemas.spans import Spans, binary_of
+from offload_core.format.schemas.payload_spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _BETWEEN = b"\n{}\n"
-"""Stands between payloads: only whole objects can stand before and behind it, so no payload reaches over it."""
+"""Stands between payloads: only whole objects can stand before and after it, so no payload reaches over it."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
@@ -106,7 +105,7 @@ class JsonValues:
         return array, np.zeros(len(spans), dtype=np.bool_)
 
     def _fits(self, spans: Spans) -> bool:
-        """Whether payloads that are there cannot have too many cells in lists: each item follows a bracket or a comma.
+        """True if payloads that are there cannot have too many cells in lists: each item follows a bracket or a comma.
 
         Raises:
             TooManyCells: several could have.

@@ -16,8 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode, choose_columns
-from offload_core.format.schemas.spans import Spans, ValueDecoder, spans_of
+from offload_core.format.messages.message_columns import (
+    EXTRA_MESSAGE_COLUMNS,
+    MESSAGE_COLUMNS,
+    Mode,
+    choose_columns,
+)
+from offload_core.format.schemas.payload_spans import Spans, ValueDecoder, spans_of
 from offload_hooks.errors import OptionError, PayloadError, SchemaError, placed
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
@@ -34,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads:
-    """How the payloads of a scan become columns: plain values that cross to other processes.
+    """The schemas of a scan's payloads: plain values that cross to other processes.
 
     Attributes:
         histories: for each topic (of a partitioned one its base name) all versions of its schema.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.schemas.spans import Spans, binary_of
+from offload_core.format.schemas.payload_spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _DAY_MS = 86_400_000
@@ -184,4 +184,4 @@ PRIMITIVE_TYPES: dict[str, Callable[[], FixedValues | TextValues | BinaryValues]
     "STRING": TextValues,
     **{kind: lambda kind=kind: FixedValues(kind) for kind in _FIXED},  # type: ignore[misc]
 }
-"""How payloads of each of Pulsar's primitive types are decoded, by its name."""
+"""The decoder of each of Pulsar's primitive types, by its name."""

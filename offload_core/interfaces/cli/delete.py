@@ -1,4 +1,4 @@
-"""`offload delete`: what is left in a tier of topics that were deleted, with a receipt."""
+"""`offload delete`: delete what deleted topics left in a tier, with a receipt."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def delete(
                     _delete_managed_ledgers(topics, config, flags, log, written)
                 _show_managed_ledgers(topics, about | {"dry_run": not changes.yes}, as_json=as_json)
             else:
-                summary, outcomes = deletion.report() if log is None else deletion.delete(log)
+                summary, outcomes = deletion.delete(log)
                 show(
                     _noted(outcomes, written), summary, about | {"dry_run": not changes.yes}, as_json=as_json
                 )

@@ -11,18 +11,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
-from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, Span, parse_block_header
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.cursor import MapFileCursor
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     SequenceFile,
     SequenceHeader,
     parse_header,
 )
-from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks
+from offload_core.format.messages.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
 from offload_core.interfaces.cli.ledger_facts import (
     Mention,
@@ -33,7 +33,6 @@ from offload_core.interfaces.cli.ledger_facts import (
     recorded_state,
 )
 from offload_core.interfaces.cli.terminal import cell, out, print_streamed, printable
-from offload_core.maintenance.inventory.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.storage.tier import Tier
@@ -78,11 +77,8 @@ def inspect(
             return
         if block is not None or offset is not None:
             raise OptionError("--block and --offset need --hex", expected="--hex")
-        named_by = (
-            None
-            if records.records is None
-            else find_mentions(tier.records(records.records, records.given()), parsed)
-        )
+        recorded = records.read(tier)
+        named_by = None if recorded is None else find_mentions(recorded, parsed)
         index_stat = tier.store.stat(parsed.index_key)
         data_stat = _stat_data(tier.store, parsed)
         index = read_index(
@@ -140,7 +136,7 @@ def _check_header(
 ) -> str:
     """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
-        return _check_mapfile_range(tier, key, index, index.sequence_file, ledger, block)
+        return _check_mapfile_range(tier, key, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
         return "not there"
     head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
@@ -164,7 +160,6 @@ def _check_header(
 def _check_mapfile_range(
     tier: Tier,
     key: ObjectKey,
-    index: ObjectIndex,
     file: SequenceFile,
     ledger: LedgerIndex,
     block: IndexedBlock,
@@ -174,9 +169,7 @@ def _check_mapfile_range(
     more = length < block.length
     try:
         with placed(key=key.data_key):
-            cursor = open_cursor(
-                data, index.object_format, ledger.ledger_id, block, sequence_file=file, more=more
-            )
+            cursor = MapFileCursor(data, file, ledger.ledger_id, block, more=more)
             cursor.skip_to(block.first_entry_id)
     except FormatError as error:
         return str(error)

@@ -1,8 +1,14 @@
-"""Garbage collection of a tier: what nothing needs is found by complete metadata, and deleted after a last look."""
+"""Garbage collection of a tier: find what no record needs, and delete it after judging it once more."""
 
-from offload_core.maintenance.gc.collection import Collection, measure_clock
+from offload_core.maintenance.gc.collection import (
+    Collection,
+    Proof,
+    Receipt,
+    TopicDeletion,
+    measure_clock,
+    written_receipt,
+)
 from offload_core.maintenance.gc.garbage import CollectionSummary, Garbage, GarbageKind, RemovalOutcome, Scope
-from offload_core.maintenance.gc.topic_deletion import Proof, Receipt, TopicDeletion, written_receipt
 
 __all__ = [
     "Collection",

@@ -21,7 +21,7 @@ DEFAULT_GRACE = timedelta(days=1)
 DEFAULT_CLOCK_SKEW = timedelta(minutes=5)
 
 _COMPARED = timedelta(seconds=5)
-"""How far clocks may be apart that were compared."""
+"""Allowed difference of clocks that were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,12 @@ class Scope:
 
     Attributes:
         prefix: only objects whose keys begin so: the folder that the cluster's objects lie in.
-        wants: whether a topic's garbage is wanted, None for all; all is listed and all records are read all the same.
-        grace: how old garbage is at least, by the store's clock.
-        clock_skew: how far the store's clock may be from `now_ms`, when its lead was taken off.
-        clock_lead: how far the store's clock is known to be ahead of `now_ms`.
-        is_shared: others may write here than the cluster of the records.
-        takes_stand_ins: copies go as well that were made to stand in for others, by a mapping or a repair.
+        wants: return whether a topic's garbage is collected, None for all; all is listed, and all records are read.
+        grace: the least age of garbage, by the store's clock.
+        clock_skew: allowed difference of the store's clock from `now_ms`, after its lead was subtracted.
+        clock_lead: how far the store's clock is ahead of `now_ms`.
+        is_shared: other clusters than that of the records may write here.
+        takes_stand_ins: delete also replacements that a mapping or a repair made of copies that records name.
         now_ms: the time, since 1970, UTC.
     """
 
@@ -54,20 +54,20 @@ class Scope:
         return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
 
     def is_chosen(self, topic: TopicName | None) -> bool:
-        """Return whether garbage of a topic is wanted, or (None) such of which nothing tells the topic."""
+        """Return whether garbage of a topic is collected, or (None) garbage that names no topic."""
         return self.wants is None or self.wants(topic)
 
     def now(self) -> datetime:
-        """The time, by the store's clock as far as it is known."""
+        """Return the time, by the store's clock as far as it is known."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC) + self.clock_lead
 
     @property
     def before(self) -> datetime:
-        """Return what is later, by the store's clock, is not old enough."""
+        """The time, by the store's clock, after which objects are too young."""
         return self.now() - self.grace - self.clock_skew
 
     def with_lead(self, lead: timedelta) -> Self:
-        """The same, now that the clocks were compared."""
+        """Return the same scope with the lead of the store's clock, which was compared."""
         return replace(self, clock_lead=lead, clock_skew=_COMPARED)
 
 
@@ -78,7 +78,7 @@ class GarbageKind(enum.Enum):
     meaning: str
 
     def __new__(cls, value: str, code: Code, meaning: str) -> Self:
-        """A member, whose value is its name for programs."""
+        """Make a member, whose value is its name for programs."""
         member = object.__new__(cls)
         member._value_ = value
         member.code, member.meaning = code, meaning
@@ -95,32 +95,32 @@ class GarbageKind(enum.Enum):
         Code.CHECKSUMS_ORPHAN,
         "checksums that lie beside nothing, and no record names what they were of",
     )
-    FAILED = ("failed", Code.FAILED, "by its record the attempt was given up")
+    FAILED = ("failed", Code.FAILED, "by its record the attempt was abandoned")
     UNFINISHED = (
         "unfinished",
         Code.UNFINISHED,
-        "by its record the attempt is not complete, and nobody is at it",
+        "by its record the attempt is not complete, and its lease is not held",
     )
-    CONDEMNED = ("condemned", Code.CONDEMNED, "by its record its ledgers are being deleted")
+    CONDEMNED = ("condemned", Code.CONDEMNED, "by its record its ledgers are marked for deletion")
     UPLOAD = (
         "upload",
         Code.STALE_UPLOAD,
-        "an upload that was neither committed nor aborted, and nobody is at it",
+        "an upload that was neither committed nor aborted, and no lease is held",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage:
-    """Something that nothing needs: the objects of an attempt, or an upload.
+    """Garbage: the objects of an attempt, or an upload.
 
     Attributes:
-        why: in words.
-        key: of the data object or the upload; empty for an upload that never got as far as its key.
+        why: the reason in words.
+        key: of the data object or the upload; empty for an upload without a key yet.
         pair: the objects; None for an upload.
         upload: None for objects.
-        topic, ledger_ids: whose it is, where that is known.
-        managed_ledger: the topic's, by the name that the objects or their record have.
-        stands_in: it was made to stand in for a copy that records may still name.
+        topic, ledger_ids: its topic and ledgers, if they are known.
+        managed_ledger: the topic's, by the name in the objects or their record.
+        is_placeholder: it was made as a replacement of a copy that records may still name.
         modified_at: of the younger of the objects, or when the upload was begun.
     """
 
@@ -133,7 +133,7 @@ class Garbage:
     ledger_ids: tuple[int, ...]
     size_bytes: int | None
     modified_at: datetime
-    stands_in: bool = False
+    is_placeholder: bool = False
     managed_ledger: str | None = None
 
     @property
@@ -142,7 +142,7 @@ class Garbage:
         return None if self.pair is None else self.pair.key.uuid
 
     def to_json(self, now: datetime) -> dict[str, Any]:
-        """For a report, by the names that docs/gc.md has."""
+        """Return the fields of a report, as docs/gc.md has them."""
         return {
             "kind": self.kind.value,
             "code": self.kind.code.value,
@@ -158,10 +158,34 @@ class Garbage:
 
 
 def objects_of(pair: Pair) -> tuple[ListedObject, ...]:
-    """The objects of a pair that are there; its checksums, if there is nothing else of it."""
+    """Return the objects of a pair that exist; its checksums, if it has no others."""
     if pair.is_lone:
         return pair.checksums
     return tuple(each for each in (pair.data, pair.index) if each is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPair:
+    """A pair of objects, or checksums that lie beside nothing, and facts about it.
+
+    Attributes:
+        topic: the managed ledger's name, by the objects themselves or by the record that names them.
+        ledger_ids: by its index or key; none if neither has them.
+        is_placeholder: it was made as a replacement of a copy that records may still name.
+    """
+
+    number: int
+    pair: Pair
+    topic: str | None = None
+    cluster: str | None = None
+    is_sound: bool = False
+    ledger_ids: tuple[int, ...] = ()
+    is_placeholder: bool = False
+
+    @property
+    def youngest(self) -> datetime:
+        """The time when the younger of the two was written."""
+        return max(each.modified_at for each in objects_of(self.pair))
 
 
 _FAILURES_KEPT = 100
@@ -169,7 +193,7 @@ _FAILURES_KEPT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalOutcome:
-    """Fate of garbage: it was deleted, or it is there, because nothing was to be deleted or for a reason."""
+    """Result for garbage: it was deleted, or not, for a reason or because nothing was to be deleted."""
 
     garbage: Garbage
     is_deleted: bool = False
@@ -183,15 +207,15 @@ class CollectionSummary:
     Attributes:
         objects: pairs of data and index objects; `object_bytes` all their bytes; `uploads` that are under way.
         topics: whose records were read.
-        garbage, garbage_bytes: how much of each kind; `deleted`, `deleted_bytes` of it that went.
-        younger: that no record needs, and that are not old enough to be looked at.
+        garbage, garbage_bytes: by kind; `deleted`, `deleted_bytes` of it that was deleted.
+        younger: objects that no record needs, and that are not old enough.
         live: attempts whose leases are held.
-        kept: that may be needed all the same, by the reason; `kept_bytes` how large these are.
-        unknown: of the wanted topics, that may be another cluster's, by the reason.
-        nameless: that no record names, and that name no topic.
+        kept: objects that may be needed all the same, by the reason; `kept_bytes` their bytes.
+        unknown: objects of the topics that may be another cluster's, by the reason.
+        nameless: objects that no record names, and that name no topic.
         is_limited: there is more garbage than was asked for, which is not counted.
         why_incomplete: why nothing is deleted, in words; None if it may be.
-        failed: that could not be looked at, or deleted; `failures` why, of the first.
+        failed: objects that could not be inspected or deleted; `failures` the errors of the first.
     """
 
     objects: int = 0
@@ -215,11 +239,11 @@ class CollectionSummary:
 
     @property
     def left(self) -> int:
-        """Garbage that is still there."""
+        """The number of garbage that was not deleted."""
         return self.garbage.total() - self.deleted.total()
 
     def count(self, outcome: RemovalOutcome) -> None:
-        """Some garbage, and what became of it."""
+        """Count garbage and its result."""
         kind, size = outcome.garbage.kind, outcome.garbage.size_bytes or 0
         self.garbage[kind] += 1
         self.garbage_bytes[kind] += size
@@ -228,7 +252,7 @@ class CollectionSummary:
             self.deleted_bytes[kind] += size
 
     def fail(self, error: OffloadError) -> None:
-        """Something could not be looked at or deleted."""
+        """Count an object that could not be inspected or deleted."""
         self.failed += 1
         if len(self.failures) < _FAILURES_KEPT:
             self.failures.append(error)

@@ -1,14 +1,15 @@
-"""Deletes garbage, if it still is: by its topic's record as it is now, and by a last look at its objects.
+"""Deletion of garbage, if it still is garbage by its topic's record and by its objects as they are now.
 
-    1. the topic's record is read once more, and the objects are judged by it
-    2. each object is looked at: as large and as old as it was listed, and no other half has come
-    3. an attempt that was not given up is given up in the record, by compare-and-set
-    4. audit log; then the indexes
-    5. of what no record names: a claim in the record, by compare-and-set, which fails if that has changed. Then it is
-       judged anew, and the index of what is needed by now is put back
-    6. then the data
+    1. read the topic's record once more, and judge the objects by it
+    2. inspect each object: as large and as old as it was listed, and no other half has come
+    3. abandon the attempt in the record, by compare-and-set, if it is not abandoned yet
+    4. write the audit log; then delete the indexes
+    5. of objects that no record names: claim the record, by compare-and-set, which fails if it has changed. Then judge
+       anew, and put back the indexes of objects that are needed by now
+    6. delete the data
 
-Some topics go at once, and some objects of a topic by one call. A crash leaves halves, which are found the next time.
+Some topics are deleted at once, and some objects of a topic by one call. A crash leaves halves, which are found the
+next time.
 """
 
 from __future__ import annotations
@@ -21,10 +22,15 @@ from functools import partial
 from itertools import chain
 
 from offload_core.format.codec.object_format import ObjectKey, parse_key
-from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, RemovalOutcome, Scope
-from offload_core.maintenance.gc.garbage_judging import Kept, judge_named, judge_unnamed
-from offload_core.maintenance.gc.garbage_survey import ListedPair
-from offload_core.maintenance.gc.naming import NamedCopies, Naming, forget, give_up, naming_of
+from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, ListedPair, RemovalOutcome, Scope
+from offload_core.maintenance.gc.garbage_judging import (
+    GarbageJudge,
+    Kept,
+    Naming,
+    forget,
+    give_up,
+    naming_of,
+)
 from offload_core.metadata.catalogue import Records, read_each
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
@@ -50,16 +56,16 @@ from offload_hooks.errors import (
 from offload_hooks.values import ListedObject
 
 DEFAULT_AT_ONCE = 64
-"""Batches: a deletion waits for a store far away, several times."""
+"""Batches at once: a deletion waits for a store far away several times."""
 
 _TOGETHER = 16
 """Objects of one topic that are deleted by one call."""
 
 _TIME_TOLERANCE_S = 1.0
-"""Stores tell the time of an object in whole seconds in one answer, and exactly in another."""
+"""Stores round the time of an object to seconds in one answer, and not in another."""
 
 _CLAIMS = 10
-"""Others may write a topic's record between its reading and the claim; then it is judged once more."""
+"""Tries at a claim: another process may write the record after it was read; then objects are judged again."""
 
 _NAMED = (GarbageKind.FAILED, GarbageKind.UNFINISHED, GarbageKind.CONDEMNED, GarbageKind.REPLACED)
 
@@ -84,13 +90,13 @@ class Removal:
     def remove(
         self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE, limit: int | None = None
     ) -> Iterator[RemovalOutcome | OffloadError]:
-        """Delete it, and tell what became of each, in its order; an error where one could not be deleted.
+        """Delete garbage; yield the outcomes in its order, an error where one could not be deleted.
 
         Args:
-            limit: the most that is deleted; what stays does not count.
+            limit: the most that is deleted; objects that stay do not count.
 
         Raises:
-            StoreError: of the audit log, or one that all others would share; it can be called again.
+            StoreError: of the audit log, or one that is retryable; it can be called again.
         """
         batches = _Batches(garbage)
         left = math.inf if limit is None else limit  # without what is waiting, which may all go
@@ -110,14 +116,14 @@ class Removal:
                     yield from outcomes
 
     def _remove(self, batch: Sequence[Garbage]) -> list[RemovalOutcome | OffloadError]:
-        """Garbage of one topic, or of none."""
+        """Delete garbage of one topic, or of none."""
         info = self._read(batch[0])
-        copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
+        judge = self._judge()
         outcomes: list[RemovalOutcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
             try:
-                why = info if isinstance(info, str) else self._why_kept(each, info, copies)
+                why = info if isinstance(info, str) else self._why_kept(each, info, judge)
                 if why is None and each.pair is not None and each.kind not in _NAMED:
                     due.append(each)
                     continue
@@ -139,7 +145,7 @@ class Removal:
     def _remove_unnamed(
         self, due: Sequence[Garbage], info: ManagedLedgerInfo | None
     ) -> Iterator[RemovalOutcome | OffloadError]:
-        """Objects of one topic that its record did not name, if it still does not when their indexes are gone."""
+        """Delete objects of one topic that its record did not name, unless it does when their indexes are gone."""
         by_key = {each.pair.key: each for each in due if each.pair is not None}
         needed: dict[ObjectKey, str] = {}
         for each in due:
@@ -156,10 +162,10 @@ class Removal:
     def _needed(
         self, due: Mapping[ObjectKey, Garbage], info: ManagedLedgerInfo | None, needed: dict[ObjectKey, str]
     ) -> Iterator[Collection[ObjectKey]]:
-        """Claim the records that objects were judged by, or those that are there by now; what is needed by these.
+        """Claim the records that objects were judged by, or newer ones; give the objects that these need.
 
         Args:
-            needed: takes these objects, with the reasons.
+            needed: gets these objects, with the reasons.
         """
         for _ in range(_CLAIMS):
             with ExitStack() as claims:
@@ -171,9 +177,9 @@ class Removal:
                 needed |= dict.fromkeys(due, now)
             else:
                 info = now
-                copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
+                judge = self._judge()
                 for key, each in due.items():
-                    why = None if key in needed else self._why_needed(each, info, copies)
+                    why = None if key in needed else self._why_needed(each, info, judge)
                     if why is not None:
                         needed[key] = why
         needed |= dict.fromkeys(due.keys() - needed.keys(), "its topic's record changes all the time")
@@ -197,7 +203,7 @@ class Removal:
             return self._read_anew(due) == info
 
     def _read_anew(self, due: Iterable[Garbage]) -> ManagedLedgerInfo | str | None:
-        """The record of their topic, also under a name that has none when records were listed; as `_read`."""
+        """Read the record of their topic, also under a name that had none when records were listed; as `_read`."""
         due = list(due)
         info = self._read(due[0])
         if info is not None or self.writable is None:
@@ -209,7 +215,7 @@ class Removal:
         return info
 
     def _names(self, due: Iterable[Garbage], info: ManagedLedgerInfo | None) -> set[str]:
-        """Return where the record of their topic is; or may come to be: as the objects say, or as Pulsar encodes it."""
+        """Return the names that their topic's record has or may get: the objects', or as Pulsar encodes it."""
         names = set()
         for each in due:
             assert each.topic is not None
@@ -220,14 +226,14 @@ class Removal:
         return names
 
     def _read(self, garbage: Garbage) -> ManagedLedgerInfo | str | None:
-        """The record of its topic as it is now; why it is not known, in words."""
+        """Read the record of its topic; return why it is not known, in words."""
         if garbage.topic is None:
             return None
         info = dict(read_each(self.records, [garbage.topic])).get(garbage.topic)
         return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
 
-    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies) -> str | None:
-        """Return why it stays after all; None if it goes."""
+    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge) -> str | None:
+        """Return why it stays; None if it is deleted."""
         if garbage.pair is None:
             key = parse_key(garbage.key)
             named = None if key is None else naming_of(info, key.uuid)
@@ -235,32 +241,29 @@ class Removal:
                 named is not None and named.naming is Naming.UNFINISHED and garbage.kind is GarbageKind.UPLOAD
             )
             return "an attempt has begun" if is_at_it else None
-        why = self._why_needed(garbage, info, copies)
+        why = self._why_needed(garbage, info, judge)
         return why or (None if self._is_as_listed(garbage) else "it has changed since it was listed")
 
     def _why_needed(
-        self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies
+        self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge
     ) -> str | None:
-        """Return why objects stay by their topic's record; None if they go."""
+        """Return why objects stay by their topic's record; None if they are deleted."""
         topic, pair = garbage.topic, garbage.pair
         assert topic is not None
         assert pair is not None
         found = ListedPair(
-            number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
+            number=0,
+            pair=pair,
+            is_sound=True,
+            ledger_ids=garbage.ledger_ids,
+            is_placeholder=garbage.is_placeholder,
         )
-        if garbage.kind in _NAMED:
-            judged = judge_named(
-                self.tier,
-                found,
-                topic,
-                info,
-                folder=self.scope.folder,
-                before_ms=self.scope.before.timestamp() * 1000,
-                holds=copies.holds,
-            )
-        else:
-            judged = judge_unnamed(found, topic, info, self.scope.folder, copies.holds)
+        by = judge.judge_named if garbage.kind in _NAMED else judge.judge_unnamed
+        judged = by(found, topic, info)
         return judged.why if isinstance(judged, Kept) else None
+
+    def _judge(self) -> GarbageJudge:
+        return GarbageJudge(self.tier, self.scope.folder, self.elsewhere, self.scope.before)
 
     def _is_as_listed(self, garbage: Garbage) -> bool:
         assert garbage.pair is not None
@@ -281,7 +284,7 @@ class Removal:
         return stat.size_bytes == listed.size_bytes and apart_s <= _TIME_TOLERANCE_S
 
     def _remove_attempt(self, garbage: Garbage, info: ManagedLedgerInfo | str | None) -> None:
-        """An upload, or the objects of an attempt that the record names."""
+        """Delete an upload, or the objects of an attempt that the record names."""
         key = parse_key(garbage.key)
         if garbage.kind is GarbageKind.UPLOAD:
             self._record(garbage)
@@ -294,12 +297,12 @@ class Removal:
         named = naming_of(info if isinstance(info, ManagedLedgerInfo) else None, key.uuid)
         if named is None or not named.is_given_up:
             if self.writable is None:
-                raise OptionError("the attempt is to be given up in its record, which is not ours to change")
+                raise OptionError("the attempt is to be abandoned in its record, which cannot be changed")
             change = partial(give_up, uuid=key.uuid, now_ms=self.scope.now_ms())
             self.audit.record(
                 Change(
                     action=ChangeAction.RECORD,
-                    why="nobody is at the attempt, and its objects are deleted",
+                    why="the attempt's lease is not held, and its objects are deleted",
                     managed_ledger=name,
                     ledger_id=garbage.ledger_ids[0],
                     uuid=key.uuid,
@@ -317,7 +320,7 @@ class Removal:
                 self.writable.update(name, partial(forget, uuid=key.uuid))
 
     def _record(self, garbage: Garbage) -> None:
-        """Say in the audit log what is about to be deleted."""
+        """Write an object or upload that is about to be deleted to the audit log."""
         name = None if garbage.topic is None else managed_ledger_of_topic(garbage.topic)
         why = f"{garbage.kind.value}: {garbage.why}"
         if garbage.upload is not None:
@@ -344,7 +347,7 @@ class Removal:
             )
 
     def _record_kept(self, garbage: Garbage, why: str) -> None:
-        """Say in the audit log that what was about to be deleted is there, as it was."""
+        """Write to the audit log that an object was not deleted after all."""
         self.audit.record(
             Change(
                 action=ChangeAction.WRITE,
@@ -358,14 +361,14 @@ class Removal:
 
 
 class _Batches:
-    """Garbage as it comes, some at a time, each time of one topic."""
+    """Garbage, some at a time, of one topic each."""
 
     def __init__(self, garbage: Iterable[Garbage]) -> None:
         self._coming = iter(garbage)
         self._next: Garbage | None = None
 
     def take(self, most: int) -> list[Garbage]:
-        """The next; none in the end, or if none may be taken."""
+        """Return the next; none at the end, or if none may be taken."""
         some: list[Garbage] = []
         while len(some) < most:
             following = self._next if self._next is not None else next(self._coming, None)

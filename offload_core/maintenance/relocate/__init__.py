@@ -1,31 +1,36 @@
 """Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
 
-from offload_core.maintenance.relocate.moving import Moved, Mover, OldCopies
-from offload_core.maintenance.relocate.plain_copies import PlainCopy, PlainResult, PlainStatus
+from offload_core.maintenance.relocate.byte_copies import PlainCopy, PlainResult, PlainStatus
+from offload_core.maintenance.relocate.moving import (
+    DEFAULT_PARALLEL,
+    Mover,
+    OldCopies,
+    Outcome,
+    make_moves,
+    throttled,
+)
 from offload_core.maintenance.relocate.planning import (
-    DEFAULT_SEGMENT_BYTES,
     How,
-    Left,
     Move,
     TopicPlan,
     Wanted,
     plan_topic,
 )
-from offload_core.maintenance.relocate.relocation import DEFAULT_PARALLEL, Outcome, make_moves, throttled
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 
 __all__ = [
     "DEFAULT_PARALLEL",
-    "DEFAULT_SEGMENT_BYTES",
+    "CopyRegistry",
     "How",
-    "Left",
+    "MappingRegistry",
     "Move",
-    "Moved",
     "Mover",
     "OldCopies",
     "Outcome",
     "PlainCopy",
     "PlainResult",
     "PlainStatus",
+    "RecordRegistry",
     "TopicPlan",
     "Wanted",
     "make_moves",

@@ -1,43 +1,45 @@
-"""One attempt's objects → another tier, byte by byte: read by parts, some ahead, written by parts, read back, compared.
+"""Byte-for-byte copies of attempts to another tier; and of all objects of a tier, under the same keys, without records.
 
-The bytes that were read of the source have a CRC-32C for each part; the target's must have the same. User metadata goes
-along. The index comes last, so a copy without one was broken off. Memory is bounded by parts, however large an object.
+Objects are read and written by parts, some at once, and read back: a part has a CRC-32C in the source, and the target's
+must be the same. User metadata goes along. The index comes last, so that a copy without one was broken off. Memory is
+bounded by parts, however large an object is.
+
+A copy of a tier compares objects that exist in the target, overwrites none that differs, and deletes nothing of the
+source. So it goes on where it was broken off, and can be made again for objects that were added meanwhile.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar
 
-from offload_core.format.codec.object_format import ObjectKey
+from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.format.messages.checksum import crc32c
+from offload_core.maintenance.relocate.entry_copies import Check, attempt_at, check_objects
+from offload_core.maintenance.verify import VerifiedObjects
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.listing import Pair, stream_pairs
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.storage.executors import Executor, ThreadExecutor
 from offload_core.storage.tier import Tier, upload_blocks
+from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import DataLossError, ObjectNotFoundError
+from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError, OffloadError
 from offload_hooks.values import ObjectStat
 
 PART_BYTES = 8 << 20
-"""The least part that all stores take, but for an object's last, is 5 MiB."""
+"""All stores take parts of at least 5 MiB, and a shorter last one."""
 
 PARTS_AT_ONCE = 4
-"""Parts that are read, and parts that are written, at once."""
+"""Parts that are read, and written, at once."""
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
-
-Check = Callable[[int], None]
-"""Told of each part's bytes as it is read; if it raises, the copy is given up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedBytes:
-    """Result of a byte copy: objects and their bytes, as they are in the target by now."""
-
-    objects: int
-    size_bytes: int
 
 
 def copy_attempt(
@@ -47,22 +49,22 @@ def copy_attempt(
     new_key: ObjectKey,
     check: Check,
     marks: Mapping[str, str] = MappingProxyType({}),
-) -> CopiedBytes:
-    """Copy an attempt's data, what lies beside it, and its index, and compare them.
+) -> int:
+    """Copy an attempt's data, its checksum files, and its index, and compare them; return their bytes.
 
     Args:
         marks: user metadata of new objects, beside that of the old ones; a MapFile has none.
 
     Raises:
         ObjectNotFoundError: data or index is not there.
-        DataLossError: what was written is not what was read.
-        StoreError: of either tier; nothing that could be taken for a whole copy is left of it.
+        DataLossError: the copy differs.
+        StoreError: of either tier; no index of the copy is left.
     """
     index = source.stat(key.index_key)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks
-    copied = size_bytes = 0
+    size_bytes = 0
     for old, new in pairs:
         try:
             stat = source.stat(old)
@@ -71,19 +73,19 @@ def copy_attempt(
                 raise
             continue  # few have all of them
         _copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check)
-        copied, size_bytes = copied + 1, size_bytes + stat.size_bytes
+        size_bytes += stat.size_bytes
     data = bytes(source.read_range(index.key, 0, index.size_bytes)) if index.size_bytes else b""
     check(len(data))
     target.write_index(new_key.index_key, data, user_metadata={**index.user_metadata, **marks})
     _compare(target, new_key.index_key, 0, len(data), crc32c(data))
-    return CopiedBytes(objects=copied + 1, size_bytes=size_bytes + len(data))
+    return size_bytes + len(data)
 
 
 def same_objects(source: Tier, target: Tier, key: str) -> bool:
-    """Return whether two tiers have the same bytes and user metadata under a key, all of which are read.
+    """Return whether two tiers have the same bytes and user metadata under a key; read all of them.
 
     Raises:
-        ObjectNotFoundError: one has no such object.
+        ObjectNotFoundError: one tier has no such object.
         StoreError: of either tier.
     """
     here, there = source.stat(key), target.stat(key)
@@ -123,7 +125,7 @@ def _compare(target: Tier, key: str, offset: int, length: int, checksum: int) ->
     found = crc32c(bytes(target.read_range(key, offset, length))) if length else crc32c(b"")
     if found != checksum:
         raise DataLossError(
-            "what was copied is not what was read",
+            "a copy does not have the bytes of its original",
             key=key,
             offset=offset,
             expected=f"the CRC-32C {checksum:08x} of {length} bytes",
@@ -134,7 +136,7 @@ def _compare(target: Tier, key: str, offset: int, length: int, checksum: int) ->
 def _read(
     source: Tier, stat: ObjectStat, part_bytes: int, checksums: list[int], check: Check
 ) -> Generator[memoryview, None, None]:
-    """The parts of an object, some of which are read ahead."""
+    """Yield the parts of an object, some of which are read ahead."""
     read = _map_parts(lambda part: source.read_range(stat.key, *part), _parts(stat.size_bytes, part_bytes))
     with closing(read):
         for part in read:
@@ -155,3 +157,209 @@ def _part_bytes(target: Tier, size_bytes: int) -> int:
 def _parts(size_bytes: int, part_bytes: int) -> Iterator[tuple[int, int]]:
     for offset in range(0, size_bytes, part_bytes):
         yield offset, min(part_bytes, size_bytes - offset)
+
+
+_PAIRS_AT_ONCE = 2048
+
+
+class PlainStatus(enum.Enum):
+    """Status of a pair of objects."""
+
+    MISSING = "missing"
+    """It is not in the target, and would be copied."""
+    COPIED = "copied"
+    """It was copied, and every byte was verified."""
+    THERE = "there"
+    """The target has the same already."""
+    HALF = "half"
+    """The source has only one of its two objects: an attempt that was broken off. It is skipped."""
+    CONFLICT = "conflict"
+    """The target has another object under its key, which stays as it is."""
+    FAILED = "failed"
+    """It could not be copied, or is not sound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainResult:
+    """Result for a pair of objects; `error` why it failed."""
+
+    key: ObjectKey
+    topic: TopicName | None
+    size_bytes: int
+    status: PlainStatus
+    error: OffloadError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A pair that is copied, or compared; `there` are the keys of its objects that the target has."""
+
+    key: ObjectKey
+    there: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PairMaker:
+    """Copies and verifies a pair of objects. It deletes nothing, and may be called several times, also at once."""
+
+    source: Tier
+    target: Tier
+
+    def __call__(self, task: _Task) -> PlainStatus | OffloadError:
+        """Copy a pair; an error is returned."""
+        try:
+            return self._make(task)
+        except ObjectNotFoundError as failure:
+            return self._half_or(failure, task)
+        except OffloadError as failure:
+            return failure
+
+    def _half_or(self, failure: OffloadError, task: _Task) -> PlainStatus | OffloadError:
+        """Return HALF if the source's was deleted meanwhile; else the failure, which is the target's."""
+        try:
+            left = attempt_at(self.source, task.key)
+        except OffloadError as other:
+            return other
+        return PlainStatus.HALF if left.data is None or left.index is None else failure
+
+    def _make(self, task: _Task) -> PlainStatus:
+        if not all(same_objects(self.source, self.target, each) for each in task.there):
+            return PlainStatus.CONFLICT
+        is_there = len(task.there) == 2
+        if not is_there:
+            copy_attempt(self.source, task.key, self.target, task.key, lambda _: None)
+        check_objects(self.target, task.key)
+        return PlainStatus.THERE if is_there else PlainStatus.COPIED
+
+
+@dataclass(slots=True, kw_only=True)
+class _CopyUnderWay:
+    """A pair and its result; `status` is None while an executor has it."""
+
+    pair: Pair
+    topic: TopicName | None
+    status: PlainStatus | None = None
+    error: OffloadError | None = None
+
+    @property
+    def result(self) -> PlainResult:
+        parts = [each.size_bytes for each in (self.pair.data, self.pair.index) if each is not None]
+        assert self.status is not None
+        return PlainResult(
+            key=self.pair.key, topic=self.topic, size_bytes=sum(parts), status=self.status, error=self.error
+        )
+
+
+class PlainCopy:
+    """Copies a tier's objects to another; iterate over it once for the result of each pair.
+
+    Args:
+        prefix: only objects whose keys begin so.
+        wants: return whether a topic's objects are copied; it gets None for objects that name none.
+        audit: each object is recorded there before it is written; None for a dry run.
+        state: skips objects that were verified in the target before and have not changed.
+        executor: copies and verifies; None for a thread a core.
+
+    Raises, when it is iterated over:
+        StoreError: the source cannot be listed. An error of a pair is in its result.
+    """
+
+    def __init__(
+        self,
+        source: Tier,
+        target: Tier,
+        *,
+        prefix: str = "",
+        wants: Callable[[TopicName | None], bool] = lambda _: True,
+        audit: AuditLog | None,
+        state: VerifiedObjects | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._prefix = prefix
+        self._wants = wants
+        self._audit = audit
+        self._state = state
+        self._executor = ThreadExecutor() if executor is None else executor
+
+    def __iter__(self) -> Iterator[PlainResult]:
+        """Yield the result of each pair, in the order of keys."""
+        wanted = self._wanted()
+        while some := list(islice(wanted, _PAIRS_AT_ONCE)):
+            yield from self._some(some)
+
+    def _wanted(self) -> Iterator[_CopyUnderWay]:
+        for pair in stream_pairs(self._source, self._prefix):
+            topic = self._topic(pair)
+            if self._wants(topic):
+                yield _CopyUnderWay(pair=pair, topic=topic)
+
+    def _some(self, some: list[_CopyUnderWay]) -> Iterator[PlainResult]:
+        left = iter(some)
+        for made in self._executor.run(
+            _PairMaker(source=self._source, target=self._target), self._tasks(some)
+        ):
+            for each in left:
+                if each.status is None:
+                    self._take(each, made)
+                    yield each.result
+                    break
+                yield each.result
+        yield from (each.result for each in left)
+
+    def _tasks(self, some: list[_CopyUnderWay]) -> Iterator[_Task]:
+        """Yield tasks for an executor; each is recorded before it is given out."""
+        for each in some:
+            try:
+                judged = self._judge(each.pair)
+            except OffloadError as error:
+                each.status, each.error = PlainStatus.FAILED, error
+                continue
+            if isinstance(judged, PlainStatus):
+                each.status = judged
+            else:
+                yield judged
+
+    def _take(self, each: _CopyUnderWay, made: PlainStatus | OffloadError) -> None:
+        try:
+            if isinstance(made, OffloadError):
+                raise made
+            if self._state is not None and made in (PlainStatus.COPIED, PlainStatus.THERE):
+                self._state.add(attempt_at(self._target, each.pair.key), ())
+            each.status = made
+        except OffloadError as error:
+            each.status, each.error = PlainStatus.FAILED, error
+
+    def _topic(self, pair: Pair) -> TopicName | None:
+        name = pair.key.managed_ledger
+        for listed in (pair.data, pair.index):
+            if name is None and listed is not None:
+                try:
+                    name = self._source.stat(listed.key).user_metadata.get(TOPIC_KEY)
+                except (FormatError, ObjectNotFoundError):
+                    continue
+        return None if name is None else topic_of_managed_ledger(name)
+
+    def _judge(self, pair: Pair) -> PlainStatus | _Task:
+        """Return what is known of a pair already, or what is to be done."""
+        if pair.data is None or pair.index is None:
+            return PlainStatus.HALF
+        key = pair.key
+        known = attempt_at(self._target, key)
+        if self._state is not None and known.data and known.index and self._state.find(known) is not None:
+            return PlainStatus.THERE
+        there = tuple(each.key for each in (known.data, known.index) if each is not None)
+        if self._audit is None:
+            return PlainStatus.THERE if len(there) == 2 else PlainStatus.MISSING
+        if len(there) < 2:
+            self._audit.record(
+                Change(
+                    action=ChangeAction.WRITE,
+                    why=f"it is copied from {self._source.describe().location}",
+                    ledger_id=key.ledger_id,
+                    uuid=key.uuid,
+                    key=key.data_key,
+                )
+            )
+        return _Task(key=key, there=there)

@@ -1,26 +1,36 @@
-"""The entries of cold copies, of any format → another copy of another format, by the writers that offload.
+"""Copies of ledgers by entries, from any format to another, by the writers that offload; and their verification.
 
-Positions and bytes stay. What a filter had left out stays away, with what it said of that: see `kept_entries`.
+Positions and bytes stay. An offload reads ids without a gap, and lets a filter take entries out of them. So an entry
+that was left out before is read as one without bytes, and a filter that knows those ids takes it out again; the old
+copy's filter record stays as it is.
 
 A MapFile is written as Pulsar's offloader `filesystem` leaves it: data, `.crc` files, then the index. Values are
 compressed in blocks, as Pulsar's documentation configures it. A MapFile has no user metadata, so only a ledger of
-which nothing is left out goes into one. Source: docs/formats/mapfile.md.
+which no entry was left out goes into one. Source: docs/formats/mapfile.md.
+
+Before a new copy takes the old one's place, every byte of it is verified as by `offload verify --deep`, and it is
+opened as readers will; of a copy in another format the entries have the ids, lengths and bytes of the old copy's.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from tempfile import SpooledTemporaryFile
 from types import MappingProxyType
 from uuid import UUID
 
-from offload_core.format.codec.mapfile.checksums import CHUNK_BYTES, HEAD_BYTES, make_checksums
-from offload_core.format.codec.mapfile.header import SYNC_BYTES, FileCompression
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.format.codec.arrays import Longs
+from offload_core.format.codec.mapfile.crc_files import CHUNK_BYTES, HEAD_BYTES, make_checksums
+from offload_core.format.codec.mapfile.sequence_file import SYNC_BYTES, FileCompression
 from offload_core.format.codec.mapfile.writer import MapFileWriter
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION_KEY,
@@ -41,25 +51,252 @@ from offload_core.format.codec.object_marks import (
     REPAIRED_FROM_KEY,
     ObjectMarks,
 )
-from offload_core.maintenance.relocate.byte_copies import Check
-from offload_core.maintenance.relocate.kept_entries import (
-    READ_BYTES,
-    EntrySums,
-    KeptFilter,
-    KeptLedger,
-    KeptRun,
-)
+from offload_core.maintenance.verify import Code, Severity
+from offload_core.maintenance.verify.deep import check_data
+from offload_core.maintenance.verify.findings import Finding
+from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, look_up_pair
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
-from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.writing.offload.attempt_objects import ledger_metadata
-from offload_core.writing.offload_filters import joined
+from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun, joined
 from offload_hooks.errors import DataLossError, OptionError
-from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.filters import Position
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
+
+Check = Callable[[int], None]
+"""Gets the bytes of each part as it is read; if it raises, the copy is abandoned."""
+
+READ_BYTES = 4 << 20
+_MOST_IDS = 1 << 20
+"""Ids that are read at once, where few of them have entries."""
+
+
+@dataclass(slots=True)
+class EntrySums:
+    """Checksums of entries: their ids, lengths and bytes, each by a CRC-32, in any batches.
+
+    Attributes:
+        entries, payload_bytes: their number, and their bytes.
+    """
+
+    entries: int = 0
+    payload_bytes: int = 0
+    ids_crc: int = 0
+    lengths_crc: int = 0
+    bytes_crc: int = 0
+
+    def add(self, read: SparseEntries) -> None:
+        """Add the entries that follow."""
+        lengths = np.diff(read.offsets)
+        data = read.data[read.offsets[0] : read.offsets[-1]] if len(read) else read.data[:0]
+        self.entries += len(read)
+        self.payload_bytes += len(data)
+        self.ids_crc = zlib.crc32(np.ascontiguousarray(read.entry_ids).data, self.ids_crc)
+        self.lengths_crc = zlib.crc32(lengths.data, self.lengths_crc)
+        self.bytes_crc = zlib.crc32(np.ascontiguousarray(data).data, self.bytes_crc)
+
+
+def sums_of(reader: ColdReader, entry_count: int) -> EntrySums:
+    """Return the checksums of all entries of a ledger's cold copy. Errors as of `ColdReader.read_sparse`."""
+    sums, begin = EntrySums(), 0
+    while begin < entry_count:
+        read = reader.read_sparse(begin, min(begin + _MOST_IDS, entry_count) - 1, READ_BYTES)
+        sums.add(read)
+        begin = read.stop_entry_id
+    return sums
+
+
+class KeptLedger:
+    """A `LedgerReader` over a cold copy, without gaps in its ids: an id that has no entry gets an empty one.
+
+    Args:
+        entry_count: number of ids of the ledger.
+        check: gets the bytes of each batch; if it raises, no more is read.
+
+    Attributes:
+        sums: of the entries that were read, if they were read once and in order.
+    """
+
+    def __init__(self, reader: ColdReader, entry_count: int, check: Callable[[int], None]) -> None:
+        self._reader = reader
+        self._check = check
+        self._entry_count = entry_count
+        self._present: Longs = np.empty(0, dtype=np.int64)
+        self.sums = EntrySums()
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        return self._reader.ledger_id
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`; its size is the record's, which can be wrong."""
+        return replace(self._reader.status(), entry_count=self._entry_count, sealed=True)
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`; an id without an entry has an empty one."""
+        last = min(last_entry_id, first_entry_id + _MOST_IDS - 1)
+        read = self._reader.read_sparse(first_entry_id, last, max_bytes)
+        self.sums.add(read)
+        self._check(int(read.offsets[-1] - read.offsets[0]))
+        self._present = read.entry_ids
+        lengths = np.zeros(read.stop_entry_id - read.first_entry_id, dtype=np.int64)
+        lengths[read.entry_ids - read.first_entry_id] = np.diff(read.offsets)
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        data = read.data[read.offsets[0] : read.offsets[-1]] if len(read) else read.data[:0]
+        longs = offsets.data.cast("B").cast("q").toreadonly()
+        return EntryBatch(read.first_entry_id, data.data.toreadonly(), longs)
+
+    def are_absent(self, first_entry_id: int, count: int) -> npt.NDArray[np.bool_]:
+        """Return which of these ids, of the batch that was read last, have no entry."""
+        ids = np.arange(first_entry_id, first_entry_id + count)
+        return ~np.isin(ids, self._present, assume_unique=True)
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+        self._reader.close()
+
+
+class _LeftOut:
+    """A `TopicFilter` that drops the entries that were left out before."""
+
+    waits_for = ""
+    causes: Sequence[str] = ("left out before",)
+
+    stop: Position | None = None
+
+    def __init__(self) -> None:
+        self.ledger: KeptLedger | None = None
+
+    def look(self, ledger_id: int, entries: EntryBatch) -> memoryview:
+        assert self.ledger is not None
+        assert self.ledger.ledger_id == ledger_id
+        return self.ledger.are_absent(entries.first_entry_id, len(entries)).astype(np.int32).data
+
+
+class KeptRun(FilterRun):
+    """The run of a filter that ran before: it leaves out the same entries, and has the same record."""
+
+    def __init__(self, record: FilterRecord) -> None:
+        self._left_out = _LeftOut()
+        super().__init__(record.name, record.mode, self._left_out)
+        self._record = record
+        self.stop = record.stop
+
+    def read_from(self, ledger: KeptLedger) -> None:
+        """Read entries of this ledger from now on."""
+        self._left_out.ledger = ledger
+
+    def takes(self, _: EntryPosition) -> bool:
+        """Return True: all was decided before."""
+        return True
+
+    def record(self) -> FilterRecord:
+        """Return its record as it was."""
+        return self._record
+
+
+class KeptFilter(SegmentFilter):
+    """The filter of a segment whose ledgers went through one before.
+
+    Args:
+        run: of all ledgers' records together.
+        by_ledger: each ledger's record.
+    """
+
+    def __init__(self, run: KeptRun, by_ledger: Mapping[int, FilterRecord]) -> None:
+        super().__init__(run, None)
+        self._by_ledger = dict(by_ledger)
+
+    def note(self, *_: object) -> None:
+        """Do nothing: it was noted before."""
+
+    def records(self) -> Mapping[int, FilterRecord]:
+        """Return each ledger's record as it was."""
+        return self._by_ledger
+
+
+def check_objects(tier: Tier, key: ObjectKey) -> None:
+    """Verify every byte of an attempt.
+
+    Raises:
+        DataLossError: it has an error; the first finding.
+        StoreError: of the tier.
+    """
+    examined = examine(tier, attempt_at(tier, key))
+    if examined is None or examined.index is None or examined.pair.data is None:
+        findings = [] if examined is None else examined.findings
+        _refuse(key, findings)
+        raise DataLossError("a new copy is not there as a whole", key=key.data_key)
+    _refuse(key, examined.findings)
+    result = check_data(tier, examined)
+    if result.is_gone:
+        raise DataLossError("a new copy has gone while it was verified", key=key.data_key)
+    _refuse(key, list(result.findings))
+
+
+def check_entries(
+    tiers: KnownTiers,
+    name: str,
+    info: ManagedLedgerInfo,
+    ledger_ids: Sequence[int],
+    expected: Mapping[int, EntrySums],
+) -> None:
+    """Open ledgers by a record, and compare all their entries.
+
+    Args:
+        info: the record as it is to be.
+        expected: checksums of the entries; ledgers without any are not read.
+
+    Raises:
+        DataLossError: the entries differ.
+        StoreError, FormatError: they cannot be read.
+    """
+    readers = ColdReaders(tiers, memory=ReadMemory())
+    for ledger_id in ledger_ids:
+        ledger, sums = info.ledger(ledger_id), expected.get(ledger_id)
+        assert ledger is not None
+        with closing(readers.open(ledger, name)) as reader:
+            found = sums if sums is None else sums_of(reader, ledger.info.entries or 0)
+        if found is not None and sums is not None and found != sums:
+            raise DataLossError(
+                "the entries of a new copy are not those of the old one",
+                ledger_id=ledger_id,
+                expected=f"{sums.entries} entries, {sums.payload_bytes} bytes, CRC-32 {sums.bytes_crc:08x}",
+                found=f"{found.entries} entries, {found.payload_bytes} bytes, CRC-32 {found.bytes_crc:08x}",
+            )
+
+
+def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.code is Code.LOST_ENTRIES:
+            continue  # the old copy lacks them as well, and both say so
+        if finding.code.severity is Severity.ERROR:
+            raise DataLossError(
+                f"a new copy is not sound: {finding.code.value}: {finding.what}",
+                key=finding.key or key.data_key,
+                ledger_id=finding.ledger_id,
+                expected=finding.expected,
+                found=finding.found,
+                hint="The old copy is as it was. If that is damaged, `offload verify --deep` says so.",
+            )
+
+
+def attempt_at(tier: Tier, key: ObjectKey) -> Pair:
+    """Look up an attempt as it would be listed."""
+    pair = look_up_pair(tier, key)
+    pair.block_checksums = listed_of(look_up(tier, key.block_checksums_key))
+    return pair
+
 
 _HELD_CHECKSUMS_BYTES = 16 << 20
 """More checksums than these, of 2 GiB, wait in a temporary file until the data is stored."""
@@ -68,11 +305,11 @@ _HELD_CHECKSUMS_BYTES = 16 << 20
 def write_mapfile(
     target: Tier, key: ObjectKey, ledger: KeptLedger, *, block_bytes: int, budget: MemoryBudget
 ) -> int:
-    """Write a ledger of which no entry is left out as a MapFile under `key`; the bytes of its data file.
+    """Write a ledger of which no entry is left out as a MapFile under `key`; return the bytes of its data file.
 
     Args:
-        block_bytes: of a file, what is written at once.
-        budget: what that takes.
+        block_bytes: of a file, that are written at once.
+        budget: of the memory for that.
 
     Raises:
         OptionError: an entry is too long for the format; nothing is visible.
@@ -97,7 +334,7 @@ def write_mapfile(
 
 
 class _Packed:
-    """The data file of a ledger, piece by piece; its index file when all were taken."""
+    """The data file of a ledger in chunks; its index file when all were taken."""
 
     def __init__(self, ledger: KeptLedger) -> None:
         self._ledger = ledger
@@ -123,7 +360,7 @@ class _Packed:
 
 
 def _summed(pieces: Iterable[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
-    """The pieces as they are; the checksums of the file's chunks are written as these are whole."""
+    """Yield the pieces as they are, and write the checksums of the file's chunks."""
     held = b""
     for piece in pieces:
         held += piece
@@ -136,7 +373,7 @@ def _summed(pieces: Iterable[bytes], write: Callable[[bytes], object]) -> Iterat
 
 
 def _cut(pieces: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
-    """The same bytes as blocks of one length, but for the last."""
+    """Yield the same bytes as blocks of one length, but for the last."""
     block = bytearray()
     for piece in pieces:
         left = memoryview(piece)
@@ -177,8 +414,8 @@ class CopiedEntries:
     """Result of a copy by entries.
 
     Attributes:
-        sums: of each ledger, those of the entries that were read of the source.
-        filters: of each ledger that went through a filter, what that said.
+        sums: of each ledger's entries in the source.
+        filters: of each ledger that went through a filter, its record.
         size_bytes: the new data object's.
     """
 
@@ -191,10 +428,10 @@ class EntryCopies:
     """Writes cold copies anew; calls may come from many threads.
 
     Args:
-        source: where the copies are, whatever their records say.
-        target: where to; neither is closed.
+        source: tier of the copies, whatever their records name.
+        target: tier of the new copies; neither is closed.
         block_bytes: of the new objects' blocks.
-        memory: what readers share; None for that of the process.
+        memory: shared by readers; None for that of the process.
     """
 
     def __init__(
@@ -227,8 +464,8 @@ class EntryCopies:
             marks: user metadata of the new copy, beside that of the old ones.
 
         Raises:
-            DataLossError: entries are not there; nothing is left of the new copy, if its store answers.
-            OptionError: a copy was filtered, and nothing says how, or the format cannot say it; or it lost entries.
+            DataLossError: entries are missing; nothing is left of the new copy, if its store answers.
+            OptionError: a copy was filtered, and how is not known or does not fit the format; or it lost entries.
             StoreError, FormatError: of either side.
         """
         with ExitStack() as held:
@@ -312,7 +549,7 @@ class EntryCopies:
             return handle.result().result().data_bytes
 
     def _about(self, name: str, ledger: LedgerRecord) -> dict[str, str]:
-        """User metadata of the first copy, that stays."""
+        """Return user metadata of the first copy, as far as it stays."""
         piece = self._pieces(name, ledger)[0]
         found = piece.tier.stat(piece.key.data_key).user_metadata
         return {TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
@@ -356,7 +593,7 @@ class EntryCopies:
 
 
 def _together(records: Sequence[FilterRecord]) -> FilterRecord:
-    """Return what filters of one name and mode say of several copies."""
+    """Join the filter records of several copies, of one name and mode."""
     if len({(each.name, each.mode) for each in records}) > 1:
         raise OptionError("copies that went through different filters do not become one")
     stops = [each.stop for each in records]

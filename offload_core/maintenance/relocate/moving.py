@@ -1,34 +1,42 @@
-"""Move copies, one after another or some at once: written down, copied, verified, switched; then, later, deleted.
+"""Move copies, some at once: write each down, copy, verify, switch its record; later, delete the old copy.
 
-    begin     the attempt is written down, then its objects are written
+    begin     write the attempt down, then write its objects
     verify    every byte of the new copy, and its entries against those of the old one
     switch    from now on the new copy is read; readers that have the old one open go on with that
-    delete    if asked for, when the grace is over: the old copy's objects, then it is forgotten
+    delete    if asked for, when the grace is over: delete the old copy's objects, then forget it
 
-A crash between any two lines leaves the old copy as it was, or the new one in its place. What it leaves of an attempt
-is deleted by the next run, when no process holds its lease any more.
+A crash between any two lines leaves the old copy as it was, or the new one in its place. Objects of an attempt that it
+leaves are deleted by the next call, when the lease has expired. A move that fails does not end the others.
 
-Reading and writing objects runs wherever an executor runs it: what it needs of the record comes with the order, and
-the tiers are opened by their names. The caller switches the record. An order is carried out once. A second attempt at
-it (of a task that Spark gives to another executor) writes and deletes nothing: whoever had the order first may still
-write, and delete what it wrote when that fails, under the same keys. See docs/adr/0045-relocate-on-executors.md.
+Executors read and write objects: an order has all they need of the record, and the tiers are opened by their names. The
+caller switches the record. An order is carried out once. A second attempt at it (of a task that Spark gives to another
+executor) writes and deletes nothing: the first executor may still write, and delete its objects when that fails, under
+the same keys. See docs/adr/0045-relocate-on-executors.md.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.maintenance.relocate.byte_copies import Check, copy_attempt
-from offload_core.maintenance.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
-from offload_core.maintenance.relocate.kept_entries import EntrySums, check_entries, check_objects
-from offload_core.maintenance.relocate.planning import How, Move
+from offload_core.maintenance.relocate.byte_copies import copy_attempt
+from offload_core.maintenance.relocate.entry_copies import (
+    DEFAULT_BLOCK_BYTES,
+    Check,
+    EntryCopies,
+    EntrySums,
+    check_entries,
+    check_objects,
+)
+from offload_core.maintenance.relocate.planning import How, Move, TopicPlan
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
@@ -48,8 +56,9 @@ from offload_core.metadata.records import (
     read_copies,
 )
 from offload_core.reading.read_handles import ReadMemory
-from offload_core.storage.executors import is_second_try
+from offload_core.storage.executors import Executor, is_second_try
 from offload_core.storage.tier import Tier
+from offload_core.storage.tier.registry import LayerSpec
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, as_switched, delete_copy
 from offload_hooks.errors import (
@@ -58,6 +67,7 @@ from offload_hooks.errors import (
     LiveAttemptError,
     ObjectNotFoundError,
     OffloadError,
+    OptionError,
     OutcomeUnknownError,
 )
 
@@ -67,9 +77,9 @@ class CopyOrder:
     """A new copy that is to be made.
 
     Attributes:
-        uuid, driver: the new copy's, and where it goes, as they are written down.
+        uuid, driver: the new copy's, and its place, as they are written down.
         ledgers: the records of its ledgers.
-        old_keys: where the old copy is, of one that is copied byte by byte: the first that is there.
+        old_keys: keys of the old copy, if it is copied byte by byte: the first that exists.
         marks: user metadata of the new copy, beside that of the old one.
     """
 
@@ -94,18 +104,18 @@ class CopyOrder:
 
     @property
     def key(self) -> ObjectKey:
-        """Return where its data object goes."""
+        """The key of its data object."""
         return other_copy_key(self.move.topic, self.copy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A new copy that is there, and is what the old one was.
+    """A new copy that was verified.
 
     Attributes:
         size_bytes: of its objects.
-        read_bytes: how many were read of the source.
-        filters: by ledger, what a filter record says that was written anew.
+        read_bytes: bytes that were read of the source.
+        filters: by ledger, the filter records that were written anew.
     """
 
     size_bytes: int
@@ -133,13 +143,13 @@ class CopyMaker:
         return CopyMaker, self._given
 
     def __call__(self, order: CopyOrder) -> Made | OffloadError:
-        """As `make`; what fails of one copy is a value."""
+        """Make a copy as `make`; an error is returned."""
         if is_second_try():
             return OutcomeUnknownError(
                 "a worker was lost while it made a copy, and what it wrote is not known",
                 key=order.key.data_key,
                 ledger_id=order.move.ledger_ids[0],
-                hint="The old copy is read. The next call deletes what is left, and makes it anew.",
+                hint="The old copy is read. The next call deletes the rest of the new one, and makes it anew.",
             )
         try:
             return self.make(order, lambda _: None)
@@ -150,8 +160,8 @@ class CopyMaker:
         """Copy, and compare all of it with the old copy.
 
         Raises:
-            DataLossError: the new copy is not what the old one was.
-            StoreError, FormatError: of either tier. Something of the new copy may be left.
+            DataLossError: the new copy differs.
+            StoreError, FormatError: of either tier. Objects of the new copy may be left.
         """
         read_bytes = 0
 
@@ -170,12 +180,11 @@ class CopyMaker:
     def _copy(
         self, order: CopyOrder, check: Callable[[int], None]
     ) -> tuple[int, Mapping[int, EntrySums], dict[int, str]]:
-        """Bytes that were written; of entries, what was read; and what filters say."""
+        """Return the bytes that were written, checksums of the entries, and filter records."""
         move = order.move
         if move.how is How.BYTES:
             old = next((key for key in order.old_keys if _is_there(self._source, key)), order.old_keys[0])
-            copied_bytes = copy_attempt(self._source, old, self._target, order.key, check, order.marks)
-            return copied_bytes.size_bytes, {}, {}
+            return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
         copied = self._entries.copy(move.name, order.ledgers, order.uuid, move.format, check, order.marks)
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
@@ -192,21 +201,23 @@ def _is_there(tier: Tier, key: ObjectKey) -> bool:
 _log = logging.getLogger(__name__)
 
 _BASE_PATH = "storageBasePath"
-"""What Pulsar records of where MapFiles are; the driver `hdfs` says it of its tiers."""
+"""The place of MapFiles in Pulsar's records; tiers of the driver `hdfs` have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A move that is done.
+class Outcome:
+    """Result of a move.
 
     Attributes:
-        uuid: the new copy's.
+        uuid: the new copy's; None if it failed.
         size_bytes: of its objects.
+        error: why it failed.
     """
 
     move: Move
-    uuid: UUID
-    size_bytes: int
+    uuid: UUID | None = None
+    size_bytes: int = 0
+    error: OffloadError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +226,7 @@ class Begun:
 
     Attributes:
         order: for the process that makes the new copy.
-        check: raises if it was taken over.
+        check: raises if another process took it over.
     """
 
     order: CopyOrder
@@ -224,10 +235,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldCopies:
-    """Fate of a topic's copies that were replaced.
+    """Replaced copies of a topic that were deleted.
 
     Attributes:
-        error: why others of them stay; `DataLossError` if what took their place is not there as a whole.
+        error: why others stay; `DataLossError` if the copy that took their place is not whole.
     """
 
     topic: TopicName
@@ -239,15 +250,15 @@ class Mover:
     """Moves copies from one tier to another, or within one. Calls may come from many threads at once.
 
     Args:
-        registry: where it is written down.
+        registry: where copies are written down.
         source, target: the tiers; neither is closed.
         audit: each change is recorded there before it is made.
         now_ms: the time, in ms since 1970, UTC.
         block_bytes: of objects that are written in another format.
-        listener: told of bytes as they are read; what it raises ends the move.
+        listener: gets the number of bytes as they are read; an error that it raises ends the move.
 
     Attributes:
-        maker: makes new copies that are begun: all of a move that reads or writes objects, wherever that is done.
+        maker: reads and writes the objects of moves that are begun, in any process.
     """
 
     def __init__(
@@ -270,7 +281,7 @@ class Mover:
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         self.maker = CopyMaker(source, target, block_bytes)
 
-    def move(self, move: Move) -> Moved:
+    def move(self, move: Move) -> Outcome:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
 
         Raises:
@@ -288,13 +299,13 @@ class Mover:
             with self._given_up(begun.order):
                 made = self.maker.make(begun.order, watch)
                 self._switch(begun, made)
-        return Moved(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return Outcome(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
 
     @contextmanager
     def begin(self, move: Move) -> Iterator[Begun]:
-        """Write a new copy down, which `maker` is to make, here or elsewhere. In the block it is this process's.
+        """Write down a new copy, which `maker` is to make in any process. In the block it is this process's.
 
-        Errors as `move`, and those of ledgers that were deleted meanwhile.
+        Errors as of `move`, and those of ledgers that were deleted meanwhile.
         """
         uuid, driver = uuid4(), self._driver(move)
         old = _by_uuid(self._registry.info(move.name), move)
@@ -325,20 +336,20 @@ class Mover:
                 ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
 
-    def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
-        """End a move, of which this is what `maker` gave: from now on the new copy is read, or it is deleted.
+    def end(self, begun: Begun, made: Made | OffloadError) -> Outcome:
+        """End a move with the result of `maker`: from now on the new copy is read, or it is deleted.
 
-        Errors as `move`.
+        Errors as of `move`.
         """
         with self._given_up(begun.order):
             if isinstance(made, OffloadError):
                 raise made
             self._listener(made.read_bytes)
             self._switch(begun, made)
-        return Moved(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return Outcome(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
 
     def _switch(self, begun: Begun, made: Made) -> None:
-        """Have the new copy read, if it still may be."""
+        """Switch to the new copy, if it still may be read."""
         order, move = begun.order, begun.order.move
         begun.check()
         as_switched(self._registry.info(move.name), order.copy, made.filters)
@@ -353,19 +364,19 @@ class Mover:
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
-        """In the block, an error ends the attempt, and what it wrote is deleted."""
+        """In the block, an error ends the attempt, and deletes its objects."""
         try:
             yield
         except OutcomeUnknownError:
-            raise  # it may be the one that is read, or one being written: nothing is deleted on a guess
+            raise  # it may be the one that is read, or still be written: nothing is deleted on a guess
         except Exception as error:
             self._give_up(order, error)
             raise
 
     def clean(self, topic: TopicName) -> int:
-        """Delete what attempts have left whose leases are over; how many there were.
+        """Delete the objects of attempts whose leases have expired; return how many attempts.
 
-        Errors of one that is alive, or lies elsewhere, are logged, and of it nothing is touched.
+        Errors of one whose lease is held, or that lies elsewhere, are logged, and it stays.
         """
         name, cleaned = managed_ledger_of_topic(topic), 0
         for copy in self._registry.others(name):
@@ -435,7 +446,7 @@ class Mover:
         )
 
     def _give_up(self, order: CopyOrder, error: Exception) -> None:
-        """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
+        """Clean up after a move that failed; the next call cleans the rest."""
         name, copy = order.move.name, order.copy
         why = f"a copy could not be moved: {type(error).__name__}"
         try:
@@ -464,7 +475,7 @@ class Mover:
 
 
 def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
-    """The records of a move's ledgers."""
+    """Return the records of a move's ledgers."""
     ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
     present = tuple(ledger for ledger in ledgers if ledger is not None)
     if len(present) < len(ledgers):
@@ -473,7 +484,7 @@ def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
 
 
 def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
-    """The copies that are to be replaced, where the record says that they are."""
+    """Return the copies that are to be replaced, by the record."""
     found: dict[UUID, RecordedCopy] = {}
     for ledger_id in move.ledger_ids:
         ledger = info.ledger(ledger_id)
@@ -493,3 +504,123 @@ def _places(old: Mapping[UUID, RecordedCopy]) -> str:
         f"{uuid} in {'the source' if copy.driver is None else place_text(copy.driver)}"
         for uuid, copy in old.items()
     )
+
+
+DEFAULT_PARALLEL = 4
+
+
+def make_moves(
+    mover: Mover,
+    plans: Sequence[TopicPlan],
+    *,
+    parallel: int = DEFAULT_PARALLEL,
+    executor: Executor | None = None,
+) -> Iterator[Outcome]:
+    """Make all moves of these plans, `parallel` of them at once; yield their outcomes as they come.
+
+    Args:
+        executor: makes the new copies, instead of threads. This process writes them down: before an order is given out,
+            and when its result comes back.
+
+    Raises:
+        StoreError, FormatError: earlier attempts cannot be read or deleted.
+    """
+    for plan in plans:
+        mover.clean(plan.topic)
+    waiting = [move for plan in plans for move in plan.moves]
+    if executor is not None:
+        while waiting:
+            yield from _Round(mover, executor, waiting)
+        return
+    with ThreadPoolExecutor(parallel, thread_name_prefix="offload-move") as pool:
+        under_way: dict[Future[Outcome], Move] = {}
+        try:
+            while True:
+                while len(under_way) < parallel and (move := _next(waiting, under_way.values())) is not None:
+                    under_way[pool.submit(_make, mover, move)] = move
+                if not under_way:
+                    return
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for each in done:
+                    del under_way[each]
+                    yield each.result()
+        finally:
+            for each in under_way:
+                each.cancel()
+
+
+class _Round:
+    """Moves by an executor, until none is left of ledgers that no move under way has; takes them out of `waiting`."""
+
+    def __init__(self, mover: Mover, executor: Executor, waiting: list[Move]) -> None:
+        self._mover = mover
+        self._executor = executor
+        self._waiting = waiting
+        self._under_way: deque[tuple[Begun, ExitStack]] = deque()
+        self._not_begun: list[Outcome] = []
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Yield the outcomes."""
+        try:
+            for made in self._executor.run(self._mover.maker, self._orders()):
+                yield self._end(made)
+            yield from self._not_begun
+        finally:  # the next call cleans up the moves under way, as when this process is killed
+            for _, held in self._under_way:
+                held.close()
+
+    def _orders(self) -> Iterator[CopyOrder]:
+        """Yield orders, each written down before it is given out."""
+        while (move := _next(self._waiting, [each.order.move for each, _ in self._under_way])) is not None:
+            with ExitStack() as stack:
+                try:
+                    begun = stack.enter_context(self._mover.begin(move))
+                except OffloadError as error:
+                    self._not_begun.append(Outcome(move=move, error=error))
+                    continue
+                self._under_way.append((begun, stack.pop_all()))
+            yield begun.order
+
+    def _end(self, made: Made | OffloadError) -> Outcome:
+        begun, held = self._under_way.popleft()
+        with held:
+            return _outcome(begun.order.move, lambda: self._mover.end(begun, made))
+
+
+def _next(waiting: list[Move], under_way: Collection[Move]) -> Move | None:
+    """Take the first move of ledgers that no move under way has: a ledger has one at a time."""
+    taken = {(move.topic, ledger_id) for move in under_way for ledger_id in move.ledger_ids}
+    for number, move in enumerate(waiting):
+        if taken.isdisjoint((move.topic, ledger_id) for ledger_id in move.ledger_ids):
+            return waiting.pop(number)
+    return None
+
+
+def throttled(tier: Tier, bytes_per_s: int | None) -> Tier:
+    """Open the same tier with a limit of bytes per second; None for no limit.
+
+    It is to be closed as well. Each process that it is pickled to has the same limit of its own.
+
+    Raises:
+        OptionError: the limit is not positive, or the tier was not opened by name.
+    """
+    spec = tier.spec
+    if bytes_per_s is not None and bytes_per_s < 1:
+        raise OptionError("a rate is at least one byte in a second", found=bytes_per_s)
+    if spec is None:
+        raise OptionError("a tier that was made of a driver object is not throttled; open it by name")
+    if bytes_per_s is None:
+        return Tier.open(spec)
+    limit = LayerSpec(name="rate-limit", options={"bytes_per_second": bytes_per_s})
+    return Tier.open(replace(spec, layers=(*spec.layers, limit)))
+
+
+def _make(mover: Mover, move: Move) -> Outcome:
+    return _outcome(move, lambda: mover.move(move))
+
+
+def _outcome(move: Move, make: Callable[[], Outcome]) -> Outcome:
+    try:
+        return make()
+    except OffloadError as error:
+        return Outcome(move=move, error=error)

@@ -1,8 +1,7 @@
-"""A managed ledger's record → what is to be moved, what it takes the place of, and what stays, and why.
+"""Plan of a relocation from a managed ledger's record: copies to move, copies that they replace, and those that stay.
 
-Pure, and the same again until it is done. A copy that is in the target already, in the format that is wanted, is done;
-so a run that was broken off goes on with what is left. Ledgers are merged only where they follow each other and went
-through the same filter, or none.
+A copy that is in the target already, in the requested format, is done; so a relocation that was broken off goes on with
+the rest. Ledgers are merged only if they follow each other and went through the same filter, or none.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ class How(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One new copy that is to be made, and takes the place of others.
+    """One new copy that is to be made, and replaces others.
 
     Attributes:
-        ledger_ids: the ledgers that it holds, ascending; with `segment`, those whose records name that.
-        segment: a segment, which alone it takes the place of; None for all copies of its ledgers.
-        replaces: the attempts that it takes the place of.
+        ledger_ids: its ledgers, ascending; with `segment`, those whose records name that.
+        segment: the only segment that it replaces; None for all copies of its ledgers.
+        replaces: the attempts that it replaces.
         format: of its objects.
-        entries, size_bytes: of its ledgers, by their record, where it says it; a segment perhaps has fewer of them.
+        entries, size_bytes: of its ledgers, by their record, if it has them; a segment may have fewer.
     """
 
     topic: TopicName
@@ -67,7 +66,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Ledgers whose cold copies stay where they are, and why in words."""
+    """Ledgers whose cold copies stay where they are, with the reason."""
 
     topic: TopicName
     ledger_ids: tuple[int, ...]
@@ -76,13 +75,13 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """Moves of one topic, and what stays.
+    """Moves of one topic.
 
     Attributes:
         moves: in the topic's order.
-        left: what can't be moved.
-        done: ledgers whose copies are where and as they are to be.
-        hot: ledgers that have no cold copy, or none that is complete yet.
+        left: ledgers that cannot be moved.
+        done: ledgers that have been moved.
+        hot: ledgers that have no complete cold copy yet.
     """
 
     topic: TopicName
@@ -92,21 +91,18 @@ class TopicPlan:
     hot: tuple[int, ...]
 
 
-DEFAULT_SEGMENT_BYTES = 1 << 30
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Source, target and format of copies.
 
     Attributes:
         source, target: the two tiers, as `tier_record` has them; perhaps the same.
-        format: of all copies; None: of each, the one that it has.
-        merge_bytes: ledgers are merged into segments of about so many bytes of payloads; None: they are not.
+        format: of all new copies; None for each copy's own.
+        merge_bytes: merge ledgers into segments of about so many bytes of payloads; None to merge none.
         ledger_ids: only these ledgers, and segments with one of them; None for all.
 
     Raises:
-        OptionError: these contradict each other.
+        OptionError: they contradict each other.
     """
 
     source: DriverMetadata
@@ -125,7 +121,7 @@ class Wanted:
             raise OptionError("the copies are there already", found=place_text(self.target))
 
     def is_there(self, driver: DriverMetadata | None) -> bool:
-        """Return whether a copy is where it is to be."""
+        """Return whether a copy is in the target."""
         if is_same_place(self.target, self.source):
             return not self.is_elsewhere(driver)
         if driver is None or not is_same_place(self.target, driver):
@@ -142,7 +138,7 @@ class Wanted:
 
 
 def plan_topic(topic: TopicName, info: ManagedLedgerInfo, wanted: Wanted) -> TopicPlan:
-    """Return what is to be moved of a topic.
+    """Plan the moves of a topic.
 
     Raises:
         MetadataError: the record contradicts itself.
@@ -179,7 +175,7 @@ class _Planning:
         )
 
     def _merge(self, group: list[LedgerRecord], ledger: LedgerRecord) -> bool:
-        """Take a ledger into the group of those that are merged, if it is to be; end the group if it can't go on."""
+        """Add a ledger to the group that is merged, if it is to be; end the group if it cannot go on."""
         limit = self._wanted.merge_bytes
         if limit is None:
             return False
@@ -267,7 +263,7 @@ class _Planning:
             self._done.append(ledger.ledger_id)
 
     def _rewrite(self, ledger: LedgerRecord, format_: ObjectFormat) -> None:
-        """Move a whole ledger into one object of another format, if that can hold it."""
+        """Move a whole ledger into one object of another format, if that format allows it."""
         if format_ is ObjectFormat.MAPFILE and recorded_filters(ledger):
             self._leave_why(ledger, "its entries went through a filter, which a MapFile cannot say")
         else:

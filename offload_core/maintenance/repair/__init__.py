@@ -2,7 +2,7 @@
 
 from offload_core.maintenance.repair.offloading_again import HotCopies
 from offload_core.maintenance.repair.quarantine import FOLDER as QUARANTINE
-from offload_core.maintenance.repair.repair_plan import Action, Choice, PlannedRepair, Repaired
+from offload_core.maintenance.repair.repair_plan import Action, PlannedRepair, Repaired
 from offload_core.maintenance.repair.repairing import Repair
 
-__all__ = ["QUARANTINE", "Action", "Choice", "HotCopies", "PlannedRepair", "Repair", "Repaired"]
+__all__ = ["QUARANTINE", "Action", "HotCopies", "PlannedRepair", "Repair", "Repaired"]

@@ -1,9 +1,10 @@
-"""Records whose counts are not those of their ledgers' copies: counted, judged, and corrected where they are ours.
+"""Correction of records with wrong counts: count the ledgers' copies, judge, and correct records that are ours.
 
-Copies are counted where every byte of them is right. A copy tells the counts if it has every entry from 0 on, its index
-says that these are all, and nothing of it was lost or filtered. `CountLedgers` is picklable, as are its tasks and
-results. A record is changed by compare-and-set, and only if it says what was judged, of the copies that were counted;
-one that changed meanwhile is judged anew. Source: docs/repair.md."""
+Only copies of which every byte is right are counted. A copy has the right counts if it has every entry from 0 on, its
+index states that these are all, and none was lost or filtered. A record is changed by compare-and-set, and only if it
+is as it was judged, with the copies that were counted; one that changed meanwhile is judged anew. Source:
+docs/repair.md.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from offload_core.maintenance.repair.repair_plan import (
     Action,
     Choice,
     CorrectedCounts,
+    OpenRecords,
     PlannedRepair,
     Repaired,
 )
-from offload_core.maintenance.repair.repair_targets import OpenRecords
 from offload_core.maintenance.verify import Finding
-from offload_core.maintenance.verify.deep import DeepCheck, DeepTask
-from offload_core.maintenance.verify.pair_checks import Examined, LedgerExtent, examine
+from offload_core.maintenance.verify.deep import check_data
+from offload_core.maintenance.verify.pair_checks import Examined, LedgerFacts, examine
 from offload_core.metadata.catalogue import RecordedCopy, TopicName, parse_topic, recorded_copies
 from offload_core.metadata.catalogue.listing import find_pair
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
@@ -73,7 +74,7 @@ class Counted:
     """Result of a task.
 
     Attributes:
-        counts: None where the copies do not tell, and `why` not, in words.
+        counts: None if the copies do not have them, for the reason in `why`.
         failure: why it could not be counted.
     """
 
@@ -82,75 +83,59 @@ class Counted:
     failure: OffloadError | None = None
 
 
-class _UntoldError(Exception):
-    """The copies do not tell it."""
+class _UncountableError(Exception):
+    """The copies do not have the counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountLedgers:
-    """Counts ledgers in a tier; it raises nothing that a store may raise."""
-
-    tier: Tier
-
-    def __call__(self, task: CountTask) -> Counted:
-        """Count one ledger."""
-        try:
-            return Counted(counts=self._count(task))
-        except _UntoldError as why:
-            return Counted(why=str(why))
-        except StoreError as error:
-            return Counted(failure=error.at(ledger_id=task.ledger_id))
-
-    def _count(self, task: CountTask) -> LedgerCounts:
-        stop = size = 0
-        last: LedgerExtent | None = None
-        for examined in self._examined(task):
-            last, (end, payload_bytes) = self._one(task.ledger_id, examined, stop)
-            stop, size = end, size + payload_bytes
-        if last is None:
-            raise _UntoldError("it is not read from complete copies")
-        if last.entries != stop:
-            raise _UntoldError("its copy does not tell that it has all of its entries")
-        if last.size is not None and last.size != size:
-            raise _UntoldError("the index of its copy counts other bytes")
-        return LedgerCounts(entries=stop, size_bytes=size)
-
-    def _examined(self, task: CountTask) -> Iterator[Examined]:
-        for copy in task.copies:
-            pairs = (find_pair(self.tier, key) for key in (copy.key, copy.mapfile_key) if key is not None)
-            pair = next((each for each in pairs if each is not None), None)
-            examined = None if pair is None else examine(self.tier, pair)
-            if examined is None:
-                raise _UntoldError("its copy is not here")
-            yield examined
-
-    def _one(self, ledger_id: int, examined: Examined, begin: int) -> tuple[LedgerExtent, tuple[int, int]]:
-        """One copy: what its index says, one past the last entry, and the bytes of its entries."""
-        if examined.lost is not None:
-            raise _UntoldError("its copy lacks entries that were lost")
-        if examined.is_filtered or examined.has_gaps:
-            raise _UntoldError("its copy went through a filter, and does not tell what the ledger had")
-        extent = next((each for each in examined.extents if each.ledger_id == ledger_id), None)
-        if not examined.is_sound or extent is None:
-            raise _UntoldError("its copy is damaged: that is repaired first")
-        result = DeepCheck(tier=self.tier)(DeepTask.of(0, examined))
-        if result.failure is not None:
-            raise result.failure
-        found = next((each for each in result.counts if each.ledger_id == ledger_id), None)
-        if result.is_gone or found is None or any(each.code not in AS_WRITTEN for each in result.findings):
-            raise _UntoldError("its copy is damaged: that is repaired first")
-        stop = found.stop_entry_id
-        if extent.first_entry_id != begin or stop is None or found.entries != stop - begin:
-            raise _UntoldError("its copies do not have every entry once")
-        return extent, (stop, found.payload_bytes)
+def count_ledger(tier: Tier, task: CountTask) -> Counted:
+    """Count one ledger; an error of the store is in the result."""
+    try:
+        return Counted(counts=_count(tier, task))
+    except _UncountableError as why:
+        return Counted(why=str(why))
+    except StoreError as error:
+        return Counted(failure=error.at(ledger_id=task.ledger_id))
 
 
-def wrong_counts(ledger: LedgerRecord, counted: LedgerCounts) -> CorrectedCounts | None:
-    """Return what a record must say in place of what it says; None if it says that."""
-    before = counts_of(ledger)
-    if before == counted:
-        return None
-    return CorrectedCounts(ledger_id=ledger.ledger_id, before=before, after=counted)
+def _count(tier: Tier, task: CountTask) -> LedgerCounts:
+    stop = size = 0
+    last: LedgerFacts | None = None
+    for copy in task.copies:
+        pairs = (find_pair(tier, key) for key in (copy.key, copy.mapfile_key) if key is not None)
+        pair = next((each for each in pairs if each is not None), None)
+        examined = None if pair is None else examine(tier, pair)
+        if examined is None:
+            raise _UncountableError("its copy is not here")
+        last, (end, payload_bytes) = _count_copy(tier, task.ledger_id, examined, stop)
+        stop, size = end, size + payload_bytes
+    if last is None:
+        raise _UncountableError("it is not read from complete copies")
+    if last.entries != stop:
+        raise _UncountableError("its copy does not tell that it has all of its entries")
+    if last.size is not None and last.size != size:
+        raise _UncountableError("the index of its copy counts other bytes")
+    return LedgerCounts(entries=stop, size_bytes=size)
+
+
+def _count_copy(
+    tier: Tier, ledger_id: int, examined: Examined, begin: int
+) -> tuple[LedgerFacts, tuple[int, int]]:
+    """Return the index's facts of one copy, one past its last entry, and the bytes of its entries."""
+    if examined.marks.lost is not None:
+        raise _UncountableError("its copy lacks entries that were lost")
+    if examined.marks.is_filtered or examined.marks.has_gaps:
+        raise _UncountableError("its copy went through a filter, and does not tell what the ledger had")
+    facts = next((each for each in examined.extents if each.ledger_id == ledger_id), None)
+    if not examined.is_sound or facts is None:
+        raise _UncountableError("its copy is damaged: that is repaired first")
+    result = check_data(tier, examined)
+    found = next((each for each in result.counts if each.ledger_id == ledger_id), None)
+    if result.is_gone or found is None or any(each.code not in AS_WRITTEN for each in result.findings):
+        raise _UncountableError("its copy is damaged: that is repaired first")
+    stop = found.stop_entry_id
+    if facts.first_entry_id != begin or stop is None or found.entries != stop - begin:
+        raise _UncountableError("its copies do not have every entry once")
+    return facts, (stop, found.payload_bytes)
 
 
 _TRIES = 10
@@ -177,7 +162,7 @@ class CountCorrection:
         *,
         folder: str = "",
     ) -> None:
-        self._work = CountLedgers(tier=tier)
+        self._work = partial(count_ledger, tier)
         self._records = records
         self._ours = ours
         self._hot = hot
@@ -185,7 +170,7 @@ class CountCorrection:
         self._folder = folder
 
     def plan(self, findings: Sequence[Finding]) -> Iterator[PlannedRepair]:
-        """Yield what there is to be done about these findings of counts. `StoreError` of the records."""
+        """Plan the repairs for these findings of counts. `StoreError` of the records."""
         by_ledger: dict[tuple[str, int], list[Finding]] = {}
         for finding in findings:
             assert finding.topic is not None
@@ -268,7 +253,9 @@ class CountCorrection:
         failure, counts = counted.failure, None
         action, why = Action.LEAVE, f"nothing tells which is right: {counted.why}"
         if counted.counts is not None:
-            counts = wrong_counts(ledger, counted.counts)
+            before = counts_of(ledger)
+            if before != counted.counts:
+                counts = CorrectedCounts(ledger_id=ledger.ledger_id, before=before, after=counted.counts)
             why = "its record says by now what its copy has"
         if counts is not None:
             why = "its record is not ours"

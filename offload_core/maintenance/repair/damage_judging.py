@@ -1,9 +1,10 @@
-"""Judgement of one damaged pair of objects: what it still holds, what an index over it would be, what to do about it.
+"""Judgement of one damaged pair of objects: the evidence about it, and the repair that it leads to.
 
-Executors judge pairs; a task and its decision are picklable, without what the pair holds. Another complete copy of the
-damaged ledger makes it needless to save what is left: what is saved lacks what is lost, is newer than all other copies,
-and would be read in their place. So a copy is looked for that is right to its last byte, has all entries that are
-expected, and each that the damaged one still has."""
+Executors judge pairs; a task and its plan are picklable, without the pair's contents. If another complete copy of the
+damaged ledger exists, nothing needs to be saved: a saved copy lacks the lost entries, is newer than all other copies,
+and would be read in their place. So a copy is searched for that is right to its last byte, and has all entries that are
+expected, and each that the damaged one still has.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,9 @@ from datetime import UTC, datetime, timedelta
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import STRIDE_BYTES
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
+from offload_core.format.codec.mapfile.index_file import parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
     SOFTWARE_VERSION_KEY,
@@ -28,23 +28,26 @@ from offload_core.format.codec.object_format import (
 )
 from offload_core.format.codec.object_marks import LostEntries, ObjectMarks
 from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.format.messages.mapfile_scan import MapFileScan
 from offload_core.maintenance.repair.damaged_contents import (
     Contents,
     Expected,
+    ObjectBytes,
     read_contents,
     read_mapfile_contents,
 )
-from offload_core.maintenance.repair.found_frames import ObjectBytes
-from offload_core.maintenance.repair.mapfile_scan import MapFileScan
 from offload_core.maintenance.repair.repair_plan import (
+    ELSEWHERE,
+    OF_BLOCKS,
+    OF_DATA,
+    OF_INDEX,
     OF_INDEX_METADATA,
+    OF_MESSAGES,
     Action,
     Choice,
-    Evidence,
     PlannedRepair,
-    choose,
+    RecordedAttempt,
 )
-from offload_core.maintenance.repair.repair_targets import RecordedAttempt
 from offload_core.maintenance.repair.salvage import (
     Salvage,
     has_entries,
@@ -53,7 +56,7 @@ from offload_core.maintenance.repair.salvage import (
     pip17_metadata_in,
 )
 from offload_core.maintenance.verify import Code, Finding
-from offload_core.maintenance.verify.deep import DeepCheck, DeepTask
+from offload_core.maintenance.verify.deep import DeepTask, check_data, check_task
 from offload_core.maintenance.verify.pair_checks import Examined, examine
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES
 from offload_core.metadata.catalogue.listing import Pair, find_pair, stream_pairs
@@ -62,7 +65,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError
 
 YOUNG = timedelta(minutes=10)
-"""Of a data object without an index that is newer, or a MapFile, an offload may be under way."""
+"""An offload may be under way of a data object without an index, or a MapFile, that is younger."""
 
 AS_WRITTEN = frozenset(
     {
@@ -72,30 +75,38 @@ AS_WRITTEN = frozenset(
         Code.MESSAGE_BAD_BATCH,
     }
 )
-"""What is wrong with messages whose bytes may well be those that were written."""
+"""Findings about messages whose bytes may well be those that were written."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Judged:
-    """A pair, and what is done about it.
+class Evidence:
+    """Facts of a pair by which a repair is chosen, and the means to make it.
 
     Attributes:
-        index: the bytes of an index made anew, where the data object is right.
-        index_metadata: user metadata of that.
-        salvage: what can be saved, where something can.
-        lost: entries that cannot.
-        other: another copy that makes it needless.
+        known: its attempt, by records.
+        codes: of its findings; `index_codes` those about the index object.
+        is_right: every byte of the data object is right, and it holds all entries that are expected.
+        index_fits: an index that was made anew was verified over the data object.
+        index: the bytes of that; `index_metadata` its user metadata.
+        salvage: the entries that can be saved, where some can; `entries` how many, `lost` those that cannot.
+        checksums_only: of a MapFile whose data is right, only the `.crc` file of the data is not.
+        is_young: it was written a moment ago, and no record names it.
+        other: another copy that has all of it, and is right.
     """
 
     pair: Pair
-    choice: Choice
     known: RecordedAttempt | None
     codes: Set[Code]
+    index_codes: Set[Code]
+    is_right: bool = False
+    index_fits: bool = False
     index: bytes | None = None
     index_metadata: Mapping[str, str] | None = None
     salvage: Salvage | None = None
     lost: LostEntries | None = None
     entries: int = 0
+    checksums_only: bool = False
+    is_young: bool = False
     other: ObjectKey | None = None
 
     @property
@@ -104,28 +115,64 @@ class Judged:
         return self.pair.key
 
     @property
+    def choice(self) -> Choice:
+        """The action that the evidence leads to."""
+        choice = _choose(self)
+        if self.other is None or choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE):
+            return choice
+        why = f"it is damaged; {self.other.data_key} has all of it, and is right"
+        return Choice(action=Action.OTHER_COPY, why=why)
+
+    @property
     def replacement(self) -> ObjectKey | None:
-        """Return what takes its place: another copy, or what is saved of it."""
-        if self.choice.action is Action.SALVAGE and self.salvage is not None:
+        """The copy that takes its place: another one, or the one that is saved of it."""
+        if self.salvage is not None and self.choice.action is Action.SALVAGE:
             return self.salvage.target
         return self.other
 
 
-def judge(
-    tier: Tier, pair: Pair, findings: list[Finding], known: RecordedAttempt | None, *, now_ms: int
-) -> Judged:
-    """Look at all that is there of a pair, and decide.
+def _choose(seen: Evidence) -> Choice:
+    known = seen.codes - {Code.LOST_ENTRIES} or seen.codes
+    left = [why for code, why in ELSEWHERE.items() if code in known]
+    if left:
+        return Choice(action=Action.LEAVE, why=left[0])
+    if seen.is_young:
+        return Choice(action=Action.LEAVE, why="it is new: an offload of it may be under way")
+    if seen.pair.data is None:
+        return Choice(action=Action.NOT_SAVABLE, why="its data object is gone")
+    if seen.checksums_only:
+        return Choice(action=Action.REWRITE_CHECKSUMS, why="its data is right, and not as its .crc file says")
+    wrong_index = bool(seen.codes & OF_INDEX or seen.index_codes & OF_INDEX_METADATA)
+    if wrong_index and seen.is_right and seen.index_fits:
+        return Choice(action=Action.REBUILD_INDEX, why="its data object is right, its index is not")
+    if not seen.codes & (OF_DATA | OF_MESSAGES):
+        return Choice(action=Action.LEAVE, why=f"it is not damaged itself: {min(seen.codes, key=str).helps}")
+    if not seen.codes & OF_DATA or (seen.is_right and not seen.codes & OF_BLOCKS):
+        return Choice(
+            action=Action.LEAVE, why="its entries are as they were written, or nothing tells otherwise"
+        )
+    if not seen.entries:
+        return Choice(action=Action.NOT_SAVABLE, why="no entry of it can be told apart")
+    if seen.lost is None or not seen.lost.count:
+        return Choice(action=Action.SALVAGE, why="its data object is damaged; all its entries can be saved")
+    lost = f"{seen.lost.count} are lost"
+    return Choice(
+        action=Action.SALVAGE, why=f"its data object is damaged; {seen.entries} entries can be saved, {lost}"
+    )
 
-    Raises:
-        StoreError: the tier fails.
-    """
+
+def _evidence(
+    tier: Tier, pair: Pair, findings: Iterable[Finding], known: RecordedAttempt | None, now_ms: int
+) -> Evidence:
+    """Read all objects of a pair. `StoreError`."""
     key = pair.key
     codes = {finding.code for finding in findings}
     index_codes = {finding.code for finding in findings if finding.key == key.index_key}
-    said = _said(tier, pair)
     if pair.data is None:
-        seen = Evidence(codes=codes, index_codes=index_codes, has_data=False)
-        return Judged(pair=pair, choice=choose(seen), known=known, codes=codes)
+        return Evidence(pair=pair, known=known, codes=codes, index_codes=index_codes)
+    said = _said(tier, pair)
+    marks = ObjectMarks.of(said)
+    prior = marks.lost
     examined = examine(tier, pair)
     index = None if examined is None else examined.index
     old = _old_index(tier, pair)
@@ -143,17 +190,16 @@ def judge(
             key,
             index=index,
             expected=expected,
-            gaps=ObjectMarks.of(said).has_gaps,
-            lacks=ObjectMarks.of(said).lost is not None,
+            gaps=marks.has_gaps,
+            lacks=prior is not None,
         )
-    lost = _lost(contents, index, said)
-    prior = ObjectMarks.of(said).lost
+    lost = _lost(contents, index, marks)
     damaged = any(ledger.damaged for ledger in contents.ledgers)
     is_right = contents.is_clean and not damaged and lost.count == (prior.count if prior else 0)
     made = None
     if is_right:
         made = _made(key, contents, scan, old, infos, data.size, said, index, codes)
-    fits = made is not None and _fits(tier, pair, made, data, said)
+    fits = made is not None and _fits(tier, pair, made, data, marks)
     is_same = fits and made == old and not (index_codes & OF_INDEX_METADATA)
     salvage = Salvage(
         key=key,
@@ -162,39 +208,32 @@ def judge(
         said=said,
         old_index=_metadata_of(scan, old),
         recorded=infos,
-        is_filtered=ObjectMarks.of(said).is_filtered,
+        is_filtered=marks.is_filtered,
     )
     if Code.SUPERSEDED in codes and is_whole(tier, salvage):
         codes.remove(Code.SUPERSEDED)  # by what was saved of it
     checksums_only = (
         is_right and scan is not None and codes == {Code.MAPFILE_CHECKSUM} and _is_sure(scan, contents)
     )
-    seen = Evidence(
-        codes=codes,
-        index_codes=index_codes,
-        has_data=True,
-        is_right=is_right,
-        index_fits=fits and (not is_same or Code.INDEX_CHECKSUM in codes),
-        entries=contents.entry_count,
-        lost=lost,
-        checksums_only=checksums_only,
-        is_young=(Code.NO_INDEX in codes or key.is_mapfile) and known is None and _is_young(pair, now_ms),
-    )
-    return Judged(
+    return Evidence(
         pair=pair,
-        choice=choose(seen),
         known=known,
         codes=codes,
+        index_codes=index_codes,
+        is_right=is_right,
+        index_fits=fits and (not is_same or Code.INDEX_CHECKSUM in codes),
         index=made,
         index_metadata={**said, **({"role": "index"} if "role" in said else {})},
         salvage=salvage,
         lost=lost,
         entries=contents.entry_count,
+        checksums_only=checksums_only,
+        is_young=(Code.NO_INDEX in codes or key.is_mapfile) and known is None and _is_young(pair, now_ms),
     )
 
 
 def is_whole(tier: Tier, salvage: Salvage) -> bool:
-    """Return whether what was saved is there, and right to the last byte: each entry is that of the damaged object.
+    """Return whether the saved copy exists, is right to the last byte, and has each entry of the damaged object.
 
     Raises:
         StoreError: the tier fails.
@@ -205,17 +244,14 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
     examined = examine(tier, pair)
     if examined is None or examined.index is None or not examined.is_sound:
         return False
-    task = replace(DeepTask.of(0, examined), lost=salvage.lost.count)
-    result = DeepCheck(tier=tier)(task)
-    if result.failure is not None:
-        raise result.failure
+    result = check_data(tier, examined)
     if result.is_gone or any(each.code not in AS_WRITTEN for each in result.findings):
         return False
-    return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
+    return has_entries(tier, pair.key, examined.index, salvage.contents)
 
 
 def _said(tier: Tier, pair: Pair) -> dict[str, str]:
-    """User metadata of the pair: the data object's, else the index's."""
+    """Return user metadata of the pair: the data object's, else the index's."""
     for listed in (pair.data, pair.index):
         if listed is not None:
             try:
@@ -234,7 +270,7 @@ def _old_index(tier: Tier, pair: Pair) -> bytes:
 def _expected(
     key: ObjectKey, index: ObjectIndex | None, old: bytes, known: RecordedAttempt | None
 ) -> dict[int, Expected]:
-    """Return which entries must be there: by the records, else by what is left of the index."""
+    """Return the entries that are expected: by the records, else by the rest of the index."""
     found: dict[int, Expected] = {}
     if key.object_format is ObjectFormat.PIP17 and key.ledger_id is not None:
         metadata = pip17_metadata_in(old)
@@ -256,9 +292,9 @@ def _expected(
     return found
 
 
-def _lost(contents: Contents, index: ObjectIndex | None, said: Mapping[str, str]) -> LostEntries:
-    """Return what is missing; of an object with gaps only how many, as far as its index counts what was kept."""
-    if not ObjectMarks.of(said).has_gaps:
+def _lost(contents: Contents, index: ObjectIndex | None, marks: ObjectMarks) -> LostEntries:
+    """Return the lost entries; of an object with gaps only how many, as far as its index counts its entries."""
+    if not marks.has_gaps:
         return contents.lost()
     lost = sum(len(ledger.damaged) for ledger in contents.ledgers)
     ids = [(each.ledger_id, i, i + 1) for each in contents.ledgers for i in each.damaged]
@@ -289,6 +325,7 @@ def _made(
     if scan is not None:
         assert scan.header is not None
         return mapfile_index(scan.records, key.data_key, scan.header.sync)
+    marks = ObjectMarks.of(said)
     is_ours = said.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
     has_directory = (
         Code.INDEX_DIRECTORY in codes
@@ -301,14 +338,14 @@ def _made(
         old=old,
         recorded=infos,
         data_length=data_length,
-        is_filtered=ObjectMarks.of(said).is_filtered or ObjectMarks.of(said).lost is not None,
+        is_filtered=marks.is_filtered or marks.lost is not None,
         with_directory=has_directory,
     )
 
 
-def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[str, str]) -> bool:
-    """Return whether an index that was made anew is one, and all of the data object is as it says."""
-    key, prior = pair.key, ObjectMarks.of(said).lost
+def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, marks: ObjectMarks) -> bool:
+    """Return whether an index that was made anew can be parsed, and all of the data object fits it."""
+    key = pair.key
     try:
         if key.is_mapfile:
             assert key.ledger_id is not None
@@ -317,17 +354,8 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
             index = parse_index(made, key)
     except FormatError:
         return False
-    task = DeepTask(
-        number=0,
-        key=key,
-        index=index,
-        data_bytes=data.size,
-        is_filtered=ObjectMarks.of(said).is_filtered,
-        has_gaps=ObjectMarks.of(said).skips_ids,
-        checksum_key=None,
-        lost=0 if prior is None else prior.count,
-    )
-    result = DeepCheck(tier=tier)(task)
+    task = DeepTask(number=0, key=key, index=index, data_bytes=data.size, marks=marks, checksum_key=None)
+    result = check_task(tier, task)
     if result.failure is not None:
         raise result.failure
     return not result.is_gone and all(each.code in AS_WRITTEN for each in result.findings)
@@ -346,14 +374,14 @@ def _is_young(pair: Pair, now_ms: int) -> bool:
 
 
 def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:
-    """Return what is left of a MapFile's index, for a PIP-17 object made of it: one with its ledger's metadata."""
+    """Return the index to take metadata from: of a MapFile, an index of PIP-17 with its ledger's metadata."""
     if scan is None:
         return old
     return b"" if scan.metadata is None else pack_pip17_index(scan.metadata, [], 0)
 
 
 def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[ObjectKey]]:
-    """The objects that are of one of these ledgers alone, by ledger; of whichever topic.
+    """Return the objects of each of these ledgers alone, of any topic.
 
     Raises:
         StoreError: the tier cannot be listed.
@@ -369,10 +397,10 @@ def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[Obje
 def find_other(
     tier: Tier, salvage: Salvage, managed_ledger: str | None, candidates: Iterable[ObjectKey]
 ) -> ObjectKey | None:
-    """The one of these that has all that the ledger of a damaged object should have; None if there is none.
+    """Return the copy that has all entries that a damaged one should have; None if there is none.
 
     Args:
-        managed_ledger: by its record, which counts where the object does not say it.
+        managed_ledger: by its record, where the object does not name it.
 
     Raises:
         StoreError: the tier fails.
@@ -394,11 +422,9 @@ def find_other(
 
 def _is_right(tier: Tier, examined: Examined) -> bool:
     """Return whether nothing at all is wrong with a copy, and it has every entry of its ledger."""
-    if not examined.is_sound or examined.findings or examined.has_gaps or examined.is_filtered:
+    if not examined.is_sound or examined.findings or examined.marks.skips_ids or examined.marks.is_filtered:
         return False
-    result = DeepCheck(tier=tier)(DeepTask.of(0, examined))
-    if result.failure is not None:
-        raise result.failure
+    result = check_data(tier, examined)
     return not result.is_gone and not result.findings
 
 
@@ -431,8 +457,8 @@ class JudgeTask:
     """A pair that is to be judged.
 
     Attributes:
-        known: what records say of it.
-        copies: objects of the same ledger, of whichever topic.
+        known: its attempt, by records.
+        copies: objects of the same ledger, of any topic.
     """
 
     key: ObjectKey
@@ -441,53 +467,40 @@ class JudgeTask:
     copies: tuple[ObjectKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgePairs:
-    """Judges pairs of a tier; what is raised of one is said of that one."""
-
-    tier: Tier
-    now_ms: int
-
-    def __call__(self, task: JudgeTask) -> PlannedRepair:
-        """Judge one pair; what records and the hot tier have to say of it is added later."""
-        why = task.findings[0].code.helps
-        left = PlannedRepair(
-            key=task.key.data_key, findings=task.findings, choice=Choice(action=Action.LEAVE, why=why)
+def plan_pair(tier: Tier, now_ms: int, task: JudgeTask) -> PlannedRepair:
+    """Plan the repair of one pair, without records and the hot tier; an error of the pair is in the result."""
+    left = PlannedRepair(
+        key=task.key.data_key,
+        findings=task.findings,
+        choice=Choice(action=Action.LEAVE, why=task.findings[0].code.helps),
+    )
+    try:
+        evidence = judge_pair(tier, task, now_ms)
+        if evidence is None:
+            return left
+        choice = evidence.choice
+        salvage = evidence.salvage if choice.action is Action.SALVAGE else None
+        return replace(
+            left,
+            choice=choice,
+            entries=evidence.entries,
+            lost=evidence.lost,
+            target=None if salvage is None else salvage.target.data_key,
+            other=None if evidence.other is None else evidence.other.data_key,
+            is_done=salvage is not None and is_whole(tier, salvage),
         )
-        try:
-            judged = judge_pair(self.tier, task, self.now_ms)
-            if judged is None:
-                return left
-            salvage = judged.salvage if judged.choice.action is Action.SALVAGE else None
-            return replace(
-                left,
-                choice=judged.choice,
-                entries=judged.entries,
-                lost=judged.lost,
-                target=None if salvage is None else salvage.target.data_key,
-                other=None if judged.other is None else judged.other.data_key,
-                is_done=salvage is not None and is_whole(self.tier, salvage),
-            )
-        except OffloadError as error:
-            why = f"it could not be looked at: {error}"
-            choice = Choice(action=Action.LEAVE, why=why)
-            return replace(left, choice=choice, failure=error.at(key=task.key.data_key))
+    except OffloadError as error:
+        choice = Choice(action=Action.LEAVE, why=f"it could not be read: {error}")
+        return replace(left, choice=choice, failure=error.at(key=task.key.data_key))
 
 
-def judge_pair(tier: Tier, task: JudgeTask, now_ms: int) -> Judged | None:
-    """Return what there is of a pair, and what is done about it; None if there is nothing.
-
-    Raises:
-        StoreError: the tier fails.
-    """
+def judge_pair(tier: Tier, task: JudgeTask, now_ms: int) -> Evidence | None:
+    """Gather the evidence about a pair; None if neither of its objects exists. `StoreError`."""
     pair = find_pair(tier, task.key)
     if pair is None:
         return None
-    judged = judge(tier, pair, list(task.findings), task.known, now_ms=now_ms)
-    if judged.choice.action in (Action.SALVAGE, Action.NOT_SAVABLE) and judged.salvage is not None:
-        name = None if judged.known is None else judged.known.managed_ledger
-        judged.other = find_other(tier, judged.salvage, name, task.copies)
-        if judged.other is not None:
-            why = f"it is damaged; {judged.other.data_key} has all of it, and is right"
-            judged.choice = Choice(action=Action.OTHER_COPY, why=why)
-    return judged
+    found = _evidence(tier, pair, task.findings, task.known, now_ms)
+    if found.salvage is not None and found.choice.action in (Action.SALVAGE, Action.NOT_SAVABLE):
+        name = None if found.known is None else found.known.managed_ledger
+        found.other = find_other(tier, found.salvage, name, task.copies)
+    return found

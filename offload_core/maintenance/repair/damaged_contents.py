@@ -13,16 +13,49 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import LostEntries
-from offload_core.maintenance.repair.found_frames import BlockFrames, EntryVerdict, FoundFrame, ObjectBytes
-from offload_core.maintenance.repair.frame_scan import FrameScan
-from offload_core.maintenance.repair.mapfile_scan import MapFileScan
+from offload_core.format.messages.frame_scan import BlockFrames, EntryVerdict, FoundFrame, FrameScan
+from offload_core.format.messages.mapfile_scan import MapFileScan
+from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
+
+CHUNK_BYTES = 4 << 20
+_CHUNKS_KEPT = 8
+
+
+class ObjectBytes:
+    """An object of `size` bytes; used by one thread. Errors are the store's."""
+
+    def __init__(self, tier: Tier, key: str, size: int, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._tier = tier
+        self.key = key
+        self.size = size
+        self._chunk_bytes = chunk_bytes
+        self._chunks: BoundedCache[int, memoryview] = BoundedCache(_CHUNKS_KEPT)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset` on, fewer where the object ends."""
+        stop = min(offset + length, self.size)
+        if stop <= offset:
+            return b""
+        parts = []
+        while offset < stop:
+            number = offset // self._chunk_bytes
+            begin = number * self._chunk_bytes
+            length_of_chunk = min(self._chunk_bytes, self.size - begin)
+            chunk = self._chunks.load(
+                number, partial(self._tier.read_range, self.key, begin, length_of_chunk)
+            )
+            parts.append(chunk[offset - begin : stop - begin])
+            offset = begin + len(chunk)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
 
 _KEPT = (EntryVerdict.SOUND, EntryVerdict.PLAIN)
 

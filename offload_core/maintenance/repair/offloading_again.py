@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.maintenance.repair.damage_judging import AS_WRITTEN
 from offload_core.maintenance.verify import Severity
-from offload_core.maintenance.verify.deep import DeepCheck, DeepTask
+from offload_core.maintenance.verify.deep import check_data
 from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.listing import find_pair
@@ -246,9 +246,7 @@ def check_copy(
     examined = None if pair is None else examine(tier, pair)
     if examined is None or examined.index is None or not examined.is_sound:
         raise DataLossError("a new copy is not there as a whole", key=key.data_key)
-    result = DeepCheck(tier=tier)(DeepTask.of(0, examined))
-    if result.failure is not None:
-        raise result.failure
+    result = check_data(tier, examined)
     findings = (*examined.findings, *result.findings)
     wrong = [each for each in findings if each.code.severity is Severity.ERROR]
     if result.is_gone or any(each.code not in AS_WRITTEN for each in wrong):

@@ -1,6 +1,7 @@
-"""Change one judged pair: make objects anew beside or under the old keys, put originals aside, switch the record.
+"""Changes of one pair: make objects anew beside or under the old keys, put originals aside, switch the record.
 
-Each change is in the audit log before it is made, and can be made again. Source: docs/repair.md."""
+Each change is in the audit log before it is made, and can be made again. Source: docs/repair.md.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums
-from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.crc_files import make_checksums
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.maintenance.repair.damage_judging import Judged, is_whole
+from offload_core.maintenance.repair.damage_judging import Evidence, is_whole
 from offload_core.maintenance.repair.quarantine import Reason, keep_copy, move
-from offload_core.maintenance.repair.repair_targets import RecordedAttempt
+from offload_core.maintenance.repair.repair_plan import RecordedAttempt
 from offload_core.maintenance.verify import Finding
 from offload_core.metadata.catalogue.index_reading import read_block_checksums
 from offload_core.metadata.catalogue.listing import Pair
@@ -28,7 +29,7 @@ from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError
 
 
 def checksums_with_index(tier: Tier, pair: Pair, index: bytes) -> bytes | None:
-    """Return what is to lie beside a pair that has this index; None if nothing of its data object does.
+    """Return the checksum file for a pair with this new index; None if it has none for its data object.
 
     Raises:
         StoreError: the tier fails.
@@ -56,28 +57,30 @@ class PairChanges:
         self._audit = audit
         self._now_ms = now_ms
 
-    def write_index(self, judged: Judged) -> tuple[str, ...]:
-        """An index that was made anew, under the key of the old one, which is kept aside."""
-        assert judged.index is not None
-        key, reason = judged.key, _reason(judged)
+    def write_index(self, evidence: Evidence) -> tuple[str, ...]:
+        """Write an index that was made anew, under the key of the old one, a copy of which is put aside."""
+        assert evidence.index is not None
+        key, reason = evidence.key, _reason(evidence)
         keep_copy(self._tier, key.index_key, reason, self._audit, self._now_ms())
-        checksums = key.checksum_keys if judged.pair.index_checksums or judged.pair.data_checksums else None
-        made = make_checksums(judged.index)
+        checksums = (
+            key.checksum_keys if evidence.pair.index_checksums or evidence.pair.data_checksums else None
+        )
+        made = make_checksums(evidence.index)
         if checksums is not None and not self._has(checksums[1], made):
             keep_copy(self._tier, checksums[1], reason, self._audit, self._now_ms())
-        self._audit.record(_write(judged, key.index_key, "an index made anew from its data object"))
+        self._audit.record(_write(evidence, key.index_key, "an index made anew from its data object"))
         # The checksums first: an index that they do not fit is found, and made anew by the next call.
-        companion = checksums_with_index(self._tier, judged.pair, judged.index)
+        companion = checksums_with_index(self._tier, evidence.pair, evidence.index)
         if companion is not None and not self._has(key.block_checksums_key, companion):
             said = self._tier.stat(key.block_checksums_key).user_metadata
             keep_copy(self._tier, key.block_checksums_key, reason, self._audit, self._now_ms())
             self._audit.record(
-                _write(judged, key.block_checksums_key, "checksums with that of the index made anew")
+                _write(evidence, key.block_checksums_key, "checksums with that of the index made anew")
             )
             self._tier.write_index(key.block_checksums_key, companion, user_metadata=said)
         if checksums is not None:
             self._tier.write_index(checksums[1], made)
-        self._tier.write_index(key.index_key, judged.index, user_metadata=judged.index_metadata or {})
+        self._tier.write_index(key.index_key, evidence.index, user_metadata=evidence.index_metadata or {})
         return (key.index_key,)
 
     def _has(self, key: str, data: bytes) -> bool:
@@ -88,43 +91,43 @@ class PairChanges:
             return False
         return size == len(data) and bytes(self._tier.read_range(key, 0, size)) == data
 
-    def write_checksums(self, judged: Judged) -> tuple[str, ...]:
-        """The `.crc` file of a MapFile's data, made anew."""
-        checksums, data = judged.key.checksum_keys, judged.pair.data
+    def write_checksums(self, evidence: Evidence) -> tuple[str, ...]:
+        """Write the `.crc` file of a MapFile's data anew."""
+        checksums, data = evidence.key.checksum_keys, evidence.pair.data
         assert checksums is not None
         assert data is not None
-        keep_copy(self._tier, checksums[0], _reason(judged), self._audit, self._now_ms())
-        self._audit.record(_write(judged, checksums[0], "checksums made anew from the data file"))
-        whole = self._tier.read_range(judged.key.data_key, 0, data.size_bytes)
+        keep_copy(self._tier, checksums[0], _reason(evidence), self._audit, self._now_ms())
+        self._audit.record(_write(evidence, checksums[0], "checksums made anew from the data file"))
+        whole = self._tier.read_range(evidence.key.data_key, 0, data.size_bytes)
         self._tier.write_index(checksums[0], make_checksums(whole))
         return (checksums[0],)
 
-    def write_salvaged(self, judged: Judged) -> tuple[str, ...]:
-        """Return what a damaged object still holds, as a new pair; nothing if that is there."""
-        salvage = judged.salvage
+    def write_salvaged(self, evidence: Evidence) -> tuple[str, ...]:
+        """Write the entries that a damaged object still holds as a new pair; do nothing if that exists."""
+        salvage = evidence.salvage
         assert salvage is not None
         target = salvage.target
         if is_whole(self._tier, salvage):
             return ()
         self._audit.record(
-            _write(judged, target.data_key, f"{judged.entries} entries of {judged.key.data_key}")
+            _write(evidence, target.data_key, f"{evidence.entries} entries of {evidence.key.data_key}")
         )
         salvage.write(self._tier)
         if not is_whole(self._tier, salvage):
             raise DataLossError(
-                "what was saved of an object is not what it holds; the object was not touched",
+                "the copy that was saved does not have the entries of its object, which was not touched",
                 key=target.data_key,
             )
         return (target.data_key, target.index_key)
 
-    def put_aside(self, judged: Judged) -> tuple[str, ...]:
-        """All objects of the pair go to the quarantine."""
-        return self._put_aside(judged.key, _reason(judged))
+    def put_aside(self, evidence: Evidence) -> tuple[str, ...]:
+        """Move all objects of the pair to the quarantine."""
+        return self._put_aside(evidence.key, _reason(evidence))
 
     def put_pair_aside(
         self, key: ObjectKey, findings: Sequence[Finding], why: str, new: ObjectKey | None = None
     ) -> tuple[str, ...]:
-        """The same of a pair, whatever there is of it, that another one took the place of."""
+        """Move the objects of a pair whose place another one took."""
         replaced_by = None if new is None else new.data_key
         codes = tuple(sorted({each.code.value for each in findings}))
         reason = Reason(codes=codes, why=why, replaced_by=replaced_by, ledger_id=key.ledger_id)
@@ -135,24 +138,25 @@ class PairChanges:
         return tuple(move(self._tier, keys, reason, self._audit, self._now_ms()))
 
 
-def _reason(judged: Judged) -> Reason:
+def _reason(evidence: Evidence) -> Reason:
     return Reason(
-        codes=tuple(sorted(code.value for code in judged.codes)),
-        why=judged.choice.why,
-        replaced_by=None if judged.replacement is None else judged.replacement.data_key,
-        managed_ledger=judged.key.managed_ledger or (judged.known.managed_ledger if judged.known else None),
-        ledger_id=judged.key.ledger_id,
+        codes=tuple(sorted(code.value for code in evidence.codes)),
+        why=evidence.choice.why,
+        replaced_by=None if evidence.replacement is None else evidence.replacement.data_key,
+        managed_ledger=evidence.key.managed_ledger
+        or (evidence.known.managed_ledger if evidence.known else None),
+        ledger_id=evidence.key.ledger_id,
     )
 
 
-def _write(judged: Judged, key: str, after: str) -> Change:
-    reason = _reason(judged)
+def _write(evidence: Evidence, key: str, after: str) -> Change:
+    reason = _reason(evidence)
     return Change(
         action=ChangeAction.WRITE,
-        why=f"{judged.choice.why}: {', '.join(reason.codes)}",
+        why=f"{evidence.choice.why}: {', '.join(reason.codes)}",
         managed_ledger=reason.managed_ledger,
         ledger_id=reason.ledger_id,
-        uuid=judged.key.uuid,
+        uuid=evidence.key.uuid,
         key=key,
         after=after,
     )
@@ -167,7 +171,7 @@ def replacement_for(
     audit: AuditLog,
     now_ms: Callable[[], int],
 ) -> Replacement:
-    """Return what takes the place of a damaged copy, in a record that can name it (`can_name`)."""
+    """Return the replacement of a damaged copy, in a record that can name it (`can_name`)."""
     assert known.driver is not None
     is_segment = new.object_format is ObjectFormat.STREAMING
     copy = OtherCopy(
@@ -190,9 +194,9 @@ def replacement_for(
 
 
 def can_name(records: ManagedLedgerRecords, known: RecordedAttempt, old: ObjectKey, new: ObjectKey) -> bool:
-    """Return whether a record that reads one copy can read the other: it says of it no more than its uuid and its tier.
+    """Return whether a record that names one copy can name the other, by its uuid and tier alone.
 
-    Not so one that was replaced, which is to be deleted.
+    It cannot name one that was replaced, which is to be deleted.
 
     Raises:
         StoreError, MetadataError: of the records.
@@ -205,6 +209,6 @@ def can_name(records: ManagedLedgerRecords, known: RecordedAttempt, old: ObjectK
 
 
 def pulsars_bits(uuid: UUID) -> tuple[int, int]:
-    """A uuid as Pulsar's records have it: its most and least bits, signed."""
+    """Return a uuid as Pulsar's records have it: its most and least bits, signed."""
     most, least = divmod(uuid.int, 1 << 64)
     return most - (most >> 63 << 64), least - (least >> 63 << 64)

@@ -1,38 +1,61 @@
-"""Plan of a repair, pure: the evidence about a pair, the choice, the planned repair, the result."""
+"""Plan of a repair: its actions and results, its targets, and the attempts that managed ledgers' records name.
+
+Records name an object's topic, state which entries it must hold, and whether it is read. Objects that were asked for by
+name must exist.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from uuid import UUID
 
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import LostEntries
+from offload_core.maintenance.repair.damaged_contents import Expected
+from offload_core.maintenance.repair.quarantine import is_put_aside
 from offload_core.maintenance.verify import Code, Finding
+from offload_core.maintenance.verify.pair_checks import examine
+from offload_core.metadata.catalogue import Records, TopicName, parse_topic, read_each
+from offload_core.metadata.catalogue.listing import find_pair, stream_pairs
+from offload_core.metadata.catalogue.topics import is_chosen, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.records import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherCopy,
+    replaced_of,
+)
 from offload_core.metadata.records.ledger_changes import LedgerCounts
-from offload_hooks.errors import OffloadError
+from offload_core.metadata.records.offload_context import DAMAGED_PROPERTY
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import FormatError, MetadataError, OffloadError, OptionError
 
 
 class Action(enum.Enum):
     """Action of a repair."""
 
     REBUILD_INDEX = "rebuild-index"
-    """The data object is right: its index is made anew, under the same key."""
+    """The data object is right: make its index anew, under the same key."""
     REWRITE_CHECKSUMS = "rewrite-checksums"
-    """A MapFile's data is right: its `.crc` file is made anew."""
+    """A MapFile's data is right: make its `.crc` file anew."""
     SALVAGE = "salvage"
-    """What the data object still holds goes to a new pair of objects."""
+    """Write the entries that the data object still holds to a new pair of objects."""
     OTHER_COPY = "other-copy"
-    """Another copy has all of it, and is right: that is to be read, and this one to be put aside."""
+    """Another copy has all of it, and is right: read that, and put this one aside."""
     OFFLOAD_AGAIN = "offload-again"
-    """The hot copy has all of it: it goes to a new pair of objects."""
+    """The hot copy has all of it: write it to a new pair of objects."""
     KEEP_HOT = "keep-hot"
-    """Entries of it are lost, and the hot copy has them: the record is to say so, and the hot copy stays."""
+    """Entries of it are lost, and the hot copy has them: record that, and keep the hot copy."""
     CORRECT_COUNTS = "correct-counts"
-    """A record does not say how many entries its ledger has, or how many bytes; its copy does."""
+    """A record has wrong counts of its ledger's entries or bytes, and its copy has the right ones."""
     NOT_SAVABLE = "not-savable"
-    """Nothing can be saved here."""
+    """Nothing can be saved."""
     LEAVE = "leave"
-    """Nothing is to be done here, or not by repairing."""
+    """Do nothing: repairing does not help."""
 
 
 ELSEWHERE: dict[Code, str] = {
@@ -48,7 +71,7 @@ ELSEWHERE: dict[Code, str] = {
     Code.COPIES_DIFFER: "nothing here tells which copy is right",
     Code.LOST_ENTRIES: "what could be saved of it was saved",
 }
-"""What repairing an object does not help against, and why."""
+"""Findings that repairing an object does not help against, and why."""
 
 OF_INDEX = frozenset(
     {
@@ -77,16 +100,16 @@ OF_INDEX = frozenset(
         Code.BLOCK_BAD_PADDING,
     }
 )
-"""An index that lies may have each of these findings, also such of the blocks that it points to."""
+"""A wrong index may have each of these findings, also of the blocks that it points to."""
 
 OF_INDEX_METADATA = frozenset({Code.NO_VERSION, Code.WRONG_ROLE, Code.UNREADABLE_METADATA})
-"""The same of the user metadata of an index object."""
+"""Findings about the user metadata of an index object."""
 
 OF_BLOCKS = frozenset(code for code in OF_INDEX if code.value.startswith(("block.", "entry.", "object.")))
-"""Those of blocks and frames, and of pairs."""
+"""Findings about blocks, frames and pairs."""
 
 OF_MESSAGES = frozenset(code for code in Code if code.value.startswith("message."))
-"""Of what is in entries."""
+"""Findings about entries."""
 
 OF_DATA = OF_INDEX | {
     Code.BLOCK_HEADER_REST,
@@ -96,31 +119,7 @@ OF_DATA = OF_INDEX | {
     Code.KEPT,
     Code.MORE,
 }
-"""Damage of a data object, of which what is sound can be saved."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Facts of a pair by which a repair is chosen.
-
-    Attributes:
-        codes: of its findings; `index_codes` those that are about the index object.
-        is_right: every byte of the data object is, and it holds all that is expected of it.
-        index_fits: an index that was made anew was verified over the data object.
-        entries: that can be saved.
-        checksums_only: of a MapFile whose data is right, only the `.crc` file of the data is not.
-        is_young: it was written a moment ago, and no record names it.
-    """
-
-    codes: Set[Code]
-    index_codes: Set[Code]
-    has_data: bool
-    is_right: bool = False
-    index_fits: bool = False
-    entries: int = 0
-    lost: LostEntries | None = None
-    checksums_only: bool = False
-    is_young: bool = False
+"""Findings about a data object of which the sound entries can be saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,37 +128,6 @@ class Choice:
 
     action: Action
     why: str
-
-
-def choose(seen: Evidence) -> Choice:
-    """Return what to do about a pair."""
-    known = seen.codes - {Code.LOST_ENTRIES} or seen.codes
-    left = [why for code, why in ELSEWHERE.items() if code in known]
-    if left:
-        return Choice(action=Action.LEAVE, why=left[0])
-    if seen.is_young:
-        return Choice(action=Action.LEAVE, why="it is new: an offload of it may be under way")
-    if not seen.has_data:
-        return Choice(action=Action.NOT_SAVABLE, why="its data object is gone")
-    if seen.checksums_only:
-        return Choice(action=Action.REWRITE_CHECKSUMS, why="its data is right, and not as its .crc file says")
-    wrong_index = bool(seen.codes & OF_INDEX or seen.index_codes & OF_INDEX_METADATA)
-    if wrong_index and seen.is_right and seen.index_fits:
-        return Choice(action=Action.REBUILD_INDEX, why="its data object is right, its index is not")
-    if not seen.codes & (OF_DATA | OF_MESSAGES):
-        return Choice(action=Action.LEAVE, why=f"it is not damaged itself: {min(seen.codes, key=str).helps}")
-    if not seen.codes & OF_DATA or (seen.is_right and not seen.codes & OF_BLOCKS):
-        return Choice(
-            action=Action.LEAVE, why="its entries are as they were written, or nothing tells otherwise"
-        )
-    if not seen.entries:
-        return Choice(action=Action.NOT_SAVABLE, why="no entry of it can be told apart")
-    if seen.lost is None or not seen.lost.count:
-        return Choice(action=Action.SALVAGE, why="its data object is damaged; all its entries can be saved")
-    lost = f"{seen.lost.count} are lost"
-    return Choice(
-        action=Action.SALVAGE, why=f"its data object is damaged; {seen.entries} entries can be saved, {lost}"
-    )
 
 
 _DOES = (
@@ -239,3 +207,203 @@ class Repaired:
     written: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     corrected: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedAttempt:
+    """One attempt as records have it.
+
+    Attributes:
+        is_complete: by a record it may be read.
+        was_replaced: by a record another copy took its place.
+        expected, infos: of each ledger that has a share of it.
+        hot: its ledgers that have hot copies, by their records.
+        is_marked: all records that name it mark it as damaged.
+        driver: which driver wrote it, and where.
+    """
+
+    managed_ledger: str
+    topic: str
+    is_complete: bool = False
+    was_replaced: bool = False
+    expected: dict[int, Expected] = field(default_factory=dict)
+    infos: dict[int, LedgerInfo] = field(default_factory=dict)
+    hot: list[int] = field(default_factory=list)
+    is_marked: bool = True
+    driver: DriverMetadata | None = None
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if another copy took its place, and no record reads it."""
+        return self.was_replaced and not self.is_complete
+
+
+def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, RecordedAttempt]:
+    """Return these attempts as records have them; a record that cannot be read is skipped.
+
+    Raises:
+        StoreError: the records cannot be read.
+    """
+    found: dict[UUID, RecordedAttempt] = {}
+    for topic, info in readable(records, records.topics()):
+        for ledger in info.ledgers:
+            _take(found, uuids, topic, ledger)
+    return found
+
+
+def readable(records: Records, topics: Iterable[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+    """Yield the records of these topics that can be read. `StoreError`."""
+    for topic, info in read_each(records, topics):
+        if not isinstance(info, FormatError):
+            yield topic, info
+
+
+def _take(
+    found: dict[UUID, RecordedAttempt], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord
+) -> None:
+    info = ledger.info
+
+    def known_as(uuid: UUID) -> RecordedAttempt:
+        return found.setdefault(
+            uuid, RecordedAttempt(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
+        )
+
+    for replaced in _replaced(ledger):
+        if replaced.uuid in uuids:
+            known_as(replaced.uuid).was_replaced = True
+    for copy in ledger.copies:
+        if copy.uuid not in uuids:
+            continue
+        stop = copy.stop_entry_id
+        if copy.segment is None and info.is_closed:
+            stop = info.entries
+        known = known_as(copy.uuid)
+        known.is_complete |= copy.complete
+        known.expected[info.ledger_id] = Expected(first=copy.begin_entry_id, stop=stop)
+        known.infos[info.ledger_id] = info
+        known.driver = copy.driver
+        known.is_marked &= copy.driver is not None and copy.driver.get(DAMAGED_PROPERTY) == str(copy.uuid)
+        if ledger.has_hot_copy:
+            known.hot.append(info.ledger_id)
+
+
+def _replaced(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
+    """Return the copies that were replaced, by a ledger's record; none if that cannot be read."""
+    try:
+        return replaced_of(ledger)
+    except MetadataError:
+        return ()
+
+
+OpenRecords = Callable[[], AbstractContextManager[Records]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTargets:
+    """Targets of a repair.
+
+    Attributes:
+        prefix: only objects whose keys begin so.
+        keys: only these objects, data or index; none: all.
+        ledger_ids: only objects of these ledgers; none: all.
+        topics: only these, and partitions of them, by objects or records; none: all.
+    """
+
+    prefix: str = ""
+    keys: Sequence[ObjectKey] = ()
+    ledger_ids: frozenset[int] = frozenset()
+    topics: Sequence[TopicName] = ()
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Return the prefixes of all target keys."""
+        return sorted({stem_of(key) for key in self.keys}) or [self.prefix]
+
+    def has_key(self, key: ObjectKey) -> bool:
+        """Return whether an object may be a target, by its key."""
+        if self.keys and key.data_key not in {each.data_key for each in self.keys}:
+            return False
+        return not self.ledger_ids or key.ledger_id is None or key.ledger_id in self.ledger_ids
+
+    def has_ledger(self, topic: str | None, ledger_id: int | None) -> bool:
+        """Return whether a ledger in a topic's record is a target."""
+        return self.has_topic(topic) and (
+            not self.ledger_ids or ledger_id is None or ledger_id in self.ledger_ids
+        )
+
+    def has_topic(self, topic: str | None) -> bool:
+        """Return whether a topic is a target."""
+        return not self.topics or (topic is not None and is_chosen(parse_topic(topic), self.topics))
+
+    def has_object(self, tier: Tier, key: ObjectKey) -> bool:
+        """Return whether an object names one of these topics. `StoreError`."""
+        name = None
+        pair = find_pair(tier, key)
+        if pair is not None:
+            examined = examine(tier, pair)
+            name = None if examined is None else examined.managed_ledger
+        return name is not None and is_chosen(topic_of_managed_ledger(name), self.topics)
+
+    def check(self, tier: Tier, records: OpenRecords | None) -> None:
+        """Check that all that was asked for by name exists.
+
+        Raises:
+            OptionError: something does not; it is named.
+            StoreError: of the tier or the records.
+        """
+        for key in self.keys:
+            is_there = find_pair(tier, key) is not None or is_put_aside(tier, key.data_key)
+            if not is_there and not _is_recorded(key, records):
+                raise OptionError("there is no such object", key=key.data_key)
+        topics, ledger_ids = list(self.topics), set(self.ledger_ids)
+        if records is not None and (topics or ledger_ids):
+            with records() as opened:
+                _take_recorded(opened, topics, ledger_ids)
+        if topics or ledger_ids:
+            _take_stored(tier, self.prefix, topics, ledger_ids)
+        if topics:
+            raise OptionError("there is nothing of this topic", found=topics[0])
+        if ledger_ids:
+            raise OptionError("there is nothing of this ledger", ledger_id=min(ledger_ids))
+
+
+def stem_of(key: ObjectKey) -> str:
+    """Return the prefix of the keys of a pair's objects."""
+    return key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
+
+
+def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
+    if records is None:
+        return False
+    with records() as opened:
+        return key.uuid in known_of(opened, {key.uuid})
+
+
+def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
+    """Remove the topics and ledgers that records have."""
+    names = records.topics()
+    topics[:] = [each for each in topics if not any(is_chosen(topic, [each]) for topic in names)]
+    if not ledger_ids:
+        return
+    for _, info in readable(records, names):
+        ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
+        if not ledger_ids:
+            return
+
+
+def _take_stored(tier: Tier, prefix: str, topics: list[TopicName], ledger_ids: set[int]) -> None:
+    """Remove the topics and ledgers that objects have; one that cannot be read may be of any ledger."""
+    for pair in stream_pairs(tier, prefix):
+        if pair.key.ledger_id is not None:
+            ledger_ids.discard(pair.key.ledger_id)
+        if not topics and not ledger_ids:
+            return
+        examined = examine(tier, pair) if topics or pair.key.ledger_id is None else None
+        if examined is None:
+            continue
+        if examined.managed_ledger is not None:
+            topic = topic_of_managed_ledger(examined.managed_ledger)
+            topics[:] = [each for each in topics if not is_chosen(topic, [each])]
+        if pair.key.ledger_id is None and not examined.extents:
+            ledger_ids.clear()
+        ledger_ids.difference_update(extent.ledger_id for extent in examined.extents)

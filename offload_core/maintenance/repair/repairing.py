@@ -1,8 +1,8 @@
-"""Repairing a tier: verify it, decide of each pair of objects that is damaged, and do it.
+"""Repair of a tier: verify it, plan a repair for each damaged pair of objects, and make it.
 
-Nothing is changed before it is in the audit log; no original is touched before the copy that takes its place was read
-back and verified; and all can be done again after a crash, since what is made has the same key each time. Verifying and
-judging go to executors; all else, and every decision, stays here. Source: docs/repair.md.
+Each change is in the audit log first; no original is touched before the copy that takes its place was read back and
+verified; and all can be made again after a crash, since new objects have the same keys each time. Executors verify and
+judge; all decisions are made here. Source: docs/repair.md.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from offload_core.format.codec.object_format import ObjectKey, parse_checksum_ke
 from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.repair.count_correction import CountCorrection
 from offload_core.maintenance.repair.damage_judging import (
-    Judged,
-    JudgePairs,
+    Evidence,
     JudgeTask,
     copies_of,
     judge_pair,
+    plan_pair,
 )
 from offload_core.maintenance.repair.offloading_again import HotCopies, find_hot
 from offload_core.maintenance.repair.pair_changes import PairChanges, can_name, replacement_for
-from offload_core.maintenance.repair.repair_plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
-from offload_core.maintenance.repair.repair_targets import (
+from offload_core.maintenance.repair.repair_plan import (
+    OF_MESSAGES,
+    Action,
+    Choice,
     OpenRecords,
+    PlannedRepair,
     RecordedAttempt,
+    Repaired,
     RepairTargets,
     known_of,
 )
@@ -58,15 +62,14 @@ class Repair:
         prefix: only objects whose keys begin so.
         keys: only these objects, data or index; none: all.
         ledger_ids: only objects of these ledgers; none: all.
-        topics: only these, and partitions of them, by what objects or records say; none: all.
+        topics: only these, and partitions of them, by objects or records; none: all.
         records: opens managed ledgers' records; None for none.
-        ours: the same records where they can be written: those of copies that are saved go on to the new ones, and
-            counts are corrected.
-        hot: where the hot copies are, to be asked for counts; None where that is not known.
-        offload_again: copies whose hot ones are there are offloaded again; needs `ours` and `hot`.
-        accept_loss: records go on to copies that lack entries also where hot copies have these.
-        quarantine: move away what is replaced or cannot be saved, unless a record names it.
-        executor: who verifies and judges; None for a thread a core.
+        ours: the same records, if they can be written: they are switched to saved copies, and counts are corrected.
+        hot: the hot copies, to compare counts with; None if they are not known.
+        offload_again: offload ledgers that have hot copies again; needs `ours` and `hot`.
+        accept_loss: switch records to copies that lack entries also where hot copies have these.
+        quarantine: move objects away that are replaced or cannot be saved, unless a record names them.
+        executor: verifies and judges; None for a thread a core.
         now_ms: the time, since 1970, UTC.
     """
 
@@ -110,12 +113,12 @@ class Repair:
         )
 
     def plan(self) -> Iterator[PlannedRepair]:
-        """Yield what there is to be done; nothing is changed.
+        """Yield the planned repairs; nothing is changed.
 
         Raises:
-            OptionError: there is nothing of what was asked for by name.
-            StoreError: the tier or the records cannot be read, or an object could not be verified. What fails of
-                judging a single object is said of that.
+            OptionError: something that was asked for by name does not exist.
+            StoreError: the tier or the records cannot be read, or an object could not be verified. An error of judging
+                a single object is in its plan.
         """
         wanted = self._wanted
         wanted.check(self._tier, self._records)
@@ -134,21 +137,21 @@ class Repair:
             others = [each for each in others if wanted.has_topic(each.topic)]
         self._copies = copies_of(self._tier, {key.ledger_id for key in by_key if key.ledger_id is not None})
         tasks = [self._task(key, findings, known) for key, findings in by_key.items()]
-        work = JudgePairs(tier=self._tier, now_ms=self._now_ms())
-        for task, judged in zip(tasks, self._executor.run(work, tasks), strict=True):
-            yield self._planned(task, judged)
+        work = partial(plan_pair, self._tier, self._now_ms())
+        for task, planned in zip(tasks, self._executor.run(work, tasks), strict=True):
+            yield self._planned(task, planned)
         yield from self._counts.plan(counts)
         for finding in others:
             choice = Choice(action=Action.LEAVE, why=finding.code.helps)
             yield PlannedRepair(key=finding.key, findings=(finding,), choice=choice, recorded=finding.topic)
 
     def do(self, planned: PlannedRepair, audit: AuditLog) -> Repaired:
-        """Do what was planned of one pair, or one record, if it still is to be done: it is judged once more.
+        """Make one planned repair, if it still is to be made: the pair or record is judged once more.
 
         Raises:
             LiveAttemptError: another process works on a new copy of the same ledger.
             AttemptError: the record does not allow it any more.
-            DataLossError: what was written is not what it must be; the original was not touched.
+            DataLossError: a new object is not as it must be; the original was not touched.
             StoreError: a store fails, or the audit log. It can be called again, as after each of these.
         """
         if planned.choice.action is Action.CORRECT_COUNTS:
@@ -168,28 +171,26 @@ class Repair:
             self._mark_damaged(task.known, key, audit)
         if planned.choice.action is Action.KEEP_HOT:
             return Repaired(planned=planned)
-        judged = judge_pair(self._tier, task, self._now_ms())
-        if judged is None or judged.choice.action is not planned.choice.action:
+        evidence = judge_pair(self._tier, task, self._now_ms())
+        if evidence is None or evidence.choice.action is not planned.choice.action:
             return Repaired(planned=planned)
-        if self._loses_hot_entries(task.known, judged.choice, judged.lost):
+        if self._loses_hot_entries(task.known, evidence.choice, evidence.lost):
             return Repaired(planned=planned)
         written: tuple[str, ...] = ()
-        if judged.choice.action is Action.REBUILD_INDEX:
-            written = changes.write_index(judged)
-        elif judged.choice.action is Action.REWRITE_CHECKSUMS:
-            written = changes.write_checksums(judged)
-        elif judged.replacement is not None and self._can_switch(key, judged.known, judged.replacement):
-            return self._replace(planned, judged, changes, audit)
-        elif judged.choice.action is Action.SALVAGE:
-            written = changes.write_salvaged(judged)
-        moves = self._moves(judged.choice, judged.known)
-        moved = changes.put_aside(judged) if moves else ()
+        if evidence.choice.action is Action.REBUILD_INDEX:
+            written = changes.write_index(evidence)
+        elif evidence.choice.action is Action.REWRITE_CHECKSUMS:
+            written = changes.write_checksums(evidence)
+        elif evidence.replacement is not None and self._can_switch(key, evidence.known, evidence.replacement):
+            return self._replace(planned, evidence, changes, audit)
+        elif evidence.choice.action is Action.SALVAGE:
+            written = changes.write_salvaged(evidence)
+        moves = self._moves(evidence.choice, evidence.known)
+        moved = changes.put_aside(evidence) if moves else ()
         return Repaired(planned=planned, written=written, moved=moved)
 
-    # --- judging -------------------------------------------------------------------------------
-
     def _found(self) -> tuple[dict[ObjectKey, list[Finding]], list[Finding], list[Finding]]:
-        """Findings by the pair that they are about; those of counts in records; and those about none of both."""
+        """Return the findings by pair, those about counts in records, and the others."""
         wanted = self._wanted
         by_key: dict[ObjectKey, list[Finding]] = defaultdict(list)
         counts, others = [], []
@@ -215,8 +216,7 @@ class Repair:
                 raise verification.summary.failures[0]
         for key in wanted.keys:
             if find_pair(self._tier, key) is None:
-                code = Code.NO_OBJECT
-                by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
+                by_key[key].append(Finding(code=Code.NO_OBJECT, key=key.data_key))
         return dict(by_key), counts, others
 
     def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, RecordedAttempt]:
@@ -232,7 +232,7 @@ class Repair:
         return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
 
     def _planned(self, task: JudgeTask, planned: PlannedRepair) -> PlannedRepair:
-        """Add what records and the hot tier say of a pair that was judged."""
+        """Add the decisions by records and the hot tier to the plan of a pair."""
         known, bare = (
             task.known,
             PlannedRepair(key=planned.key, findings=task.findings, choice=planned.choice),
@@ -265,7 +265,7 @@ class Repair:
         )
 
     def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
-        """Return whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
+        """Return whether the ledger of a copy that is damaged or gone is offloaded again."""
         known, ledger_id = task.known, task.key.ledger_id
         is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
         if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
@@ -283,7 +283,7 @@ class Repair:
     def _loses_hot_entries(
         self, known: RecordedAttempt | None, choice: Choice, lost: LostEntries | None
     ) -> bool:
-        """Return whether a record of ours names a copy of which entries are lost that a hot copy has."""
+        """Return whether a record of ours names a copy that lost entries which a hot copy has."""
         if self._accept_loss or not self._is_read_with_hot(known):
             return False
         assert known is not None
@@ -294,7 +294,7 @@ class Repair:
         return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
 
     def _differs_from_hot(self, task: JudgeTask, planned: PlannedRepair) -> bool:
-        """Return whether messages are not right that may be as they were written, and by the hot copy are not.
+        """Return whether messages with findings, which may be as they were written, differ from the hot copy.
 
         Raises:
             StoreError, FormatError: of either side.
@@ -323,48 +323,46 @@ class Repair:
         return False
 
     def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
-        """Return whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
+        """Return whether a record of ours names a damaged copy, and does not mark it yet."""
         if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
             return False
         return planned.failure is None and planned.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
 
     def _is_read_with_hot(self, known: RecordedAttempt | None) -> bool:
-        """Return whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
+        """Return whether a record of ours reads a copy in this tier whose ledgers have hot copies."""
         if self._ours is None or known is None:
             return False
         return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
 
     def _hot_ledgers(self, known: RecordedAttempt) -> list[int]:
-        """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
+        """Return the ledgers that have hot copies by their records, and by the hot tier if that is known."""
         store, name = self._hot_store, known.managed_ledger
         return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
 
-    # --- doing ---------------------------------------------------------------------------------
-
     def _replace(
-        self, planned: PlannedRepair, judged: Judged, changes: PairChanges, audit: AuditLog
+        self, planned: PlannedRepair, evidence: Evidence, changes: PairChanges, audit: AuditLog
     ) -> Repaired:
-        """Another copy takes its place, in a record of ours."""
-        known, new = judged.known, judged.replacement
+        """Switch a record of ours to the copy that takes its place."""
+        known, new = evidence.known, evidence.replacement
         assert self._ours is not None
         assert known is not None
         assert new is not None
-        steps = replacement_for(self._ours, known, judged.key, new, self._tier, audit, self._now_ms)
+        steps = replacement_for(self._ours, known, evidence.key, new, self._tier, audit, self._now_ms)
         written: tuple[str, ...] = ()
-        if judged.choice.action is Action.SALVAGE:
+        if evidence.choice.action is Action.SALVAGE:
             with steps.attempt() as check:
-                written = changes.write_salvaged(judged)
+                written = changes.write_salvaged(evidence)
                 check()
                 steps.switch()
         else:
             steps.switch_at_once()
-        moved = changes.put_aside(judged) if self._quarantine else ()
+        moved = changes.put_aside(evidence) if self._quarantine else ()
         if moved:
             steps.forget_old()
         return Repaired(planned=planned, written=written, moved=moved)
 
     def _mark_damaged(self, known: RecordedAttempt, key: ObjectKey, audit: AuditLog) -> None:
-        """Have the record say that a copy is damaged; until another takes its place, its hot copies stay."""
+        """Mark a copy as damaged in its record, so that hot copies stay until another takes its place."""
         assert self._ours is not None
         audit.record(
             Change(
@@ -395,23 +393,23 @@ class Repair:
         return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
 
     def _can_switch(self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None) -> bool:
-        """Return whether a record of ours reads it, and can name what takes its place."""
+        """Return whether a record of ours reads it, and can name the copy that takes its place."""
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
         return self._is_here(known) and can_name(self._ours, known, key, new)
 
     def _is_here(self, known: RecordedAttempt) -> bool:
-        """Return whether a record that names a copy means this tier; what lies here under its key may be another's."""
+        """Return whether a record that names a copy names this tier; an object of its key may be another's."""
         return known.driver is None or not is_another_place(tier_record(self._tier), known.driver)
 
     def _moves(self, choice: Choice, known: RecordedAttempt | None) -> bool:
-        """Return whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
+        """Return whether the original is moved: it was replaced or cannot be saved, and no record names it."""
         is_named = known is not None and not known.is_replaced
         return self._quarantine and choice.action in _OF_DAMAGE and not is_named
 
 
 def _pair_key(key: str) -> ObjectKey | None:
-    """The key of the pair that an object belongs to, also of a `.crc` file."""
+    """Return the key of the pair that an object belongs to, also of a `.crc` file."""
     parsed = parse_checksum_key(key) or parse_key(key)
     if parsed is None or not parsed.is_index:
         return parsed

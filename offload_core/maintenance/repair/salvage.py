@@ -18,20 +18,26 @@ from uuid import UUID, uuid5
 
 import numpy as np
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+)
 from offload_core.format.codec.entry_directory import STRIDE_BYTES, first_of_each_stride, pack_directory
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
-from offload_core.format.codec.ledger_info import LedgerInfo, parse_ledger_info
 from offload_core.format.codec.ledger_metadata import (
     DigestType,
     Ensemble,
+    LedgerInfo,
     LedgerMetadata,
     LedgerState,
+    parse_ledger_info,
     parse_ledger_metadata,
 )
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.sequence_file import (
     LONG_WRITABLE,
     SYNC_BYTES,
     FileCompression,
@@ -39,15 +45,15 @@ from offload_core.format.codec.mapfile.header import (
 )
 from offload_core.format.codec.mapfile.writer import INDEX_INTERVAL, SequenceFileWriter
 from offload_core.format.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, ObjectKey
-from offload_core.format.codec.object_marks import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
+from offload_core.format.codec.object_marks import LOST_KEY, REPAIRED_FROM_KEY, LostEntries, ObjectMarks
 from offload_core.format.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.format.codec.streaming import (
     LEAST_PADDING_BYTES,
     pack_streaming_index,
     streaming_block_length,
 )
+from offload_core.format.messages.mapfile_scan import IndexedRecord
 from offload_core.maintenance.repair.damaged_contents import Contents, FoundEntry, LedgerContents
-from offload_core.maintenance.repair.mapfile_scan import IndexedRecord
 from offload_core.storage.tier import Tier, upload_blocks
 from offload_core.writing.offload.attempt_objects import user_metadata
 from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
@@ -348,11 +354,7 @@ class Salvage:
         return out.data[:length]
 
 
-_Entry = tuple[int, int, bytes]
-"""Ledger, entry, payload."""
-
-
-def has_entries(tier: Tier, key: str, index: ObjectIndex, contents: Contents) -> bool:
+def has_entries(tier: Tier, key: ObjectKey, index: ObjectIndex, contents: Contents) -> bool:
     """Return whether an object of blocks holds these entries, each byte for byte, and no others.
 
     Raises:
@@ -366,11 +368,13 @@ def has_entries(tier: Tier, key: str, index: ObjectIndex, contents: Contents) ->
     return all(one == two for one, two in zip_longest(_entries(tier, key, index), saved))
 
 
-def _entries(tier: Tier, key: str, index: ObjectIndex) -> Iterator[_Entry]:
+def _entries(tier: Tier, key: ObjectKey, index: ObjectIndex) -> Iterator[tuple[int, int, bytes]]:
+    """Yield ledger, id and payload of all entries."""
     for ledger in index.ledgers:
-        for block in ledger.blocks:
-            data = tier.read_range(key, block.offset, block.length)
-            frames = walk_frames(data, BLOCK_HEADER_BYTES, block.length, block.first_entry_id, gaps=True)
-            for frame in frames:
-                payload = data[frame.offset : frame.offset + frame.length]
-                yield ledger.ledger_id, frame.entry_id, bytes(payload)
+        extent = LedgerExtent(key=key, ledger=ledger, marks=ObjectMarks(has_gaps=True))
+        cursor = EntryCursor(extent)
+        for block in extent.blocks:
+            cursor.feed(block, tier.read_range(key.data_key, block.offset, block.length), block.offset)
+            for array, _, entry_ids, offsets, lengths in cursor.located():
+                for entry_id, offset, length in zip(entry_ids, offsets, lengths, strict=True):
+                    yield ledger.ledger_id, int(entry_id), array[offset : offset + length].tobytes()

@@ -1,4 +1,4 @@
-"""The way back from streaming offload: what it would lose, the streaming objects of a tier, and their deletion."""
+"""Rollback of streaming offload: what it would lose, the streaming objects of a tier, and their deletion."""
 
 from offload_core.maintenance.rollback.rollback_plan import (
     Need,
@@ -9,47 +9,35 @@ from offload_core.maintenance.rollback.rollback_plan import (
 )
 from offload_core.maintenance.rollback.streaming_deletion import (
     Released,
-    ReleasedRecords,
     delete_judged,
-    release_possible,
     release_recorded,
     released,
 )
-from offload_core.maintenance.rollback.streaming_judging import (
-    Allowed,
-    JudgedLedger,
-    JudgedObject,
-    Verdict,
-    judge,
-    judge_tier,
-)
 from offload_core.maintenance.rollback.streaming_objects import (
+    Allowed,
     Coverage,
-    StreamingListing,
+    JudgedObject,
     StreamingObject,
+    Verdict,
+    judge_tier,
     list_streaming,
 )
 
 __all__ = [
     "Allowed",
     "Coverage",
-    "JudgedLedger",
     "JudgedObject",
     "Need",
     "PlannedLedger",
     "PlannedTopic",
     "Released",
-    "ReleasedRecords",
     "RollbackPlan",
-    "StreamingListing",
     "StreamingObject",
     "Verdict",
     "delete_judged",
-    "judge",
     "judge_tier",
     "list_streaming",
     "plan_rollback",
-    "release_possible",
     "release_recorded",
     "released",
 ]

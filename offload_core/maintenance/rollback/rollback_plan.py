@@ -1,9 +1,9 @@
-"""Losses of a rollback: ledgers in streaming segments, and what each of them needs before.
+"""Losses of a rollback: ledgers in streaming segments, and the step that each of them needs before.
 
-An old version reads a ledger from BookKeeper, or from the one object that its record names; it passes over segments.
-Where segments make a record complete, it looks for an object that is not there, and takes the hot copy for one that can
-be deleted. So a ledger is safe when its record lists no segments any more; that is possible as long as its hot copy is
-there. Source: docs/rollback.md; docs/compatibility.md.
+An old version reads a ledger from BookKeeper, or from the one object that its record names; it ignores segments. Where
+segments make a record complete, it searches for an object that does not exist, and takes the hot copy for one that can
+be deleted. So a ledger is safe when its record lists no segments any more; that is possible as long as it has a hot
+copy. Source: docs/rollback.md; docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class PlannedLedger:
     Attributes:
         coverage: how much of it lies in segments, by its record; None without one.
         is_closed: None without a record.
-        hot_copy: whether it is in the hot tier, by its record; None without one.
-        one_object: whether the tier also has a one-object copy of it; only looked for without records.
-        entries, size_bytes: what the ledger has, its payloads; None where it is not recorded (while it is open).
-        streamed_entries: how many entries lie in complete segments; None without a record.
+        hot_copy: it is in the hot tier, by its record; None without one.
+        one_object: the tier also has a one-object copy of it; only searched without records.
+        entries, size_bytes: of the ledger, its payloads; None if they are not recorded (while it is open).
+        streamed_entries: number of entries in complete segments; None without a record.
         streamed_bytes: bytes of their blocks in the tier.
-        unseen_entries: how many entries an old version would not find, as things are; None if that is not known.
-        problems: segments that its record calls complete, and which the tier does not have as they should be.
+        unseen_entries: number of entries that an old version would not find now; None if that is not known.
+        problems: of segments that are complete by its record, and not as they should be in the tier.
     """
 
     ledger_id: int
@@ -77,7 +77,7 @@ class PlannedLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTopic:
-    """A topic: how many ledgers it has, and those with streaming segments, in order. `name` None: objects name none."""
+    """A topic, and its ledgers with streaming segments, in order. `name` is None if objects name none."""
 
     name: TopicName | None
     cluster: str | None
@@ -87,10 +87,10 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPlan:
-    """All topics with their ledgers. Without records it is not known what is hot.
+    """All topics with their ledgers. Without records it is not known which are hot.
 
     Attributes:
-        unread: streaming objects that cannot be read, so that their ledgers are not known; only without records.
+        unread: number of streaming objects that cannot be read, with unknown ledgers; only without records.
     """
 
     topics: tuple[PlannedTopic, ...]
@@ -98,12 +98,12 @@ class RollbackPlan:
     unread: int = 0
 
     def of(self, need: Need) -> tuple[PlannedLedger, ...]:
-        """The ledgers that need this."""
+        """Return the ledgers that need this."""
         return tuple(ledger for topic in self.topics for ledger in topic.streamed if ledger.need is need)
 
     @property
     def loses_nothing(self) -> bool:
-        """True if an old version finds every entry and keeps it, as things are, and that is known."""
+        """True if it is known that an old version finds every entry and keeps it."""
         return not self.unread and all(
             ledger.need is Need.NOTHING for topic in self.topics for ledger in topic.streamed
         )
@@ -112,7 +112,7 @@ class RollbackPlan:
 def plan_rollback(
     tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None = None, *, prefix: str = ""
 ) -> RollbackPlan:
-    """Return what of these topics, or without records of what the tier has, a rollback would lose.
+    """Plan a rollback of these topics, or without records of all in the tier: find what it would lose.
 
     `prefix` is the folder in the tier that the objects lie in.
 

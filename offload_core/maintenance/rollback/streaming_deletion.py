@@ -1,12 +1,11 @@
 """Release segments of whole topics in their records, then delete streaming objects that were judged.
 
-So no record names an object that is deleted on purpose. What cannot be released keeps its segments, with the reason.
-For each ledger a line goes to the audit log, then the index is deleted, then the data. Before each index, and before
-the data, the records are read again: an object stays if a ledger that it was judged by has another record by now, or
-one names it that did not. If its index is gone by then, that is put back.
+So no record names an object that is deleted on purpose. A segment that cannot be released is kept, with the reason. For
+each ledger a line goes to the audit log, then the index is deleted, then the data. Before each index, and before the
+data, the records are read again: an object stays if a ledger that it was judged by has another record by now, or a new
+record names it. If its index is gone by then, that is put back.
 
-A crash leaves some data objects without their indexes, which no reader needs and which are found again: the same call
-goes on.
+A crash leaves some data objects without their indexes, which no reader needs and which the next call finds again.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.maintenance.rollback.streaming_judging import Allowed, JudgedObject
+from offload_core.maintenance.rollback.streaming_objects import Allowed, JudgedObject
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import (
     UNKNOWN_TOPIC,
@@ -35,10 +34,10 @@ from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import AttemptError, UnknownTopicError, placed
 
 DEFAULT_AT_ONCE = 16
-"""Objects: a deletion waits for a store far away, some times."""
+"""Objects that are deleted at once: a deletion waits for a store far away several times."""
 
 ReadRecords = Callable[[Sequence[TopicName]], Mapping[TopicName, ManagedLedgerInfo]]
-"""Gives the records of topics as they are now, without those that have none."""
+"""Returns the records of topics as they are now, without topics that have none."""
 
 
 def delete_judged(
@@ -51,14 +50,12 @@ def delete_judged(
     listener: Callable[[JudgedObject], None] = lambda _: None,
     at_once: int = DEFAULT_AT_ONCE,
 ) -> None:
-    """Delete those that may be, some at once, and tell the listener of each when it is gone.
-
-    After a failure no further one is begun.
+    """Delete the objects that are allowed, some at once; after a failure no further deletion is begun.
 
     Args:
-        allowed: what may go besides what is not needed.
-        read_again: None where no other process writes the records.
-        listener: may be called from several threads.
+        allowed: objects that may be deleted besides those that are not needed.
+        read_again: None if no other process writes the records.
+        listener: gets each object that was deleted; may be called from several threads.
 
     Raises:
         StoreError: of the tier, with the object, or of the audit log; it can be called again.
@@ -92,7 +89,7 @@ def delete_judged(
 
 
 def _is_as_judged(judged: JudgedObject, infos: Mapping[TopicName, ManagedLedgerInfo]) -> bool:
-    """Return whether records say of an object what it was judged by."""
+    """Return whether the records of an object are those that it was judged by."""
     uuid, known = judged.object.key.uuid, {each.ledger_id for each in judged.ledgers}
     for each in judged.ledgers:
         info = None if each.topic is None else infos.get(each.topic)
@@ -138,19 +135,19 @@ def _name(topic: TopicName | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The ledgers of a topic that have no segments any more, and those that keep theirs, and why."""
+    """The ledgers of a topic that have no segments any more, and those that keep theirs, with the reason."""
 
     ledger_ids: tuple[int, ...]
     kept: Mapping[int, str]
 
 
 def release_possible(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-    """Release the segments of each ledger that can do without; to be given to `ManagedLedgerRecords.update`."""
+    """Release the segments of each ledger that does not need them; a step for `ManagedLedgerRecords.update`."""
     return replace(info, ledgers=tuple(_without_segments(ledger)[0] for ledger in info.ledgers))
 
 
 def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
-    """Return what became of a record that was released."""
+    """Compare a record before and after its release."""
     whys = {ledger.ledger_id: _without_segments(ledger)[1] for ledger in after.in_order}
     left = _with_segments(after)
     return Released(
@@ -160,7 +157,7 @@ def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
 
 
 def _without_segments(ledger: LedgerRecord) -> tuple[LedgerRecord, str | None]:
-    """The ledger without segments; or as it is, and why."""
+    """Return the ledger without segments; or as it is, with the reason."""
     try:
         return without_segments(ledger), None
     except AttemptError as error:
@@ -169,7 +166,7 @@ def _without_segments(ledger: LedgerRecord) -> tuple[LedgerRecord, str | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedRecords:
-    """All records of a metadata store, and what was released of those that were wanted."""
+    """All records of a metadata store, and the released ledgers of the topics that were asked for."""
 
     infos: Mapping[TopicName, ManagedLedgerInfo]
     topics: Mapping[TopicName, Released]
@@ -178,9 +175,9 @@ class ReleasedRecords:
 def release_recorded(
     records: ManagedLedgerRecords, wanted: Sequence[TopicName], *, dry_run: bool
 ) -> ReleasedRecords:
-    """Release all that can be of these topics (of all without any), or in a dry run only say what would be.
+    """Release all segments of these topics that can be (of all without any), or in a dry run only report them.
 
-    A topic that vanishes meanwhile is left out.
+    A topic that vanishes meanwhile is skipped.
 
     Raises:
         StoreError, FormatError: of the metadata; it can be called again.

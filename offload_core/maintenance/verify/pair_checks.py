@@ -1,6 +1,6 @@
-"""One pair of objects by itself, at the level of metadata: user metadata, index, checksum file.
+"""Checks of one pair of objects by itself: user metadata, index, checksum file.
 
-Of the data object nothing is read but, of a MapFile, the beginning, which has the ledger's metadata.
+The data object is not read, but for the beginning of a MapFile, which has the ledger's metadata.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.index import LedgerIndex, ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.mapfile.index_file import parse_index_file
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
@@ -31,11 +30,10 @@ from offload_core.format.codec.object_marks import (
     FILTERED_KEY,
     FILTERED_MODE_KEY,
     LOST_KEY,
-    LostEntries,
+    NO_MARKS,
     ObjectMarks,
 )
-from offload_core.maintenance.verify.codes import Code
-from offload_core.maintenance.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
+from offload_core.maintenance.verify.findings import INDEX_CODES, Code, Finding, Findings, code_of, of_error
 from offload_core.metadata.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
 from offload_core.metadata.catalogue.index_reading import (
     MAX_INDEX_BYTES,
@@ -57,8 +55,8 @@ from offload_hooks.errors import (
 from offload_hooks.values import ListedObject, ObjectStat
 
 
-def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> BlockChecksums | None:
-    """The checksums of a pair, whose index has this CRC-32C; None if there are none, or none that are of its objects.
+def _checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> BlockChecksums | None:
+    """Read the checksums of a pair, whose index has this CRC-32C; None if there are none of its objects.
 
     Raises:
         StoreError: the tier cannot be read.
@@ -86,11 +84,9 @@ def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -
         )
         return None
     if checksums.index_crc != index_crc:
-        code = Code.CHECKSUMS_INDEX
         found.add(
             Finding(
-                code=code,
-                what=code.meaning,
+                code=Code.CHECKSUMS_INDEX,
                 key=pair.key.index_key,
                 ledger_id=pair.key.ledger_id,
                 expected=f"{checksums.index_crc:08x}",
@@ -100,8 +96,8 @@ def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -
     return checksums
 
 
-def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
-    """Return whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
+def _fit_index(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
+    """Return whether the checksums are of the index's blocks; a MapFile's are of any lengths."""
     lengths = block_lengths_of(index)
     if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
         return True
@@ -112,18 +108,17 @@ def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: F
 
 
 def _other(key: str, expected: str, found: str) -> Finding:
-    code = Code.CHECKSUMS_OTHER
-    return Finding(code=code, what=code.meaning, key=key, expected=expected, found=found)
+    return Finding(code=Code.CHECKSUMS_OTHER, key=key, expected=expected, found=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerExtent:
-    """A ledger's entries in one object, as far as is known.
+class LedgerFacts:
+    """Facts about a ledger's entries in one object.
 
     Attributes:
         last_block: the first entry of its last block.
         stop_entry_id: one past its last entry here.
-        entries, size: of the whole ledger, as the index has it; None where it does not tell, or the ledger was open.
+        entries, size: of the whole ledger, by the index; None if it lacks them, or the ledger was open.
     """
 
     ledger_id: int
@@ -136,34 +131,30 @@ class LedgerExtent:
 
 @dataclass(slots=True, kw_only=True)
 class Examined:
-    """A pair of objects and what is wrong with it; `pair` with what is there now, which may be more than was listed.
+    """A pair of objects and its findings; `pair` as it is now, which may be more than was listed.
 
     Attributes:
         index: None where there is none that can be read; `index_crc` is its CRC-32C.
         checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
         extents: of the ledgers in it; none if it is not sound.
         is_sound: both objects are there and go together.
-        lost: what it says that it lacks.
-        stands_in: it was made to stand in for a copy that records may still name.
-        stat: what its data object tells; None without one.
-        abridged: of its index what is judged against a record; None if it is not sound.
+        marks: by its user metadata.
+        stat: of its data object; None without one.
+        abridged: its index, for `check_copy`; None if it is not sound.
     """
 
     pair: Pair
     cluster: str | None
     managed_ledger: str | None
-    is_filtered: bool
-    has_gaps: bool
+    marks: ObjectMarks
     index: ObjectIndex | None = None
     index_crc: int = 0
     checksums: BlockChecksums | None = None
     has_checksums: bool = False
     is_sound: bool = False
-    lost: LostEntries | None = None
-    stands_in: bool = False
     stat: CopyStat | None = None
     abridged: ObjectIndex | None = None
-    extents: tuple[LedgerExtent, ...] = ()
+    extents: tuple[LedgerFacts, ...] = ()
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -178,7 +169,7 @@ class Examined:
 
 
 def examine(tier: Tier, listed: Pair) -> Examined | None:
-    """A pair that was listed; None if it has gone since. Of checksums that lie beside nothing only whose they are.
+    """Examine a pair that was listed; None if it is gone. Of checksums that lie beside nothing only whose they are.
 
     Raises:
         StoreError: the tier cannot be read.
@@ -197,15 +188,11 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         block_checksums=listed.block_checksums,
     )
     metadata = (data or index or _NOTHING).user_metadata
-    marks = ObjectMarks.of(metadata)
     examined = Examined(
         pair=pair,
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
-        is_filtered=marks.is_filtered,
-        has_gaps=marks.skips_ids,
-        lost=marks.lost,
-        stands_in=marks.is_placeholder,
+        marks=ObjectMarks.of(metadata),
         stat=None if data is None else CopyStat.of(data),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
@@ -224,28 +211,21 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
     return examined
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examine:
-    """Examines many pairs of a tier; picklable.
+def try_examine(tier: Tier, listed: Pair, *, keeps_index: bool = False) -> Examined | StoreError | None:
+    """Examine a pair, as `examine`; return an error if the tier cannot be read.
 
-    Attributes:
-        keeps_indexes: indexes and checksums stay; they may be large.
+    Args:
+        keeps_index: index and checksums stay; they may be large.
     """
-
-    tier: Tier
-    keeps_indexes: bool = False
-
-    def __call__(self, listed: Pair) -> Examined | StoreError | None:
-        """As `examine`; an error if the tier cannot be read."""
-        try:
-            examined = examine(self.tier, listed)
-        except StoreError as error:
-            error.at(key=listed.key.data_key)
-            return error
-        if examined is not None and not self.keeps_indexes:
-            examined.index = None
-            examined.checksums = None
-        return examined
+    try:
+        examined = examine(tier, listed)
+    except StoreError as error:
+        error.at(key=listed.key.data_key)
+        return error
+    if examined is not None and not keeps_index:
+        examined.index = None
+        examined.checksums = None
+    return examined
 
 
 def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:
@@ -267,7 +247,7 @@ def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) ->
 
 
 def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
-    """Checksums that lie beside nothing: their key, or their user metadata, says whose they are."""
+    """Examine checksums that lie beside nothing: their key, or their user metadata, names their topic."""
     if not listed.checksums:
         return None
     metadata: Mapping[str, str] = {}
@@ -281,8 +261,7 @@ def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
         pair=listed,
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=listed.key.managed_ledger or metadata.get(TOPIC_KEY),
-        is_filtered=False,
-        has_gaps=False,
+        marks=NO_MARKS,
     )
 
 
@@ -298,13 +277,11 @@ def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
     version = stat.user_metadata.get(FORMAT_VERSION_KEY)
     if version != FORMAT_VERSION:
         code = Code.NO_VERSION if version is None else Code.UNKNOWN_VERSION
-        found.append(
-            Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
-        )
+        found.append(Finding(code=code, key=stat.key, expected=FORMAT_VERSION, found=version))
     given = stat.user_metadata.get(ROLE_KEY)
     if given is not None and given != role:
         code = Code.WRONG_ROLE
-        found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
+        found.append(Finding(code=code, key=stat.key, expected=role, found=given))
     return found
 
 
@@ -323,16 +300,14 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
 
 
 def _lost(stat: ObjectStat | None) -> list[Finding]:
-    """Return what an object says that it lacks."""
+    """Return the entries that an object states to lack."""
     lost = None if stat is None else ObjectMarks.of(stat.user_metadata).lost
     if stat is None or lost is None:
         return []
-    code = Code.LOST_ENTRIES
     first = lost.ranges[0] if lost.ranges else None
     return [
         Finding(
-            code=code,
-            what=code.meaning,
+            code=Code.LOST_ENTRIES,
             key=stat.key,
             ledger_id=None if first is None else first[0],
             entry_id=None if first is None else first[1],
@@ -349,7 +324,7 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
     try:
         stored = read_index_bytes(tier, key, pair.index.size_bytes)
         examined.index_crc = crc32c(stored)
-        checksums = checked_checksums(tier, pair, examined.index_crc, found)
+        checksums = _checksums(tier, pair, examined.index_crc, found)
         index = decode_index(
             tier,
             key,
@@ -361,14 +336,12 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
         found.add(_judge_index(tier, key, pair.index, error))
         return
     examined.index = index
-    if checksums is not None and fits(checksums, key, index, found):
+    if checksums is not None and _fit_index(checksums, key, index, found):
         examined.checksums, examined.has_checksums = checksums, True
     if index.data_length != pair.data.size_bytes:
-        code = Code.WRONG_LENGTH
         found.add(
             Finding(
-                code=code,
-                what=code.meaning,
+                code=Code.WRONG_LENGTH,
                 ledger_id=key.ledger_id,
                 offset=min(index.data_length, pair.data.size_bytes),
                 expected=f"{index.data_length} bytes by the index",
@@ -380,7 +353,7 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
     _check_topic(examined, index, found)
     examined.is_sound = True
     examined.abridged = abridged(index)
-    examined.extents = tuple(map(extent_of, index.ledgers))
+    examined.extents = tuple(map(ledger_facts, index.ledgers))
 
 
 def _judge_index(tier: Tier, key: ObjectKey, index: ListedObject, error: FormatError) -> Finding:
@@ -414,17 +387,15 @@ def _check_directory(tier: Tier, key: ObjectKey, index: ObjectIndex, found: Find
 
 
 def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> None:
-    """The ledger's own metadata names its topic, where a broker made it."""
+    """Compare the topic with the one in the ledger's own metadata, where a broker made it."""
     for ledger in index.ledgers:
         if not isinstance(ledger.metadata, LedgerMetadata) or examined.managed_ledger is None:
             continue
         named = dict(ledger.metadata.custom).get(TOPIC_OF_METADATA)
         if named is not None and named != examined.managed_ledger.encode():
-            code = Code.INDEX_OTHER_TOPIC
             found.add(
                 Finding(
-                    code=code,
-                    what=code.meaning,
+                    code=Code.INDEX_OTHER_TOPIC,
                     key=examined.key.index_key,
                     ledger_id=ledger.ledger_id,
                     expected=examined.managed_ledger,
@@ -433,8 +404,8 @@ def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> Non
             )
 
 
-def extent_of(ledger: LedgerIndex) -> LedgerExtent:
-    """Return what an index says of a ledger's entries in its object."""
+def ledger_facts(ledger: LedgerIndex) -> LedgerFacts:
+    """Return the facts that an index states of a ledger's entries in its object."""
     metadata = ledger.metadata
     stop = ledger.blocks[-1].end_entry_id
     entries, size = None, ledger.payload_bytes
@@ -445,7 +416,7 @@ def extent_of(ledger: LedgerIndex) -> LedgerExtent:
             stop, size = metadata.entries, None
     elif metadata.last_entry_id is not None:
         entries = metadata.last_entry_id + 1
-    return LedgerExtent(
+    return LedgerFacts(
         ledger_id=ledger.ledger_id,
         first_entry_id=ledger.first_entry_id,
         last_block=ledger.blocks[-1].first_entry_id,

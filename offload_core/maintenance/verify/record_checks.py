@@ -1,26 +1,36 @@
-"""Copies judged by records: recorded copies against stored objects, and copies that no record names.
+"""Judgement of recorded copies against stored objects, and of copies that no record names; the survey of both.
 
-The tier was listed before the records are read: that an object is missing which a record names is doubtful, and is
+The tier is listed before the records are read: that an object is missing which a record names is doubtful, and is
 looked up once more by the caller. Without records the choice is that of readers: the newest whole copy; without one,
-of segments that begin with the same entry the newest. A copy that is to take another's place supersedes none, nor is
-it superseded: records may name either. Of a topic's first ledger here the beginning may have been trimmed. Source:
-docs/formats/metadata.md, offload_core/metadata/catalogue/model.py.
+of segments that begin with the same entry the newest. A replacement supersedes no copy, nor is it superseded: records
+may name either. Of a topic's first ledger here the beginning may have been trimmed. Source: docs/formats/metadata.md,
+offload_core/metadata/catalogue/model.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import groupby
+from uuid import UUID
 
-from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.verify.codes import Code
-from offload_core.maintenance.verify.findings import Doubtful, Finding
-from offload_core.maintenance.verify.pair_checks import LedgerExtent
-from offload_core.maintenance.verify.verification_survey import StoredPair, VerificationSurvey
+from offload_core.format.codec.index import LedgerIndex, ObjectIndex
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key
+from offload_core.maintenance.verify.findings import Code, Doubtful, Finding
+from offload_core.maintenance.verify.pair_checks import Examined, LedgerFacts
 from offload_core.metadata.catalogue import RecordedCopy, TopicName, recorded_copies
-from offload_core.metadata.catalogue.copy_check import Mismatch, MismatchKind, check_coverage, find_mismatches
+from offload_core.metadata.catalogue.copy_check import (
+    CopyStat,
+    Mismatch,
+    MismatchKind,
+    check_coverage,
+    find_mismatches,
+    with_end,
+)
 from offload_core.metadata.catalogue.known_tiers import is_another_place, place_text, tier_record
+from offload_core.metadata.catalogue.listing import Pair
+from offload_core.metadata.catalogue.survey import Survey, SurveyRow, packed, unpacked
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     AttemptStatus,
@@ -36,6 +46,176 @@ from offload_core.storage.tier import Tier
 
 RECENT_MS = 600_000
 """A broker's attempt has no lease; if its objects are younger, it may be about to be recorded as complete."""
+
+
+_TABLES = """
+    CREATE TABLE lone_checksums (key TEXT, checksums TEXT);
+    CREATE TABLE standing_in (managed_ledger TEXT, object INTEGER);
+    CREATE INDEX broken ON objects (managed_ledger, cluster) WHERE NOT is_whole;
+    CREATE INDEX by_topic ON standing_in (managed_ledger);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPair:
+    """A pair of objects.
+
+    Attributes:
+        number: in the survey.
+        key: of the data object, whether that is there or not.
+        is_sound: both objects are there and go together.
+        last_ledger_id: the last of the ledgers in it; None if it is not sound.
+        is_placeholder: it was made as a replacement of a copy that records may still name.
+        is_spared: a ledger of it is recorded, so that they may.
+        stat: of its data object; None without one.
+        data_length: of the data object by the index; None if it is not sound.
+    """
+
+    number: int
+    key: ObjectKey
+    cluster: str | None
+    managed_ledger: str | None
+    has_data: bool
+    has_index: bool
+    is_sound: bool
+    has_gaps: bool
+    modified_at: float
+    last_ledger_id: int | None
+    is_placeholder: bool
+    stat: CopyStat | None
+    data_length: int | None
+    is_spared: bool = False
+
+
+class VerificationSurvey(Survey[StoredPair]):
+    """The objects of a tier while it is verified; a context manager."""
+
+    def __init__(self) -> None:
+        super().__init__(_TABLES)
+
+    def add(self, found: Examined) -> int:
+        """Add a pair; return its number."""
+        pair, number = found.pair, self._new_number()
+        index = found.abridged
+        stored = StoredPair(
+            number=number,
+            key=_key(found.key.data_key),
+            cluster=found.cluster,
+            managed_ledger=found.managed_ledger,
+            has_data=pair.data is not None,
+            has_index=pair.index is not None,
+            is_sound=found.is_sound,
+            has_gaps=found.marks.skips_ids,
+            modified_at=max(
+                each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None
+            ),
+            last_ledger_id=max((each.ledger_id for each in found.extents), default=None),
+            is_placeholder=found.marks.is_placeholder,
+            stat=found.stat,
+            data_length=None if index is None else index.data_length,
+        )
+        self._keep([(number, _row(stored))])
+        if stored.is_placeholder:
+            self._file.execute("INSERT INTO standing_in VALUES (?, ?)", (stored.managed_ledger, number))
+        self._keep_ledgers(
+            (number, extent.ledger_id, extent.first_entry_id, packed((extent, ledger)))
+            for extent, ledger in zip(found.extents, () if index is None else index.ledgers, strict=True)
+        )
+        return number
+
+    def add_lone_checksums(self, pairs: Iterable[Pair]) -> None:
+        """Add checksum files that lie beside nothing."""
+        rows = [(pair.key.data_key, each.key) for pair in pairs for each in pair.checksums]
+        self._file.executemany("INSERT INTO lone_checksums VALUES (?, ?)", rows)
+
+    def set_stop(self, number: int, ledger_id: int, stop_entry_id: int) -> None:
+        """Set the end of a ledger's entries in an object, now that they have been counted."""
+        found = self._ledger(number, ledger_id)
+        if found is not None:
+            extent, ledger = found
+            changed = packed((replace(extent, stop_entry_id=stop_entry_id), ledger))
+            self._file.execute(
+                "UPDATE ledgers SET packed = ? WHERE object = ? AND ledger = ?", (changed, number, ledger_id)
+            )
+
+    def set_recorded(self, numbers: Sequence[int]) -> None:
+        """Mark pairs that a record names."""
+        self._file.executemany(
+            "UPDATE objects SET is_recorded = 1 WHERE id = ?", [(number,) for number in numbers]
+        )
+
+    def spare(self, managed_ledger: str, ledger_ids: AbstractSet[int]) -> None:
+        """Mark replacements of copies of these ledgers, which a topic's record has: they are needed."""
+        query = "SELECT object, ledger FROM standing_in JOIN ledgers USING (object) WHERE managed_ledger = ?"
+        found = self._file.execute(query, (managed_ledger,)).fetchall()
+        spared = {number for number, ledger_id in found if ledger_id in ledger_ids}
+        self._keep((number, _row(replace(self._value(number), is_spared=True))) for number in spared)
+
+    def of_uuid(self, uuid: UUID) -> list[StoredPair]:
+        """Return the pairs of an attempt, in any folder."""
+        return list(self._values("WHERE uuid = ?", uuid.bytes))
+
+    def copy(self, stored: StoredPair, ledger_id: int) -> tuple[CopyStat | None, ObjectIndex | None]:
+        """Return a pair's data object and a ledger's index there, for `check_copy`; no index if it is not sound."""
+        if stored.data_length is None:
+            return stored.stat, None
+        found = self._ledger(stored.number, ledger_id)
+        ledgers = () if found is None else (with_end(found[1], found[0].stop_entry_id),)
+        return stored.stat, ObjectIndex(
+            object_format=stored.key.object_format, data_length=stored.data_length, ledgers=ledgers
+        )
+
+    def _ledger(self, number: int, ledger_id: int) -> tuple[LedgerFacts, LedgerIndex] | None:
+        query = "SELECT packed FROM ledgers WHERE object = ? AND ledger = ?"
+        row = self._file.execute(query, (number, ledger_id)).fetchone()
+        return None if row is None else unpacked(row[0])
+
+    def clusters_of_recorded(self) -> set[str]:
+        """Return the clusters that recorded objects name."""
+        query = "SELECT DISTINCT cluster FROM objects WHERE is_recorded AND cluster IS NOT NULL"
+        return {cluster for (cluster,) in self._file.execute(query)}
+
+    def has_broken(self, cluster: str | None, managed_ledger: str | None) -> bool:
+        """Return whether a topic has objects with unknown contents."""
+        query = "SELECT 1 FROM objects WHERE NOT is_whole AND managed_ledger IS ? AND cluster IS ? LIMIT 1"
+        return self._file.execute(query, (managed_ledger, cluster)).fetchone() is not None
+
+    def unrecorded(self) -> Iterator[StoredPair]:
+        """Yield the pairs that no record names, by key."""
+        return self._values("WHERE NOT is_recorded ORDER BY key")
+
+    def lone_checksums(self) -> Iterator[tuple[ObjectKey, str]]:
+        """Yield the keys of missing data objects and of their checksum files, in the order of the listing."""
+        rows = self._file.execute("SELECT key, checksums FROM lone_checksums ORDER BY rowid")
+        return ((_key(key), checksums) for key, checksums in rows)
+
+    def unrecorded_ledgers(self) -> Iterator[tuple[StoredPair, LedgerFacts]]:
+        """Yield the ledgers of sound pairs that no record names, in order of cluster, topic and ledger."""
+        query = (
+            "SELECT object, ledger FROM objects JOIN ledgers ON object = id "
+            "WHERE NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, at, key"
+        )
+        for number, ledger_id in self._file.execute(query):
+            found = self._ledger(number, ledger_id)
+            assert found is not None
+            yield self._value(number), found[0]
+
+
+def _key(data_key: str) -> ObjectKey:
+    parsed = parse_key(data_key)
+    assert parsed is not None
+    return parsed
+
+
+def _row(stored: StoredPair) -> SurveyRow:
+    return SurveyRow(
+        key=stored.key,
+        packed=packed(stored),
+        managed_ledger=stored.managed_ledger,
+        cluster=stored.cluster,
+        at=stored.modified_at,
+        is_whole=stored.is_sound,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +242,7 @@ class RecordCheck:
         self.survey.spare(managed_ledger_of_topic(topic), needed)
 
     def _check_other(self, topic: TopicName, info: ManagedLedgerInfo, copy: OtherCopy) -> Iterator[Finding]:
-        """A copy that is not read: nothing of one that was replaced; of an attempt, what it left."""
+        """Yield objects of an attempt at a replacement; nothing for a copy that was replaced."""
         named = self.survey.of_uuid(copy.uuid)
         self.survey.set_recorded([each.number for each in named])
         lease = lease_of(copy.driver)
@@ -90,7 +270,7 @@ class RecordCheck:
     def _check_unfinished(
         self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding]:
-        """An attempt that is not to be read: whether something was left of it."""
+        """Yield objects of an attempt that is not read."""
         lease = lease_of(copy.driver)
         if lease is not None and lease.until_ms > self.now_ms():
             return
@@ -122,7 +302,7 @@ class RecordCheck:
     def _without_object(
         self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding | Doubtful]:
-        """Nothing has the key that a complete copy must have."""
+        """Yield findings about a complete copy whose key no object has."""
         for other in named:
             if other.key.object_format is not copy.key.object_format and copy.mapfile_key is None:
                 yield say.finding(
@@ -170,7 +350,6 @@ class _Saying:
         """A finding about the ledger."""
         return Finding(
             code=code,
-            what=code.meaning,
             topic=str(self.topic),
             key=key,
             ledger_id=self.record.ledger_id,
@@ -225,11 +404,11 @@ _CODES = {
     MismatchKind.SIZE: Code.RECORD_SIZE,
     MismatchKind.FILTER: Code.RECORD_FILTER,
 }
-"""Of kinds that have none, what is wrong is told of the objects themselves."""
+"""The other kinds are findings about the objects themselves."""
 
 
 def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
-    """Of a copy that begins with another entry than its record says: it lacks entries, or has more."""
+    """Return whether a copy that begins with another entry than by its record lacks entries, or has more."""
     if stored.key.ledger_id is not None:
         return Code.RECORD_ENTRIES
     return Code.SEGMENT_GAP if mismatch.lacks else Code.SEGMENT_OVERLAP
@@ -254,7 +433,7 @@ def _check_coverage(say: _Saying) -> Iterator[Finding]:
         )
 
 
-Copy = tuple[StoredPair, LedgerExtent]
+Copy = tuple[StoredPair, LedgerFacts]
 """A ledger's entries in one object."""
 
 HasBroken = Callable[[str | None, str | None], bool]
@@ -263,7 +442,7 @@ HasBroken = Callable[[str | None, str | None], bool]
 def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
     """Yield what is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
 
-    `has_broken` tells of cluster and managed ledger whether there are objects with unknown contents.
+    `has_broken` states whether a cluster's managed ledger has objects with unknown contents.
     """
     topic_before: tuple[str | None, str | None] | None = None
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):
@@ -331,7 +510,7 @@ def _check_segments(segments: Sequence[Copy], *, is_first: bool) -> Iterator[Fin
 
 
 def _superseded(copy: Copy, newest: Copy) -> Iterator[Finding]:
-    if not (copy[0].stands_in or newest[0].stands_in):
+    if not (copy[0].is_placeholder or newest[0].is_placeholder):
         found = f"a newer copy in {newest[0].key.data_key}"
         yield _finding(Code.SUPERSEDED, copy, expected=None, found=found)
 
@@ -341,7 +520,6 @@ def _finding(
 ) -> Finding:
     return Finding(
         code=code,
-        what=code.meaning,
         key=copy[0].key.data_key,
         ledger_id=copy[1].ledger_id,
         entry_id=entry_id,

@@ -1,7 +1,7 @@
-"""Verifying a tier: each object by itself, with `deep` to the last byte; then what records say; then what is left.
+"""Verification of a tier: each object by itself, with `deep` to the last byte; then records; then the rest.
 
-What is found is given out as it is found. Memory does not depend on how many objects there are: they are listed and
-looked at some at a time, and what is known of all of them is kept in a temporary file.
+Findings are yielded as they are found. Memory does not depend on how many objects there are: they are listed and
+inspected some at a time, and the facts about all of them are kept in a temporary file.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 
-from offload_core.maintenance.verify.codes import Code
-from offload_core.maintenance.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
-from offload_core.maintenance.verify.findings import Doubtful, Finding, Summary, of_error
-from offload_core.maintenance.verify.pair_checks import Examine, Examined
-from offload_core.maintenance.verify.record_checks import RECENT_MS, RecordCheck, check_copies
-from offload_core.maintenance.verify.sealing import Sealable, Sealing, is_sealable
-from offload_core.maintenance.verify.state import VerifiedObjects
-from offload_core.maintenance.verify.verification_survey import StoredPair, VerificationSurvey
+from offload_core.maintenance.verify.deep import DeepResult, DeepTask, LedgerCount, check_task
+from offload_core.maintenance.verify.findings import Code, Doubtful, Finding, Summary, of_error
+from offload_core.maintenance.verify.pair_checks import Examined, try_examine
+from offload_core.maintenance.verify.record_checks import (
+    RECENT_MS,
+    RecordCheck,
+    StoredPair,
+    VerificationSurvey,
+    check_copies,
+)
+from offload_core.maintenance.verify.verified_objects import Sealable, Sealing, VerifiedObjects, is_sealable
 from offload_core.metadata.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.metadata.catalogue.concurrency import AT_ONCE, batch_size, inspect_batches
+from offload_core.metadata.catalogue.concurrency import AT_ONCE, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, stream_attempts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.storage.clock import system_now_ms
@@ -31,7 +35,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
 
 STALE_AFTER = timedelta(days=1)
-"""An upload that is older is under way no more."""
+"""Age of an upload that no process goes on with."""
 
 INDEX_BYTES_AT_ONCE = 4 << 20
 """Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
@@ -57,23 +61,22 @@ class _UnderWay:
 
 
 class Verification:
-    """A verification of a tier: iterate over it once for its findings; `summary` is right in the end.
+    """A verification of a tier: iterate over it once for its findings; `summary` is right at the end.
 
     Args:
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
         records: opens managed ledgers' records, after the tier was listed; None for none.
         deep: verify every byte of data objects.
-        executor: who does that; None for a thread a core. Without `deep`: who looks at objects and indexes; None for
-            this process.
+        executor: reads data objects, with `deep`; None for a thread a core.
         by_checksums: with `deep`: objects that have checksums are compared with these, and not decoded.
-        state: passes over what was verified before; only with `deep`.
+        state: skips objects that were verified before; only with `deep`.
         sealing: gives checksums to sound objects that have none; only with `deep`.
         now_ms: the time, since 1970, UTC.
-        listener: told after each object how many there were.
+        listener: gets the summary after each object.
 
     Raises, when it is iterated over:
-        StoreError: the tier cannot be listed, or the records cannot be read. What fails of a single object is in the
-            summary, and the others are verified on.
+        StoreError: the tier cannot be listed, or the records cannot be read. Errors of single objects are in the
+            summary.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Verification:
         self.summary = Summary()
 
     def __iter__(self) -> Iterator[Finding]:
-        """The findings, as they are found."""
+        """Yield the findings, as they are found."""
         for finding in self._all():
             self.summary.findings[finding.code] += 1
             yield finding
@@ -119,12 +122,10 @@ class Verification:
             yield from self._settled(self._unrecorded(survey))
         yield from self._uploads()
 
-    # --- objects -------------------------------------------------------------------------------
-
     def _objects(self, survey: VerificationSurvey) -> Iterator[Finding]:
         if self._deep:
             executor = ThreadExecutor() if self._executor is None else self._executor
-            for result in executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
+            for result in executor.run(partial(check_task, self._tier), self._tasks(survey)):
                 self._take(survey, result)
                 yield from self._drain()
             self._seal()
@@ -138,10 +139,8 @@ class Verification:
             yield self._found.popleft()
 
     def _surveyed(self, survey: VerificationSurvey) -> Iterator[tuple[int, Examined]]:
-        """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
-        executor = None if self._deep else self._executor  # which has the bytes to read, then
-        look = Examine(tier=self._tier, keeps_indexes=self._deep)
-        for _, found in inspect_batches(self._listed(survey, executor), look, executor):
+        """Yield the objects of the tier, each with its number in the survey; their findings go to `_found`."""
+        for _, found in inspect_batches(self._listed(survey), self._examine):
             for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
@@ -154,15 +153,17 @@ class Verification:
                     self._listener(self.summary)
                     yield number, examined
 
-    def _listed(self, survey: VerificationSurvey, executor: Executor | None) -> Iterator[list[Pair]]:
-        """The pairs of the tier, some at a time; checksums beside nothing are noted."""
-        attempts = stream_attempts(self._tier, self._prefix)
-        for listed in _in_batches(attempts, batch_size(executor), self._deep):
+    def _examine(self, pair: Pair) -> Examined | StoreError | None:
+        return try_examine(self._tier, pair, keeps_index=self._deep)
+
+    def _listed(self, survey: VerificationSurvey) -> Iterator[list[Pair]]:
+        """Yield the pairs of the tier, some at a time; checksums beside nothing go to the survey."""
+        for listed in _in_batches(stream_attempts(self._tier, self._prefix), self._deep):
             survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
             yield [pair for pair in listed if not pair.is_lone]
 
     def _tasks(self, survey: VerificationSurvey) -> Iterator[DeepTask]:
-        """Those of the objects that can be verified deeply, and were not before."""
+        """Yield the objects that can be verified deeply, and were not before."""
         for number, examined in self._surveyed(survey):
             if examined.index is not None:
                 yield from self._task(survey, number, examined)
@@ -211,7 +212,7 @@ class Verification:
             self._state.add(pair, result.counts)
 
     def _seal(self) -> None:
-        """Give checksums to those that are to have some."""
+        """Write checksums of the objects that wait for some."""
         if self._sealing is None:
             return
         for sealed in self._sealing.settle():
@@ -221,8 +222,6 @@ class Verification:
             self.summary.sealed += sealed.pair is not None
             if self._state is not None and sealed.pair is not None:
                 self._state.add(sealed.pair, sealed.counts)
-
-    # --- records -------------------------------------------------------------------------------
 
     def _recorded(
         self, survey: VerificationSurvey, opened: Callable[[], AbstractContextManager[Records]]
@@ -242,8 +241,6 @@ class Verification:
                 except FormatError as error:
                     yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
 
-    # --- what no record names ------------------------------------------------------------------
-
     def _unrecorded(self, survey: VerificationSurvey) -> Iterator[Finding | Doubtful]:
         clusters = survey.clusters_of_recorded()
 
@@ -258,7 +255,7 @@ class Verification:
             data, index = stored.key.data_key, stored.key.index_key
             if not is_orphan(stored):
                 self.summary.unknown += self._records is not None
-            elif not stored.stands_in or (stored.is_sound and not stored.is_spared):
+            elif not stored.is_placeholder or (stored.is_sound and not stored.is_spared):
                 yield Doubtful(finding=_about(Code.ORPHAN, stored), present=(data, index))
                 continue
             elif stored.is_sound or stored.modified_at >= recent:
@@ -269,15 +266,13 @@ class Verification:
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
         for key, checksums in survey.lone_checksums():
-            finding = Finding(code=Code.CHECKSUMS_ORPHAN, what=Code.CHECKSUMS_ORPHAN.meaning, key=checksums)
+            finding = Finding(code=Code.CHECKSUMS_ORPHAN, key=checksums)
             yield Doubtful(finding=finding, absent=(key.data_key, key.index_key), present=(checksums,))
         copies = survey.unrecorded_ledgers()
         yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
 
-    # --- what may have changed meanwhile -------------------------------------------------------
-
     def _settled(self, found: Iterable[Finding | Doubtful]) -> Iterator[Finding]:
-        """The findings without those that do not hold any more, some looked up at a time."""
+        """Yield the findings that still hold, some looked up at a time."""
         found = iter(found)
         while some := list(islice(found, AT_ONCE)):
             doubtful = [each for each in some if isinstance(each, Doubtful)]
@@ -317,19 +312,18 @@ class Verification:
             if stale.started_at < oldest:
                 yield Finding(
                     code=Code.STALE_UPLOAD,
-                    what=Code.STALE_UPLOAD.meaning,
                     key=stale.upload.key,
                     found=f"upload {stale.upload.upload_id}, begun {stale.started_at:%Y-%m-%d %H:%MZ}",
                 )
 
 
-def _in_batches(pairs: Iterator[Pair], most: int, deep: bool) -> Iterator[list[Pair]]:
-    """Some at a time: not too many, and with `deep`, where their indexes are kept, not too many bytes of these."""
+def _in_batches(pairs: Iterator[Pair], deep: bool) -> Iterator[list[Pair]]:
+    """Yield some at a time: not too many, and with `deep`, where indexes are kept, not too many bytes of these."""
     some: list[Pair] = []
     total = 0
     for pair in pairs:
         size = pair.index.size_bytes if deep and pair.index is not None else 0
-        if len(some) == most or (some and total + size > INDEX_BYTES_AT_ONCE):
+        if len(some) == AT_ONCE or (some and total + size > INDEX_BYTES_AT_ONCE):
             yield some
             some, total = [], 0
         some.append(pair)
@@ -346,6 +340,4 @@ def _set_stops(survey: VerificationSurvey, number: int, counts: Sequence[LedgerC
 
 def _about(code: Code, stored: StoredPair) -> Finding:
     topic = None if stored.managed_ledger is None else str(topic_of_managed_ledger(stored.managed_ledger))
-    return Finding(
-        code=code, what=code.meaning, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id
-    )
+    return Finding(code=code, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id)

@@ -99,6 +99,12 @@ class CollectedTier:
         """What is garbage, deleted."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
 
+    def assert_all_stays(self, **scope: Any) -> None:
+        """A collection finds no garbage, and deletes nothing."""
+        before = self.keys
+        assert self.collect(**scope) == []
+        assert self.keys == before
+
 
 class Changing(StoreRecords):
     """Records that change just before they are read for the `turn`th time."""
@@ -218,34 +224,30 @@ def failed_segment() -> tuple[Scene, GarbageKind]:
     return attempt(OffloadContext.of_segments([failed(share(uuid_of(5), 15))])), GarbageKind.FAILED
 
 
-def replaced() -> tuple[Scene, GarbageKind]:
-    scene = pip17()
-    scene.add(one_ledger(), 5)
-    info, uuid = info_of(scene), uuid_of(5)
+def begun(scene: Scene) -> ManagedLedgerInfo:
+    """The record, with an attempt at a replacement of its copy."""
+    info = info_of(scene)
     driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
     assert driver is not None
-    begun = begin_replacement(info, new_copy(uuid, LEDGER, driver=driver))
-    scene.records = {TOPIC: switch_replacement(begun, uuid, 0)}
+    return begin_replacement(info, new_copy(uuid_of(5), LEDGER, driver=driver))
+
+
+def replaced() -> tuple[Scene, GarbageKind]:
+    scene = orphaned()
+    scene.records = {TOPIC: switch_replacement(begun(scene), uuid_of(5), 0)}
     scene.written.reverse()  # the first one is what was replaced
     return scene, GarbageKind.REPLACED
 
 
 def replacement_given_up() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
-    info, uuid = info_of(scene), uuid_of(5)
-    driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
-    assert driver is not None
-    begun = begin_replacement(info, new_copy(uuid, LEDGER, driver=driver))
-    scene.records = {TOPIC: abandon_replacement(begun, uuid)}
+    scene.records = {TOPIC: abandon_replacement(begun(scene), uuid_of(5))}
     return scene, GarbageKind.FAILED
 
 
 def replacement_left() -> tuple[Scene, GarbageKind]:
     scene = orphaned()
-    info, uuid = info_of(scene), uuid_of(5)
-    driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
-    assert driver is not None
-    scene.records = {TOPIC: begin_replacement(info, new_copy(uuid, LEDGER, driver=driver))}
+    scene.records = {TOPIC: begun(scene)}
     return scene, GarbageKind.UNFINISHED
 
 

@@ -1,9 +1,8 @@
-"""A tier with objects of all kinds and faults, and what commands make of it, whoever looks at the objects."""
+"""A tier with objects of all kinds and faults, and what commands that inspect a tier give."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -15,7 +14,6 @@ from uuid import UUID
 
 from damage.scenes import FOLLOWING, NOW_MS, PAYLOADS, closed_ledger, first_segment, second_segment
 from entries import pip17_object
-from managed_ledgers import Audit
 from mapfiles import lay_out_mapfile, mapfile
 from records import copied
 from scenes.garbage import clock
@@ -30,12 +28,10 @@ from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier, open_store
-from offload_hooks.errors import OffloadError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import MemoryMetadataStore
-from offload_hooks.values import ListedObject, ObjectStat
+from offload_hooks.values import ListedObject
 from pulsar_offload import TierReader
 
 LEDGERS = 10
@@ -43,24 +39,10 @@ GONE = UUID("00000000-0000-4000-8000-0000000000ff")
 
 
 class ListsMore(Tier):
-    """A tier whose listing, here, has a pair that is gone when anybody looks at it; it notes who is looked at here."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.looked_at: list[str] = []
-
-    def stat(self, key: str) -> ObjectStat:
-        """As ever."""
-        self.looked_at.append(key)
-        return super().stat(key)
-
-    def read_range(self, key: str, offset: int, length: int) -> memoryview:
-        """As ever."""
-        self.looked_at.append(key)
-        return super().read_range(key, offset, length)
+    """A tier whose listing has a pair that is gone when it is inspected."""
 
     def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
-        """All that there is, and the pair."""
+        """All objects, and the pair."""
         found = list(super().list_objects(prefix, start_after))
         for name in (f"{GONE}-ledger-9", f"{GONE}-ledger-9-index"):
             found.append(ListedObject(key=name, size_bytes=10, modified_at=MODIFIED_AT))
@@ -68,7 +50,7 @@ class ListsMore(Tier):
 
 
 def lay_out_world(root: Path) -> None:
-    """PIP-17, streaming and MapFiles; copies twice, of another cluster, damaged, halves, and some nobody needs."""
+    """PIP-17, streaming and MapFiles; second copies, another cluster's, damaged ones, halves, and garbage."""
     for number in range(LEDGERS):
         written = pip17_object(PAYLOADS, ledger_id=100 + number, max_block_bytes=1000)
         lay_out(root, written, attempt=number)
@@ -114,78 +96,40 @@ def open_records(tier: Tier) -> AbstractContextManager[Records]:
     return nullcontext(StoreRecords(store))
 
 
-# --- commands ------------------------------------------------------------------------------------
-
-
-def ls(tier: Tier, executor: Executor | None) -> object:
+def ls(tier: Tier) -> object:
     """All ledgers and strays."""
-    counts: list[int] = []
     with LedgerSurvey() as survey:
-        survey.fill(tier, executor=executor, listener=counts.append)
-        return list(survey.ledgers()), list(survey.strays()), counts[-1:]
+        survey.fill(tier)
+        return list(survey.ledgers()), list(survey.strays())
 
 
-def report(tier: Tier, executor: Executor | None) -> object:
+def report(tier: Tier) -> object:
     """The catalogue of a page."""
-    return TierReader(tier).catalogue(executor=executor)
+    return TierReader(tier).catalogue()
 
 
-def verify(tier: Tier, executor: Executor | None) -> object:
+def verify(tier: Tier) -> object:
     """All findings, and the summary."""
-    given = partial(open_records, tier)
-    verification = Verification(tier, records=given, executor=executor, now_ms=lambda: NOW_MS)
-    return list(verification), told(verification.summary)
+    verification = Verification(tier, records=partial(open_records, tier), now_ms=lambda: NOW_MS)
+    return list(verification), _with_failures(verification.summary)
 
 
-def gc(tier: Tier, executor: Executor | None) -> object:
-    """What nobody needs."""
-    collection = collected(tier, executor)
-    found = [(each.garbage.key, each.garbage.kind, each.is_deleted) for each in collection.report()]
-    return found, told(collection.summary)
+def gc(tier: Tier) -> object:
+    """The garbage, three days later."""
+    later = Scope(now_ms=clock(MODIFIED_AT + timedelta(days=3)))
+    collection = Collection(tier, partial(open_records, tier), later)
+    found = [(each.garbage.key, each.garbage.kind) for each in collection.report()]
+    return found, _with_failures(collection.summary)
 
 
-def gc_yes(tier: Tier, executor: Executor | None) -> object:
-    """The same, deleted; and what the audit log tells."""
-    collection, log = collected(tier, executor), Audit()
-    found = [(each.garbage.key, each.garbage.kind, each.is_deleted) for each in collection.collect(log)]
-    left = [each.key for each in Tier.list_objects(tier)]
-    return found, told(collection.summary), sorted(map(str, log.changes)), left
-
-
-def recover(tier: Tier, executor: Executor | None) -> object:
+def recover(tier: Tier) -> object:
     """The records of all topics."""
-    return list(recover_records(tier, None, None, cluster="east", executor=executor))
+    return list(recover_records(tier, None, None, cluster="east"))
 
 
-Command = Callable[[Tier, Executor | None], Any]
-COMMANDS: list[Command] = [ls, report, verify, gc, gc_yes, recover]
+COMMANDS: list[Callable[[Tier], Any]] = [ls, report, verify, gc, recover]
 
 
-def collected(tier: Tier, executor: Executor | None) -> Collection:
-    """A collection, three days later."""
-    later = clock(MODIFIED_AT + timedelta(days=3))
-    return Collection(tier, partial(open_records, tier), Scope(now_ms=later), executor=executor)
-
-
-def told(summary: Any) -> object:
+def _with_failures(summary: Any) -> object:
     """A summary, with the words of its failures."""
     return replace(summary, failures=[]), [str(each) for each in summary.failures]
-
-
-def assert_same(command: Command, executor: Executor, root: Path) -> None:
-    """A command gives the same by this process and by the executor, each on a copy of the tier."""
-    told = []
-    for number, by in enumerate((None, executor)):
-        place = root.parent / str(number) / "tier"
-        shutil.copytree(root, place)
-        told.append(command(world(place), by))
-        place.parent.rename(place.parent.with_suffix(".done"))
-    assert str(told[0]).replace("/0/tier", "/1/tier") == str(told[1])
-
-
-def outcome(command: Command, tier: Tier, executor: Executor | None) -> object:
-    """What a command gives, or its error."""
-    try:
-        return command(tier, executor)
-    except OffloadError as error:
-        return type(error), str(error)

@@ -22,9 +22,9 @@ from records import copied, managed_ledger
 from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
 from offload_core.format.codec.object_marks import ObjectMarks
+from offload_core.format.messages.mapfile_scan import MapFileScan
 from offload_core.maintenance.repair import PlannedRepair, Repair, Repaired
-from offload_core.maintenance.repair.found_frames import ObjectBytes
-from offload_core.maintenance.repair.mapfile_scan import MapFileScan
+from offload_core.maintenance.repair.damaged_contents import ObjectBytes
 from offload_core.maintenance.verify import Finding, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.index_reading import read_index
@@ -145,8 +145,7 @@ def read_pair(tier: Tier, pair: Pair) -> Entries:
         assert key.ledger_id is not None
         return {(key.ledger_id, f.entry_id): scan.payload(f.offset, f.length) for f in scan.frames}
     index = read_index(tier, key, index_bytes=pair.index.size_bytes, data_bytes=size)
-    metadata = tier.stat(key.data_key).user_metadata
-    gaps = ObjectMarks.of(metadata).has_gaps or ObjectMarks.of(metadata).lost is not None
+    gaps = ObjectMarks.of(tier.stat(key.data_key).user_metadata).skips_ids
     data = bytes(tier.read_range(key.data_key, 0, size))
     return {
         (ledger_id, entry_id): payload

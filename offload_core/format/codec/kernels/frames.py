@@ -1,8 +1,9 @@
-"""Compiled walks over the entry frames of a block; the twin is `offload_core.format.codec.frames`.
+"""Compiled walks over the entry frames of a block; the reference implementation is
+`offload_core.format.codec.block_layout`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position with
-`BAD_FRAME`; the twin then names the fault. Every length is checked against the block before it is used.
-Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
+`BAD_FRAME`; the reference implementation then names the fault. Every length is checked against the block before it is
+used. Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ ALL_READ = 1
 OUT_OF_ROOM = 0
 """The output arrays are full; call again from the answered position."""
 BAD_FRAME = 2
-"""What stands at the answered position is neither an entry nor right padding."""
+"""At the answered position there is neither an entry nor right padding."""
 CUT_OFF = 3
-"""What stands at the answered position goes on behind the window."""
+"""The frame or padding at the answered position goes on after the window."""
 
 INT32_MAX = 2**31 - 1
 
@@ -37,7 +38,7 @@ _PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
 
 @kernel
 def are_borders(borders, first, last, size):
-    """Whether `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
+    """True if `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
 
     Bounds: reads as many as it says, if 0 ≤ `first` ≤ `last` < the length of `borders`; else it answers False.
     """
@@ -153,7 +154,7 @@ def find_entries(
 def copy_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, values, value_offsets, entry_ids
 ):
-    """Copy the payloads of the next entries behind one another, as Arrow's binary layout has them.
+    """Copy the payloads of the next entries one after another, as Arrow's binary layout has them.
 
     As many as fit `entry_ids` (int64) and `values` (uint8); `value_offsets` int32, one more (outputs). Other arguments
     and the answer as of `find_entries`.
@@ -201,7 +202,7 @@ def copy_entries(
 def frame_entries(values, value_offsets, entry_ids, first, last, block, position):
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
-    `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64.
+    `values` uint8 with the payloads one after another, `value_offsets` and `entry_ids` (of each of them) int64.
     Bounds: `position` lies in `block`, payloads in `values`, by `are_borders`; each frame is checked against what is
     left of `block`.
     """
@@ -235,3 +236,35 @@ def fill_padding(block, position, end):
     while position < end:
         block[position] = _PADDING_BYTES[position - start]
         position += 1
+
+
+@kernel
+def copy_kept(data, offsets, dropped, out, out_offsets):
+    """Copy the payloads that are not `dropped` to `out`; answers how many.
+
+    `data` uint8; `offsets` int64, one more than there are payloads, ascending and within `data`; `dropped` bool, of
+    each. `out` has room for `offsets[-1] - offsets[0]` bytes; `out_offsets` (int64, as long as `offsets`) is filled
+    up to one after the answer.
+    Bounds: payloads lie in `data`, by `are_borders`; all of them fit `out`, and `out_offsets` has one more than there
+    are payloads, so that what is kept of them fits as well.
+    """
+    count = len(dropped)
+    if (
+        not are_borders(offsets, 0, count, len(data))
+        or offsets[count] - offsets[0] > len(out)
+        or count >= len(out_offsets)
+    ):
+        raise IndexError("payloads to be copied do not fit their offsets or the output")
+    kept, place = 0, np.int64(0)
+    run = offsets[0]  # what is kept from there on is still to be copied to `place`
+    out_offsets[0] = 0
+    for i in range(count):
+        if dropped[i]:
+            copy_bytes(out, place, data, run, offsets[i] - run)
+            place += offsets[i] - run
+            run = offsets[i + 1]
+        else:
+            kept += 1
+            out_offsets[kept] = place + offsets[i + 1] - run
+    copy_bytes(out, place, data, run, offsets[count] - run)
+    return kept

@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import load_i32
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.fields import (
+from offload_core.format.messages.kernels.entry_fields import (
     E_BATCH_SIZE,
     E_CHUNKS,
     E_COMPRESSION,
@@ -57,7 +57,7 @@ from offload_core.format.messages.kernels.fields import (
     VALUE_IN_SCRATCH,
     VALUE_IS_RAW,
 )
-from offload_core.format.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
+from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
@@ -65,7 +65,7 @@ LEAST_MESSAGE_BYTES = 6
 
 @kernel
 def survey_entries(entries, sizes, compressed, raw):
-    """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
+    """Decide about each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
     `entries` int64 table; `sizes` int64, `compressed` and `raw` (`READ` or `PASS_ON`) uint8 (outputs). Answers how many
     are encrypted, chunks, of transactions (markers as well), and compressed.
@@ -91,7 +91,7 @@ def survey_entries(entries, sizes, compressed, raw):
 
 @kernel
 def message_room(entries, first, last, sizes, raw):
-    """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for.
+    """Number of messages that the entries `first` … `last` − 1 can have: never more than their bytes have room for.
 
     Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths.
     """

@@ -1,7 +1,8 @@
 """Tombstones in the place of entries that are dropped, the others copied, run by run.
 
-At an entry that is not right a kernel does not raise: it stops there. The twin is `new_entry.pack_tombstone`.
-Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
+At an entry that is not right a kernel does not raise: it stops there. The reference implementation is
+`entry.pack_tombstone`. Arguments that do not fit one another are an `IndexError`, before anything is read or written
+out of bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from offload_core.format.codec.kernels.intrinsics import (
 )
 from offload_core.format.kernel import kernel
 from offload_core.format.messages.kernels.entries import read_entry
-from offload_core.format.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME
+from offload_core.format.messages.kernels.entry_fields import E_MARKER_TYPE, E_PUBLISH_TIME
 
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_BYTES = 6

@@ -1,6 +1,6 @@
 """The program of a schema, run over a batch's datums: each value goes to the cells of its column (`schemas.cells`).
 
-A datum that is not right gets a mark and nulls, never an error. The reference implementation is `schemas.avro.plain`.
+A datum that is not right gets a mark and nulls, never an error. The reference implementation is `avro_reference`.
 Source: the AVRO specification 1.12, "Binary Encoding".
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import operations as op
-from offload_core.format.schemas.kernels.cells import is_text
+from offload_core.format.schemas.kernels.cell_arrays import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 
@@ -41,7 +41,7 @@ def _read_long(data, position, end):
 
 @kernel
 def _decimal_fits(data, position, end, limit_high, limit_low):
-    """Whether a big-endian number is less than the limit, and more than its negative.
+    """True if a big-endian number is less than the limit, and more than its negative.
 
     Bounds: reads `data` from `position` to `end` only.
     """
@@ -67,7 +67,7 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
 
 @kernel
 def _is_sound(program, numbers, slots):
-    """Whether all slots, addresses and ranges that a program names are there, no size is negative, and it ends.
+    """True if all slots, addresses and ranges that a program names are there, no size is negative, and it ends.
 
     Bounds: reads `program` below its length; `numbers` is not read.
     """

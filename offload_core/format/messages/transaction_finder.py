@@ -1,0 +1,107 @@
+"""Entries of one ledger → tables of what they have to do with transactions, by the kernel.
+
+Payloads are neither decompressed nor looked at. Source: docs/formats/entry.md (message metadata, markers).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.format.messages.arrow_arrays import Bytes, Table
+from offload_core.format.messages.checksum import crc32c_address
+from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.kernels import entry_fields as f
+from offload_core.format.messages.kernels.transaction_ranges import find_transactions
+from offload_hooks.errors import FormatError, MetadataError, placed
+
+RANGE_COLUMNS = ("first entry", "stop entry", "txnid_most_bits", "txnid_least_bits")
+MARKER_COLUMNS = ("entry", "marker type", "txnid_most_bits", "txnid_least_bits")
+TOMBSTONE_COLUMNS = ("first entry", "stop entry")
+
+NO_TIMES = (2**63 - 1, -(2**63))
+"""Least and greatest publish time of no entries."""
+
+
+class TransactionFinder:
+    """Collects what entries say, given to it in ascending order of their ids.
+
+    `times` (int64: least and greatest publish time, in ms) is that of all entries since it was last set. Errors name
+    the ledger; None for entries that are in none yet.
+    """
+
+    def __init__(self, ledger_id: int | None, *, verify_checksums: bool) -> None:
+        self._ledger_id = ledger_id
+        self._checksum = crc32c_address() if verify_checksums else 0
+        self._verify_checksums = verify_checksums
+        self._row = np.empty(f.E_FIELDS, dtype=np.int64)
+        self._scratch = [np.empty((0, width), dtype=np.int64) for width in (4, 4, 2)]
+        self._found: tuple[list[Table], list[Table], list[Table]] = ([], [], [])
+        self.times = np.array(NO_TIMES, dtype=np.int64)
+
+    def add(
+        self,
+        block: Bytes,
+        block_offset: int | None,
+        entry_ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+    ) -> None:
+        """Look at entries; arguments as of `MessageDecoder.decode`.
+
+        Raises:
+            FormatError: metadata that is not right, or a wrong checksum of an entry that matters; with ledger, entry
+                and byte.
+        """
+        count = len(offsets)
+        if count > len(self._scratch[0]):
+            self._scratch = [np.empty((count, width), dtype=np.int64) for width in (4, 4, 2)]
+        right, *made = find_transactions(
+            block,
+            offsets,
+            lengths,
+            count,
+            entry_ids,
+            self._checksum,
+            self._row,
+            *self._scratch,
+            self.times,
+        )
+        if right < count:
+            self._explain(
+                block, block_offset, int(entry_ids[right]), int(offsets[right]), int(lengths[right])
+            )
+        for tables, scratch, rows in zip(self._found, self._scratch, made, strict=True):
+            if rows:
+                tables.append(scratch[:rows].copy())
+
+    def tables(self) -> tuple[Table, Table, Table]:
+        """Ranges, markers, tombstones (int64; a row each, columns as the constants say), ascending."""
+        ranges, markers, tombstones = (
+            np.concatenate(tables) if tables else np.empty((0, width), dtype=np.int64)
+            for tables, width in zip(self._found, (4, 4, 2), strict=True)
+        )
+        return join_ranges(ranges), markers, join_ranges(tombstones)
+
+    def _explain(
+        self, block: Bytes, block_offset: int | None, entry_id: int, offset: int, length: int
+    ) -> None:
+        place = None if block_offset is None else block_offset + offset
+        with placed(ledger_id=self._ledger_id, entry_id=entry_id, offset=place):
+            try:
+                split_entry(block[offset : offset + length].tobytes(), verify_checksum=self._verify_checksums)
+            except FormatError as error:
+                error.offset = None if place is None else place + (error.offset or 0)
+                raise
+            raise MetadataError("an entry's metadata is not right")
+
+
+def join_ranges(ranges: Table) -> Table:
+    """Ascending ranges (first, stop, and what they are of), those that adjoin and are of the same joined."""
+    if len(ranges) < 2:
+        return ranges
+    begins = (ranges[1:, 0] != ranges[:-1, 1]) | (ranges[1:, 2:] != ranges[:-1, 2:]).any(axis=1)
+    firsts = np.flatnonzero(np.concatenate([[True], begins]))
+    joined = ranges[firsts]
+    joined[:, 1] = ranges[np.append(firsts[1:], len(ranges)) - 1, 1]
+    return joined
