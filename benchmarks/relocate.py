@@ -16,11 +16,12 @@ from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.compression import Compression
-from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store, upload_blocks
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_hooks.testing import MemoryMetadataStore
 
 LEDGER_BYTES = 64 << 20

@@ -13,7 +13,7 @@ from typing import Any
 
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.maintenance.recover import Recovered, recover_records
-from offload_core.maintenance.relocate import Mover, Outcome, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import Mover, Outcome, Wanted, make_moves, plan_topic
 from offload_core.maintenance.repair import Repair
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import (
@@ -29,6 +29,7 @@ from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.audit import FileAuditLog
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 
 
 def verify(

@@ -23,7 +23,7 @@ from offload_core.format.codec.index import IndexedBlock, LedgerIndex
 from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue import Ledger, TopicName, concurrently, recorded_copies
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.survey import FoundLedger, LedgerSurvey
@@ -38,7 +38,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
-from offload_core.metadata.records.segment_shares import (
+from offload_core.metadata.records.segments import (
     as_written,
     first_entry_id,
     shares_of,
@@ -403,7 +403,7 @@ def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = No
     )
     done = (
         pair
-        for some, found in look_at(in_batches(due, None), rebuild)
+        for some, found in inspect_batches(in_batches(due, None), rebuild)
         for pair in zip(some, found, strict=True)
     )
     for _, of_topic in groupby(done, key=lambda pair: pair[0].number):
@@ -528,7 +528,7 @@ def recover_records(
     if records is not None:
         refuse_live_pulsar(records.store)
     with LedgerSurvey() as survey:
-        survey.fill(tier, wanted=wanted, listener=listener)
+        survey.fill(tier, takes=wanted, listener=listener)
         for rebuilt in rebuild_topics(tier, survey, cluster=cluster):
             yield Recovered(rebuilt=rebuilt, outcome=_write(records, rebuilt, tier, audit))
 

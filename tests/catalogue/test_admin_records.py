@@ -157,36 +157,41 @@ def chosen(**selection: Any) -> tuple[list[str], list[str]]:
         return sorted(read), sorted(listed)
 
 
-def test_a_base_name_stands_for_its_partitions_and_only_its_namespace_is_listed() -> None:
-    assert chosen(topics=TOPIC) == (PARTITIONS, ["/persistent/acme/cold"])
-    assert chosen(topics=f"persistent://{PARTITIONS[1]}") == ([PARTITIONS[1]], ["/persistent/acme/cold"])
-    assert chosen(topics=["acme/hot/orders", TOPIC]) == (
-        [*PARTITIONS, "acme/hot/orders"],
-        ["/persistent/acme/cold", "/persistent/acme/hot"],
-    )
+COLD, HOT = "/persistent/acme/cold", "/persistent/acme/hot"
+ALL = ["/namespaces/acme", "/namespaces/other", COLD, HOT, "/persistent/other/cold", "/tenants"]
 
 
-def test_a_pattern_that_begins_with_a_namespace_lists_only_that() -> None:
-    for pattern in ("acme/cold/orders.*", "persistent://acme/cold/orders(-else|)", "acme/cold/orders[-a-z]*"):
-        assert chosen(topics_pattern=pattern) == (
-            sorted([*PARTITIONS, "acme/cold/orders-else"]),
-            ["/persistent/acme/cold"],
-        )
+@pytest.mark.parametrize(
+    ("topics", "read", "listed"),
+    [
+        (TOPIC, PARTITIONS, [COLD]),
+        (f"persistent://{PARTITIONS[1]}", [PARTITIONS[1]], [COLD]),
+        (["acme/hot/orders", TOPIC], [*PARTITIONS, "acme/hot/orders"], [COLD, HOT]),
+        ("persistent://acme/cold/a/b", ["acme/cold/a%2Fb"], [COLD]),
+    ],
+)
+def test_a_name_means_its_partitions_and_only_its_namespace_is_listed(
+    topics: Any, read: list[str], listed: list[str]
+) -> None:
+    assert chosen(topics=topics) == (read, listed)
 
 
-def test_any_other_pattern_looks_everywhere() -> None:
-    everything = ["/namespaces/acme", "/namespaces/other", "/persistent/acme/cold", "/persistent/acme/hot",
-                  "/persistent/other/cold", "/tenants"]  # fmt: skip
-    assert chosen(topics_pattern=".*/cold/orders") == ([*PARTITIONS, "other/cold/orders"], everything)
-    assert chosen(topics_pattern="acme/hot/.*|other/.*") == (
-        ["acme/hot/orders", "other/cold/orders"],
-        everything,
-    )
-    assert chosen() == (sorted(["acme/cold/a%2Fb", *NAMED[:-1]]), everything)
-
-
-def test_names_are_sent_as_pulsar_encodes_them() -> None:
-    assert chosen(topics="persistent://acme/cold/a/b") == (["acme/cold/a%2Fb"], ["/persistent/acme/cold"])
+@pytest.mark.parametrize(
+    ("pattern", "read", "listed"),
+    [
+        ("acme/cold/orders.*", [*PARTITIONS, "acme/cold/orders-else"], [COLD]),
+        ("persistent://acme/cold/orders(-else|)", [*PARTITIONS, "acme/cold/orders-else"], [COLD]),
+        ("acme/cold/orders[-a-z]*", [*PARTITIONS, "acme/cold/orders-else"], [COLD]),
+        (".*/cold/orders", [*PARTITIONS, "other/cold/orders"], ALL),
+        ("acme/hot/.*|other/.*", ["acme/hot/orders", "other/cold/orders"], ALL),
+        (None, ["acme/cold/a%2Fb", *NAMED[:-1]], ALL),
+    ],
+)
+def test_only_a_pattern_that_begins_with_a_namespace_lists_no_others(
+    pattern: str | None, read: list[str], listed: list[str]
+) -> None:
+    selection = {} if pattern is None else {"topics_pattern": pattern}
+    assert chosen(**selection) == (sorted(read), listed)
 
 
 def test_a_topic_that_is_not_there_is_unknown_and_the_others_are_named() -> None:
@@ -227,15 +232,20 @@ def test_a_namespace_of_pulsar_1_is_left_out_with_a_warning(caplog: pytest.LogCa
 def test_order_and_truth_come_from_the_one_answer_and_uuids_from_the_other() -> None:
     uuids = [str(uuid_of(i)) for i in range(3)]
     info = record_of(ledger(9, 5, uuids[0]), ledger(3, 7, uuids[1]), ledger(12), ledger(4, 1), offloaded=(3,))
-    found = info.in_order
-    assert [(each.ledger_id, each.info.entries, each.info.is_closed, each.has_complete_copy) for each in found] == [
-        (3, 7, True, True), (4, 1, True, False), (9, 5, True, False), (12, 0, False, False),
-    ]  # fmt: skip
-    assert [each.context and str(each.context.uuid) for each in info.in_order] == [
-        uuids[1],
-        None,
-        uuids[0],
-        None,
+    assert [
+        (
+            each.ledger_id,
+            each.info.entries,
+            each.info.is_closed,
+            each.has_complete_copy,
+            each.context and str(each.context.uuid),
+        )
+        for each in info.in_order
+    ] == [
+        (3, 7, True, True, uuids[1]),
+        (4, 1, True, False, None),
+        (9, 5, True, False, uuids[0]),
+        (12, 0, False, False, None),
     ]
 
 
@@ -253,11 +263,7 @@ def test_what_happens_between_the_two_answers_makes_no_ledger_offloaded() -> Non
     }
     later = [ledger(3, 1, str(uuid_of(3))), ledger(5, 1, str(uuid_of(5))), ledger(6)]
     info, _ = join_record(stats, {"version": 0, "ledgers": later})
-    assert [(each.ledger_id, each.has_complete_copy) for each in info.in_order] == [
-        (3, True),
-        (5, False),
-        (6, False),
-    ]
+    assert {each.ledger_id: each.has_complete_copy for each in info.ledgers} == {3: True, 5: False, 6: False}
 
 
 def test_a_gap_of_a_ledger_that_is_not_offloaded_is_loss(tmp_path: Path) -> None:
@@ -282,13 +288,8 @@ def test_a_gap_of_a_ledger_that_is_not_offloaded_is_loss(tmp_path: Path) -> None
 def test_a_streaming_object_is_named_for_what_it_is(tmp_path: Path) -> None:
     lay_out(tmp_path, streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"]])]), attempt=5, names=NAMELESS)
     answers = namespace_answers(TOPIC) | topic_answers(TOPIC, ledger(5, 1, str(uuid_of(5))), offloaded=(5,))
-    with (
-        AdminRest(answers) as rest,
-        open_tier(tmp_path) as tier,
-        pytest.raises(
-            DataLossError, match="it is a streaming object, and its record does not tell of segments"
-        ),
-    ):
+    message = "it is a streaming object, and its record does not tell of segments"
+    with AdminRest(answers) as rest, open_tier(tmp_path) as tier, pytest.raises(DataLossError, match=message):
         scan(tier, TOPIC, records=rest.url)
 
 
@@ -339,26 +340,17 @@ def test_an_answer_of_another_form_names_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed",
+    ("path", "listed"),
     [
-        {},
-        "acme",
-        [1],
-        ["persistent://other/cold/a"],
-        ["persistent://acme/cold/"],
-        ["non-persistent://acme/cold/a"],
+        *((COLD, listed) for listed in ({}, "acme", [1])),
+        *((COLD, [f"{name}"]) for name in ("persistent://other/cold/a", "persistent://acme/cold/")),
+        (COLD, ["non-persistent://acme/cold/a"]),
+        *(("/namespaces/acme", [name]) for name in ("../x", "other/ns", "acme/a/b/c", "acme/..", "acme")),
     ],
 )
-def test_listings_of_another_form_are_errors(listed: object) -> None:
-    answers = namespace_answers(TOPIC) | {"/persistent/acme/cold": listed}
+def test_listings_of_another_form_are_errors(path: str, listed: object) -> None:
     with pytest.raises(MetadataError, match="another form"):
-        records_of(answers)
-
-
-@pytest.mark.parametrize("names", [["../x"], ["other/ns"], ["acme/a/b/c"], ["acme/.."], ["acme"]])
-def test_namespaces_that_cannot_be_are_errors(names: list[str]) -> None:
-    with pytest.raises(MetadataError, match="another form"):
-        records_of(namespace_answers(TOPIC) | {"/namespaces/acme": names})
+        records_of(namespace_answers(TOPIC) | {path: listed})
 
 
 def test_a_refused_token_is_denied_and_not_shown() -> None:

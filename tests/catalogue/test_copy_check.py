@@ -31,7 +31,7 @@ from offload_core.metadata.catalogue.copy_check import (
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import RECORD_KEY
-from offload_core.metadata.records.record_corrections import is_marked_damaged, mark_damaged
+from offload_core.metadata.records.ledger_changes import is_marked_damaged, mark_damaged
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload.hot_copy_check import check_cold_copies

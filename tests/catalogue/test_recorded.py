@@ -97,17 +97,11 @@ def test_a_brokers_records_name_the_ledgers_of_objects_that_name_no_topic(tmp_pa
 def test_objects_that_no_record_names_are_not_there(tmp_path: Path) -> None:
     for attempt in (1, 2):
         lay_out(tmp_path, pip17_object(PAYLOADS), attempt=attempt)
-    ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(1))))
+    ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(1), bookkeeper_deleted=True)))
     assert [stored.key.uuid for stored in ledger.attempts] == [uuid_of(1)]
     assert ledger.superseded == ()
-    assert topic_of(tmp_path).ledgers == ()
-
-
-def test_the_record_says_that_the_hot_copy_is_gone(tmp_path: Path) -> None:
-    lay_out(tmp_path, pip17_object(PAYLOADS))
-    ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0), bookkeeper_deleted=True)))
-    assert ledger.record.context.bookkeeper_deleted
     assert ranges(ledger) == [(0, 3)]
+    assert topic_of(tmp_path).ledgers == ()
 
 
 def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
@@ -124,22 +118,15 @@ def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
 
 
 def test_a_failed_segment_is_not_read_even_if_it_is_there(tmp_path: Path) -> None:
-    segmented(tmp_path, 4, 6)
-    context = OffloadContext.of_segments([segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9))])
-    ledger = ledger_of(tmp_path, closed(5, 10, context))
-    assert ranges(ledger) == [(0, 4)]
+    segmented(tmp_path, 4, 6, 5)
+    parts = [segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9)), segment(uuid_of(3), 14)]
+    assert ranges(ledger_of(tmp_path, closed(5, 10, OffloadContext.of_segments(parts[:2])))) == [(0, 4)]
+    ledger = ledger_of(tmp_path, closed(5, 15, OffloadContext.of_segments(parts)))
+    assert ranges(ledger) == [(0, 10), (10, 15)], "the scan sees the gap"
     stored = ledger.attempts[1]
     assert (stored.problem, stored.index) == (Problem.UNFINISHED, None)
     assert stored.detail == "by its record the offload of this segment failed"
     assert stored.data_bytes == 512
-
-
-def test_a_gap_between_segments_is_left_open_for_the_scan_to_see(tmp_path: Path) -> None:
-    segmented(tmp_path, 4, 6, 5)
-    context = OffloadContext.of_segments(
-        [segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9)), segment(uuid_of(3), 14)]
-    )
-    assert ranges(ledger_of(tmp_path, closed(5, 15, context))) == [(0, 10), (10, 15)]
 
 
 def test_a_segment_of_several_ledgers_is_looked_up_once() -> None:
@@ -180,19 +167,22 @@ def test_a_copy_that_the_tier_lacks_is_a_problem_that_says_where_the_record_has_
     assert stored.detail == "its record says that aws-s3 at golden has it; it is not here"
 
 
-@pytest.mark.parametrize(("part", "problem"), [("data", Problem.NO_INDEX), ("index", Problem.NO_DATA)])
-def test_half_a_copy_is_a_problem_as_in_a_listing(tmp_path: Path, part: str, problem: Problem) -> None:
-    lay_out(tmp_path, pip17_object(PAYLOADS), parts=[part])
+@pytest.mark.parametrize(
+    ("parts", "more", "problem"),
+    [
+        (["data"], b"", Problem.NO_INDEX),
+        (["index"], b"", Problem.NO_DATA),
+        (["data", "index"], b"x", Problem.WRONG_LENGTH),
+    ],
+)
+def test_a_damaged_copy_has_the_problem_that_it_has_in_a_listing(
+    tmp_path: Path, parts: list[str], more: bytes, problem: Problem
+) -> None:
+    written = pip17_object(PAYLOADS)
+    lay_out(tmp_path, replace(written, data=written.data + more), parts=parts)
     ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0))))
     assert [stored.problem for stored in ledger.attempts] == [problem]
     assert ledger.extents == ()
-
-
-def test_a_copy_of_another_length_than_its_index_says_is_a_problem(tmp_path: Path) -> None:
-    written = pip17_object(PAYLOADS)
-    lay_out(tmp_path, replace(written, data=written.data + b"x"))
-    ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0))))
-    assert [stored.problem for stored in ledger.attempts] == [Problem.WRONG_LENGTH]
 
 
 def test_a_format_that_record_and_key_disagree_on_is_a_problem_that_names_both(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_of_topics_that_are_not_wanted_nothing_is_given(tmp_path: Path) -> None:
     wanted = TopicName("persistent://acme/cold/segments")
     with open_store(tmp_path) as tier, LedgerSurvey() as survey:
         counts: list[int] = []
-        survey.fill(tier, wanted=lambda topic: topic == wanted, listener=counts.append)
+        survey.fill(tier, takes=lambda topic: topic == wanted, listener=counts.append)
         assert {each.topic for each in survey.ledgers()} == {wanted}
         assert not list(survey.strays())
         assert counts == [10]

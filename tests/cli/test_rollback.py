@@ -25,7 +25,7 @@ from scenes.rollbacks import (
 from tiers import MANAGED_LEDGER, TOPIC, Names, uuid_of
 
 from offload_core.metadata.records import OffloadContext
-from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import Tier, open_store

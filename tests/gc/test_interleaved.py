@@ -29,13 +29,13 @@ from offload_core.metadata.records import (
     OtherCopy,
     OtherRole,
 )
-from offload_core.metadata.records.replacement_record import CopyForm
-from offload_core.metadata.records.segment_shares import place_of
+from offload_core.metadata.records.attempts import place_of
+from offload_core.metadata.records.replacements import CopyForm
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import claimed, is_claim, placeholder
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Deletion
-from offload_core.writing.managed_ledger.replacements import Replacement
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
 from offload_hooks.errors import AttemptError, OffloadError
 from offload_hooks.testing import MemoryDriver
 
@@ -127,17 +127,16 @@ def switched_to_the_other(world: CollectedTier) -> bool:
         ledger_ids=(LEDGER,),
     )
     steps = Replacement(
-        records=world.records,
+        registry=RecordRegistry(world.records, clock()),
         name=name,
         copy=copy,
         old=uuid_of(0),
         tier=world.tier,
         audit=Audit(),
         why="its copy is damaged",
-        now_ms=clock(),
     )
     try:
-        steps.at_once()
+        steps.switch_at_once()
     except AttemptError:
         return False
     for key in (f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"):

@@ -20,7 +20,7 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from managed_ledgers import Audit
-from records import closed, copied, managed_ledger
+from records import closed, copied, managed_ledger, new_copy
 from tiers import uuid_of
 
 from offload_core.format.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
@@ -35,21 +35,20 @@ from offload_core.metadata.records import (
     abandon_attempt,
     abandon_segment,
     assign_segment,
+    begin_attempt,
     complete_attempt,
     complete_segment,
     parse_managed_ledger_info,
-    prepare_attempt,
     resume_segment,
     unfinished_segment,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.records.copy_replacement import (
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
+from offload_core.metadata.records.replacements import (
     begin_replacement,
     forget_replaced,
     switch_replacement,
 )
-from offload_core.metadata.records.replacement_record import CopyForm
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import is_claim
 from offload_core.storage.tier import Tier
@@ -162,7 +161,7 @@ class Writer:
                 yield
             uuid = self._begin()
             self._update(
-                lambda now: prepare_attempt(now, ledger_id, uuid, DRIVER, replaces=older, lease=self.lease())
+                lambda now: begin_attempt(now, ledger_id, uuid, DRIVER, replaces=older, lease=self.lease())
             )
             yield
             yield from self._write(pip17_object(PAYLOADS, ledger_id=ledger_id), uuid)
@@ -203,7 +202,7 @@ class Writer:
             uuid = self._begin()
             self._update(
                 lambda now: begin_replacement(
-                    now, [ledger_id], uuid, CopyForm.LEDGER, DRIVER, self.clock(), lease=self.lease()
+                    now, new_copy(uuid, ledger_id, since_ms=self.clock()), lease=self.lease()
                 )
             )
             yield
@@ -222,7 +221,7 @@ class Writer:
             if ledger is None:
                 return
             if self.leased:
-                self._update(lambda now: condemn_ledgers(now, [ledger_id]))
+                self._update(lambda now: mark_for_deletion(now, [ledger_id]))
                 yield
             else:
                 self._update(lambda now: _without(now, ledger_id))

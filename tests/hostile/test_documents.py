@@ -48,7 +48,7 @@ from offload_core.metadata.records.offload_context import (
     OffloadContext,
 )
 from offload_core.metadata.records.relocations import read_mapping
-from offload_core.metadata.records.replacement_record import others_of
+from offload_core.metadata.records.replacements import others_of
 from offload_core.reading.export.iceberg_target import STATE, parse_state
 from offload_core.reading.export.manifest import decode_manifest
 from offload_core.reading.scan.positions import parse_offsets, parse_position, position_of_message_id

@@ -142,7 +142,7 @@ class CrashedTopic:
         info = self.info()
         assert info is not None
         for ledger in info.in_order:
-            if ledger.is_condemned:
+            if ledger.is_marked_for_deletion:
                 continue
             assert ledger.info.is_closed, where
             self.check_cold(ledger, where)

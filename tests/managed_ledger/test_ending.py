@@ -208,7 +208,7 @@ def test_whichever_call_of_the_metadata_fails(environment, fault):
             forget=lambda name, policies=policies: policies.forget_topic(topic_of_managed_ledger(name)),
         )
         open_managed_ledger(changed, NAME).close()
-        policies.change_topic(TOPIC, lambda level: level.saying(max_threads=3))
+        policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=3))
         failing = len(store.calls) + 1 + number
         store.choose = lambda call, failing=failing: fault if call.number == failing else None
         with suppress(StoreError):

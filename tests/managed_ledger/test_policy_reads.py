@@ -230,10 +230,10 @@ def test_with_a_topic_its_policies_go(tmp_path):
         open_policies(configuration) as (store, said),
         open_environment(configuration, store, said) as environment,
     ):
-        said.change_topic(topic, lambda level: level.saying(max_threads=3))
+        said.change_topic(topic, lambda level: level.with_fields(max_threads=3))
         open_managed_ledger(environment, NAME).delete()
         assert said.topic(topic).offload is None
-        said.change_topic(topic, lambda level: level.saying(max_threads=3))
+        said.change_topic(topic, lambda level: level.with_fields(max_threads=3))
         assert delete_managed_ledger(environment, NAME) is False  # who deleted it may have been cut off
         assert said.topic(topic).offload is None
 

@@ -111,7 +111,7 @@ def test_segments_in_a_tier_that_is_not_configured_keep_their_ledgers(
         with pytest.raises(OptionError, match="not configured"):
             topic.trim(RetentionPolicies())
         assert len(list(tier.store.list_objects())) == 2
-        assert [ledger.is_condemned for ledger in topic.read_info().ledgers] == [True, True]
+        assert [ledger.is_marked_for_deletion for ledger in topic.read_info().ledgers] == [True, True]
         with offloads_by(said.__getitem__, records, hot, clock, others=[tier.store]) as (beside, _):
             by_policy = replace(environment, offloads=beside)
             with open_managed_ledger(by_policy, NAME) as again:

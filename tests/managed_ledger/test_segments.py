@@ -270,7 +270,7 @@ def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
         broken.setattr(environment.offloads, "delete_cold_copy", fails)
         with pytest.raises(StoreUnavailableError):
             topic.open.trim(EVERYTHING)
-    assert [ledger.is_condemned for ledger in recorded().in_order] == [True, True, True, False]
+    assert [ledger.is_marked_for_deletion for ledger in recorded().in_order] == [True, True, True, False]
     assert topic.read() == topic.payloads[-2:]
     with pytest.raises(AttemptError, match="hot copy is gone"):
         topic.offloads.offload(topic.end(2, 4), begin=topic.end(2, 0))

@@ -12,7 +12,7 @@ from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
+from offload_core.metadata.records import DriverMetadata, EntryPosition, begin_attempt, complete_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.writing.managed_ledger import (
@@ -167,7 +167,7 @@ def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic):
         lease = lease_from(topic.environment.now_ms(), 60)
         driver = DriverMetadata(name="filesystem")
         topic.environment.records.update(
-            NAME, lambda info: prepare_attempt(info, ledger.ledger_id, UUID(int=7), driver, lease=lease)
+            NAME, lambda info: begin_attempt(info, ledger.ledger_id, UUID(int=7), driver, lease=lease)
         )
         topic.run()
         assert isinstance(topic.status.last_error, LiveAttemptError)

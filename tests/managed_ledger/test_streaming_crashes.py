@@ -19,8 +19,8 @@ from scenes.segments import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, segments_of, unfinished_segment
+from offload_core.metadata.records.attempts import begin_attempt
 from offload_core.metadata.records.filter_record import FilterMode
-from offload_core.metadata.records.offload_attempt import prepare_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import (
@@ -168,7 +168,7 @@ def with_history(world):
     first, second, _ = process.topic.read_info().in_order
     uuid = UUID(int=5)
     process.topic._environment.records.update(  # as an older process left it
-        NAME, lambda info: prepare_attempt(info, first.ledger_id, uuid, tier_record(process.tier))
+        NAME, lambda info: begin_attempt(info, first.ledger_id, uuid, tier_record(process.tier))
     )
     process.tier.write_index(f"{uuid}-ledger-{first.ledger_id}-index", b"left")
     assert second.info.entries == 13

@@ -240,7 +240,9 @@ class StreamedMachine(TopicRules):
         retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
         with suppress(StoreUnavailableError):
             self.topic.trim(retention, consumed_before=self.position(place))
-        gone = set(range(1000)) - {each.ledger_id for each in self.info().ledgers if not each.is_condemned}
+        gone = set(range(1000)) - {
+            each.ledger_id for each in self.info().ledgers if not each.is_marked_for_deletion
+        }
         self.forget(gone)
 
     @rule(place=_places)

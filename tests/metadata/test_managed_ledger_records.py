@@ -44,6 +44,22 @@ def having(info: ManagedLedgerInfo, name: str) -> ManagedLedgerInfo:
     return info if (name, "") in info.properties else replace(info, properties=(*info.properties, (name, "")))
 
 
+def written(store: FaultyMetadataStore) -> bytes:
+    """The bytes of the record in a store."""
+    found = store.get(PATH)
+    assert found is not None
+    return found[0]
+
+
+def info_in(records: ManagedLedgerRecords) -> ManagedLedgerInfo:
+    return records.require(NAME).info
+
+
+def failing(inner: MemoryMetadataStore, faults: dict[int, str]) -> ManagedLedgerRecords:
+    """Records whose calls of the store, by number, fail in these ways."""
+    return ManagedLedgerRecords(FaultyMetadataStore(inner, lambda call: faults.get(call.number)))  # type: ignore[arg-type,return-value]
+
+
 @pytest.fixture
 def store() -> FaultyMetadataStore:
     return FaultyMetadataStore(MemoryMetadataStore())
@@ -61,11 +77,11 @@ def test_a_record_is_written_as_pulsar_has_it_and_read(
     store: FaultyMetadataStore, records: ManagedLedgerRecords
 ) -> None:
     assert records.read(NAME) is None
-    written = records.write(NAME, INFO, None)
-    assert written.info == INFO
-    assert store.get(PATH) == (pack_managed_ledger_info(INFO), written.version)
-    assert records.read(NAME) == written
-    assert ManagedLedgerRecords(store).read(NAME) == written
+    stored = records.write(NAME, INFO, None)
+    assert stored.info == INFO
+    assert store.get(PATH) == (pack_managed_ledger_info(INFO), stored.version)
+    assert records.read(NAME) == stored
+    assert ManagedLedgerRecords(store).read(NAME) == stored
 
 
 def test_a_record_is_replaced_where_it_is_as_it_was_read(records: ManagedLedgerRecords) -> None:
@@ -103,20 +119,20 @@ def test_a_change_is_made_upon_the_newest_record(
 def test_a_change_that_changes_nothing_is_not_written(
     store: FaultyMetadataStore, records: ManagedLedgerRecords
 ) -> None:
-    written = records.write(NAME, INFO, None)
-    assert records.update(NAME, lambda info: info) == written
+    stored = records.write(NAME, INFO, None)
+    assert records.update(NAME, lambda info: info) == stored
     assert [call.method for call in store.calls] == ["put", "get"]
 
 
 def test_a_change_that_raises_is_not_written(records: ManagedLedgerRecords) -> None:
-    written = records.write(NAME, INFO, None)
+    stored = records.write(NAME, INFO, None)
 
     def refuse(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
         raise OptionError("no")
 
     with pytest.raises(OptionError):
         records.update(NAME, refuse)
-    assert records.read(NAME) == written
+    assert records.read(NAME) == stored
 
 
 def test_what_has_no_record_is_not_changed(records: ManagedLedgerRecords) -> None:
@@ -161,9 +177,7 @@ def test_a_brokers_record_is_read_and_written_in_any_compression(
     assert read is not None
     assert (read.info, read.version) == (parse_stored_record(path.read_bytes()).info, version)
     records.update(NAME, lambda info: having(info, "mine"))
-    found = store.get(PATH)
-    assert found is not None
-    stored = parse_stored_record(found[0])
+    stored = parse_stored_record(written(store))
     assert (stored.compression, stored.info) == (compression, having(read.info, "mine"))
 
 
@@ -182,21 +196,15 @@ def test_fields_that_are_not_known_survive_a_change(
     data = field(1, bytes.fromhex("0807 1002") + field(5, context) + new) + new
     store.put(PATH, data, None)
     records.update(NAME, lambda info: having(info, "mine"))
-    found = store.get(PATH)
-    assert found is not None
-    assert found[0].count(new) == data.count(new) == 6
+    assert written(store).count(new) == data.count(new) == 6
     records.update(NAME, lambda info: replace(info, properties=()))
-    found = store.get(PATH)
-    assert found is not None
-    assert found[0] == data
+    assert written(store) == data
 
 
 def test_the_layout_of_segments_is_as_asked_for(store: FaultyMetadataStore) -> None:
     records = ManagedLedgerRecords(store, segment_layout=SegmentLayout.PIP76)
     records.write(NAME, INFO, None)
-    found = store.get(PATH)
-    assert found is not None
-    assert found[0] == pack_managed_ledger_info(INFO, segment_layout=SegmentLayout.PIP76)
+    assert written(store) == pack_managed_ledger_info(INFO, segment_layout=SegmentLayout.PIP76)
 
 
 # --- what older versions wrote -----------------------------------------------------------------
@@ -268,10 +276,6 @@ def test_what_a_shipped_pulsar_made_of_a_streamed_ledger_is_read_and_its_old_seg
 # --- whatever the store answers, or loses ------------------------------------------------------
 
 
-def puts(store: FaultyMetadataStore) -> int:
-    return sum(call.method == "put" for call in store.calls)
-
-
 def test_each_call_may_fail_in_each_way(store: FaultyMetadataStore, records: ManagedLedgerRecords) -> None:
     """An update is made, or says that it was not, or that it does not know; and never made twice."""
     records.write(NAME, INFO, None)
@@ -282,26 +286,19 @@ def test_each_call_may_fail_in_each_way(store: FaultyMetadataStore, records: Man
         for fault in ("unavailable", "unknown-before", "unknown-after"):
             inner = MemoryMetadataStore()
             ManagedLedgerRecords(inner).write(NAME, INFO, None)
-            faulty = FaultyMetadataStore(
-                inner, lambda call, number=number, fault=fault: fault if call.number == number else None
-            )
             try:
-                ManagedLedgerRecords(faulty).update(NAME, lambda info: having(info, "mine"))
+                failing(inner, {number: fault}).update(NAME, lambda info: having(info, "mine"))
                 outcomes.append("made")
             except StoreUnavailableError:
                 outcomes.append("not made")
-            found = ManagedLedgerRecords(inner).read(NAME)
-            assert found is not None
-            assert found.info == (having(INFO, "mine") if outcomes[-1] == "made" else INFO)
+            made = having(INFO, "mine") if outcomes[-1] == "made" else INFO
+            assert info_in(ManagedLedgerRecords(inner)) == made
     assert outcomes == ["not made"] * 4 + ["made"] * 2
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
 def test_what_cannot_be_read_back_stays_unknown(fault: str) -> None:
-    def choose(call: MetadataCall) -> str | None:
-        return {1: fault, 2: "unavailable"}.get(call.number)
-
-    records = ManagedLedgerRecords(FaultyMetadataStore(MemoryMetadataStore(), choose))  # type: ignore[arg-type]
+    records = failing(MemoryMetadataStore(), {1: fault, 2: "unavailable"})
     with pytest.raises(OutcomeUnknownError):
         records.write(NAME, INFO, None)
     assert (records.read(NAME) is None) == (fault == "unknown-before")
@@ -313,7 +310,7 @@ def test_a_store_that_never_knows_is_not_asked_for_ever() -> None:
     )
     with pytest.raises(OutcomeUnknownError):
         ManagedLedgerRecords(store).write(NAME, INFO, None)
-    assert puts(store) == 4
+    assert sum(call.method == "put" for call in store.calls) == 4
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
@@ -330,19 +327,13 @@ def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault: str) -> None
     records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))  # type: ignore[arg-type]
     with pytest.raises(VersionConflictError, match="while the answer to a write was lost"):
         records.write(NAME, having(INFO, "mine"), first)
-    found = others.read(NAME)
-    assert found is not None
     made = having(INFO, "mine") if fault == "unknown-after" else INFO
-    assert found.info == having(made, "other")
+    assert info_in(others) == having(made, "other")
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
 def test_a_deletion_whose_answer_is_lost_is_made_once(fault: str) -> None:
-    store = FaultyMetadataStore(
-        MemoryMetadataStore(),
-        lambda call: fault if call.number == 2 else None,  # type: ignore[arg-type,return-value]
-    )
-    records = ManagedLedgerRecords(store)
+    records = failing(MemoryMetadataStore(), {2: fault})
     records.delete(NAME, records.write(NAME, INFO, None))
     assert records.read(NAME) is None
 
@@ -383,9 +374,7 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
                 continue
 
     together([lambda name=name: add(name) for name in tries], 60)
-    found = inner.read(NAME)
-    assert found is not None
-    assert sorted(found.info.properties) == sorted((name, "") for name in tries)
+    assert sorted(info_in(inner).properties) == sorted((name, "") for name in tries)
 
 
 # --- stores by URL -----------------------------------------------------------------------------
@@ -393,8 +382,8 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
 
 def test_a_store_is_opened_by_its_url_to_be_written(tmp_path: Path) -> None:
     with closing(open_metadata_store(f"sqlite:{tmp_path}/x.db", {"create": "true"})) as store:
-        written = ManagedLedgerRecords(store).write(NAME, INFO, None)
-        assert ManagedLedgerRecords(store).read(NAME) == written
+        stored = ManagedLedgerRecords(store).write(NAME, INFO, None)
+        assert ManagedLedgerRecords(store).read(NAME) == stored
 
 
 def test_what_is_no_store_or_only_reads_is_refused() -> None:

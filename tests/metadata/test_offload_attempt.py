@@ -17,11 +17,11 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
     abandon_attempt,
+    begin_attempt,
     complete_attempt,
-    fail_attempt,
+    forget_attempt,
     mark_hot_copy_deleted,
     parse_stored_record,
-    prepare_attempt,
     renew_attempt,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
@@ -36,9 +36,9 @@ FRESH = closed(LEDGER, 10)
 OTHERS = (closed(2, 5, copied(uuid_of(9))), still_open(4))
 
 Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
-PREPARE: Step = partial(prepare_attempt, ledger_id=LEDGER, uuid=MINE, driver=DRIVER)
+PREPARE: Step = partial(begin_attempt, ledger_id=LEDGER, uuid=MINE, driver=DRIVER)
 COMPLETE: Step = partial(complete_attempt, ledger_id=LEDGER, uuid=MINE, timestamp_ms=NOW)
-FAIL: Step = partial(fail_attempt, ledger_id=LEDGER, uuid=MINE)
+FAIL: Step = partial(forget_attempt, ledger_id=LEDGER, uuid=MINE)
 DELETE: Step = partial(mark_hot_copy_deleted, ledger_id=LEDGER, uuid=MINE)
 
 
@@ -92,7 +92,7 @@ def test_a_step_does_nothing_to_its_own_result(step: Step, before: ManagedLedger
 
 def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
     lease = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=NOW)
-    prepared = prepare_attempt(among_others(FRESH), LEDGER, MINE, DRIVER, lease=lease)
+    prepared = begin_attempt(among_others(FRESH), LEDGER, MINE, DRIVER, lease=lease)
     recorded = context(prepared)
     assert recorded is not None
     assert recorded.driver == DRIVER.with_property("lease", f"00000000000000ab:7:11:{NOW}")
@@ -134,13 +134,13 @@ def test_the_time_of_completion_is_that_of_the_first() -> None:
 def test_an_older_attempt_is_replaced_by_name_only() -> None:
     unfinished = with_context(uuid=OTHER, driver=DriverMetadata(name="S3"), unknown_fields=UNKNOWN)
     with pytest.raises(
-        AttemptError, match=r"not complete .*ledger 3.* found .*Its objects are deleted first"
+        AttemptError, match=r"not complete .*ledger 3.* found .*Delete its objects first"
     ) as caught:
         PREPARE(unfinished)
     assert caught.value.found == OTHER
     with pytest.raises(AttemptError):
-        prepare_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=uuid_of(5))
-    prepared = prepare_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=OTHER)
+        begin_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=uuid_of(5))
+    prepared = begin_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=OTHER)
     assert context(prepared) == OffloadContext(uuid=MINE, driver=DRIVER, unknown_fields=UNKNOWN)
     with pytest.raises(AttemptError, match="another offload attempt took the place"):
         complete_attempt(prepared, LEDGER, OTHER, NOW)
@@ -209,7 +209,7 @@ def test_what_a_broker_recorded_is_what_our_steps_record(path: Any) -> None:
         if recorded is None or recorded.uuid is None:
             continue
         assert recorded.driver is not None
-        stepped = prepare_attempt(
+        stepped = begin_attempt(
             info.with_ledger(replace(ledger, context=None)), ledger.ledger_id, recorded.uuid, recorded.driver
         )
         if recorded.complete:

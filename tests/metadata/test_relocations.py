@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from records import DRIVER, closed, copied, managed_ledger
+from records import closed, copied, managed_ledger, new_copy
 from tiers import uuid_of
 
-from offload_core.metadata.records import CopyForm
 from offload_core.metadata.records.relocations import MappingFile, Relocation, read_mapping, relocated
 from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
 
@@ -17,17 +16,12 @@ OLD, NEW, NEWER = uuid_of(1), uuid_of(2), uuid_of(3)
 INFO = managed_ledger(closed(7, 5, copied(OLD)), closed(8, 5, copied(uuid_of(9))))
 MOVED = Relocation(
     managed_ledger="t/n/persistent/a",
-    ledger_ids=(7,),
-    uuid=NEW,
-    form=CopyForm.LEDGER,
+    copy=new_copy(NEW, 7, since_ms=1),
     replaces=(OLD,),
-    driver=DRIVER,
-    segment=None,
-    since_ms=1,
     done_ms=2,
     filters={7: "{}"},
 )
-AGAIN = replace(MOVED, uuid=NEWER, replaces=(NEW,), filters={})
+AGAIN = replace(MOVED, copy=new_copy(NEWER, 7, since_ms=1), replaces=(NEW,), filters={})
 
 
 @pytest.fixture

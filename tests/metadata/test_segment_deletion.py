@@ -34,8 +34,8 @@ from offload_core.metadata.records import (
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.records.segment_deletion import condemn_ledgers, needed_objects
-from offload_core.metadata.records.segment_shares import covered_stop
+from offload_core.metadata.records.ledger_changes import mark_for_deletion, needed_objects
+from offload_core.metadata.records.segments import covered_stop
 from offload_hooks.errors import AttemptError
 
 
@@ -58,7 +58,7 @@ class Deletion:
         self.left = [
             (ledger.ledger_id, objects_to_delete(self.info, ledger))
             for ledger in self.info.in_order
-            if ledger.is_condemned
+            if ledger.is_marked_for_deletion
         ]
 
 
@@ -103,7 +103,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
 
     def next_begin(self) -> EntryPosition | None:
         for ledger in self.info.in_order:
-            if not ledger.is_condemned and covered_stop(ledger) < self.entries(ledger.ledger_id):
+            if not ledger.is_marked_for_deletion and covered_stop(ledger) < self.entries(ledger.ledger_id):
                 return position(ledger.ledger_id, covered_stop(ledger))
         return None
 
@@ -177,8 +177,8 @@ class SegmentedLedgers(RuleBasedStateMachine):
         sealed = [ledger.ledger_id for ledger in self.info.ledgers if ledger.info.is_closed]
         if sealed:
             chosen = data.draw(st.sets(st.sampled_from(sealed), max_size=3))
-            once = condemn_ledgers(self.info, chosen)
-            assert condemn_ledgers(once, chosen) == once
+            once = mark_for_deletion(self.info, chosen)
+            assert mark_for_deletion(once, chosen) == once
             assert parse_managed_ledger_info(pack_managed_ledger_info(once)) == once
             self.info = once
 
@@ -208,7 +208,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
     @invariant()
     def every_live_ledger_has_its_objects(self) -> None:
         for ledger in self.info.ledgers:
-            if not ledger.is_condemned and ledger.context is not None:
+            if not ledger.is_marked_for_deletion and ledger.context is not None:
                 for share in ledger.context.segments:
                     assert not share.complete or share.uuid in self.objects
 
@@ -219,7 +219,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
         for each in found:
             assert not each.is_finished or each.end is not None
         for ledger in self.info.ledgers:
-            if ledger.is_condemned or ledger.context is None or not ledger.context.segments:
+            if ledger.is_marked_for_deletion or ledger.context is None or not ledger.context.segments:
                 continue
             shares = ledger.context.segments
             assert all(share.complete for share in shares[:-1])
@@ -231,7 +231,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All is deleted: then nothing is left, but what is being uploaded, whose owner learns it."""
-        self.info = condemn_ledgers(self.info, [ledger.ledger_id for ledger in self.info.ledgers])
+        self.info = mark_for_deletion(self.info, [ledger.ledger_id for ledger in self.info.ledgers])
         assert segments_of(self.info) == ()
         rest = Deletion(self.info)
         self.objects -= {uuid for _, uuids in rest.left for uuid in uuids}
@@ -247,22 +247,22 @@ TestSegmentedLedgers.settings = effort(0.4, stateful_step_count=40)
 def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers() -> None:
     info = managed_ledger(closed(3, 10), closed(5, 4))
     info = assign_segment(info, uuid_of(1), position(3, 0), DRIVER, CLOSED_AT_MS, end=position(5, 3))
-    info = condemn_ledgers(info, {3})
+    info = mark_for_deletion(info, {3})
     left = unfinished_segment(info)
     assert left is not None
     assert (left.status.value, left.ledger_ids) == ("failed", (5,))
     first, second = info.in_order
-    assert first.is_condemned
-    assert not second.is_condemned
+    assert first.is_marked_for_deletion
+    assert not second.is_marked_for_deletion
     assert objects_to_delete(info, first) == []
-    both = condemn_ledgers(info, {5})
+    both = mark_for_deletion(info, {5})
     assert objects_to_delete(both, both.in_order[0]) == [uuid_of(1)]
 
 
 def test_a_share_of_which_nothing_is_known_but_its_uuid_is_condemned_as_well() -> None:
     bare = segment(uuid_of(1), 9, driver=None)
     info = managed_ledger(closed(3, 10, OffloadContext.of_segments([bare], complete=True)))
-    (ledger,) = condemn_ledgers(info, {3}).ledgers
-    assert ledger.is_condemned
+    (ledger,) = mark_for_deletion(info, {3}).ledgers
+    assert ledger.is_marked_for_deletion
     assert ledger.context is not None
     assert ledger.context.segments == (replace(bare, complete=False),)

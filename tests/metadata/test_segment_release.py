@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from records import DRIVER, closed, copied, failed, managed_ledger, segment, still_open
@@ -12,8 +13,8 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
+    begin_attempt,
     complete_attempt,
-    prepare_attempt,
     release_segments,
 )
 from offload_hooks.errors import AttemptError
@@ -38,8 +39,8 @@ def test_a_released_ledger_is_as_if_it_was_never_offloaded_and_others_stay() -> 
 def test_ledger_based_offload_takes_a_released_ledger() -> None:
     info = among(closed(3, 10, WHOLE))
     with pytest.raises(AttemptError, match="streaming segments"):
-        prepare_attempt(info, 3, uuid_of(5), DRIVER)
-    info = prepare_attempt(release_segments(info, 3), 3, uuid_of(5), DRIVER)
+        begin_attempt(info, 3, uuid_of(5), DRIVER)
+    info = begin_attempt(release_segments(info, 3), 3, uuid_of(5), DRIVER)
     ledger = complete_attempt(info, 3, uuid_of(5), 8).ledger(3)
     assert ledger is not None
     assert ledger.has_complete_copy
@@ -47,42 +48,45 @@ def test_ledger_based_offload_takes_a_released_ledger() -> None:
     assert ledger.context.segments == ()
 
 
-def test_what_is_not_known_of_a_ledger_is_kept() -> None:
-    ledger = closed(3, 10, replace(WHOLE, unknown_fields=UNKNOWN))
-    after = release_segments(among(ledger), 3).ledger(3)
-    assert after is not None
-    assert after.context == OffloadContext(unknown_fields=UNKNOWN)
-
-
-def test_a_ledger_whose_segment_failed_is_released() -> None:
-    context = OffloadContext.of_segments([segment(uuid_of(1), 4), failed(segment(uuid_of(2), None))])
-    assert release_segments(among(closed(3, 10, context)), 3) == among(closed(3, 10))
+ONE_OBJECT = copied(uuid_of(1), bookkeeper_deleted=True)
 
 
 @pytest.mark.parametrize(
-    "ledger", [closed(3, 10), closed(3, 10, copied(uuid_of(1), bookkeeper_deleted=True))]
+    ("before", "after"),
+    [
+        (replace(WHOLE, unknown_fields=UNKNOWN), OffloadContext(unknown_fields=UNKNOWN)),
+        (
+            OffloadContext.of_segments([segment(uuid_of(1), 4), failed(segment(uuid_of(2), None))]),
+            None,
+        ),
+        (None, None),
+        (ONE_OBJECT, ONE_OBJECT),
+    ],
+    ids=["unknown fields", "a failed segment", "nothing", "one object"],
 )
-def test_a_ledger_without_segments_stays_as_it_is(ledger: LedgerRecord) -> None:
-    assert release_segments(among(ledger), 3) == among(ledger)
+def test_only_segments_are_forgotten(before: OffloadContext | None, after: OffloadContext | None) -> None:
+    assert release_segments(among(closed(3, 10, before)), 3) == among(closed(3, 10, after))
 
 
-def test_the_only_copy_is_not_released() -> None:
-    gone = closed(3, 10, replace(WHOLE, bookkeeper_deleted=True))
-    pip76 = OffloadContext.of_segments([segment(uuid_of(1), 9, bookkeeper_deleted=True)], complete=True)
-    for ledger in (gone, closed(3, 10, pip76)):
-        assert not ledger.has_hot_copy
-        with pytest.raises(AttemptError, match="hot copy is gone") as caught:
-            release_segments(among(ledger), 3)
-        assert caught.value.ledger_id == 3
+ASSIGNED = [segment(uuid_of(1), 4), segment(uuid_of(2), None, complete=False)]
+PIP76_GONE = [segment(uuid_of(1), 9, bookkeeper_deleted=True)]
 
 
-def test_what_is_under_way_is_not_released() -> None:
-    assigned = OffloadContext.of_segments([segment(uuid_of(1), 4), segment(uuid_of(2), None, complete=False)])
-    with pytest.raises(AttemptError, match="under way") as caught:
-        release_segments(among(closed(3, 10, assigned)), 3)
-    assert caught.value.found == uuid_of(2)
-    part = OffloadContext.of_segments([segment(uuid_of(1), 4)])
-    with pytest.raises(AttemptError, match="written to"):
-        release_segments(managed_ledger(still_open(3, part)), 3)
-    with pytest.raises(AttemptError, match="no such ledger"):
-        release_segments(among(closed(3, 10)), 7)
+@pytest.mark.parametrize(
+    ("ledger", "message", "found"),
+    [
+        (closed(3, 10, replace(WHOLE, bookkeeper_deleted=True)), "hot copy is gone", uuid_of(1)),
+        (
+            closed(3, 10, OffloadContext.of_segments(PIP76_GONE, complete=True)),
+            "hot copy is gone",
+            uuid_of(1),
+        ),
+        (closed(3, 10, OffloadContext.of_segments(ASSIGNED)), "under way", uuid_of(2)),
+        (still_open(3, OffloadContext.of_segments(ASSIGNED[:1])), "written to", None),
+        (closed(7, 10), "no such ledger", None),
+    ],
+)
+def test_what_is_not_released(ledger: LedgerRecord, message: str, found: UUID | None) -> None:
+    with pytest.raises(AttemptError, match=message) as caught:
+        release_segments(among(ledger), 3)
+    assert (caught.value.ledger_id, caught.value.found) == (3, found)

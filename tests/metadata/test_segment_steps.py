@@ -39,21 +39,19 @@ from offload_core.metadata.records import (
     parse_managed_ledger_info,
 )
 from offload_core.metadata.records.attempts import lease_of
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
-from offload_core.metadata.records.segment_shares import (
-    Segment,
-    as_written,
-    find_segment,
-    segments_of,
-    unfinished_segment,
-)
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.metadata.records.segments import (
+    Segment,
     abandon_segment,
+    as_written,
     extend_segment,
+    find_segment,
     forget_segment,
     mark_segmented_hot_copy_deleted,
     renew_segment,
     resume_segment,
+    segments_of,
+    unfinished_segment,
 )
 from offload_core.writing.managed_ledger.owned_record import lose_ledger
 from offload_hooks.errors import AttemptError, MetadataError
@@ -280,7 +278,7 @@ def test_a_ledger_that_is_lost_or_to_be_deleted_says_so_in_all_shares() -> None:
     info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
     info = assign(info, 3, 6, uuid=OTHER)
     for gone in (
-        taken_twice(info, lambda known: condemn_ledgers(known, {3})),
+        taken_twice(info, lambda known: mark_for_deletion(known, {3})),
         lose_ledger(info, 3, OFFLOADED_MS),
     ):
         assert not gone.ledgers[0].has_hot_copy
@@ -316,7 +314,7 @@ def test_a_record_of_an_older_version_is_read_alike_and_written_as_today(gone: b
     assert as_written(new) == new
     for info in (old, new):
         ledger = info.ledgers[0]
-        assert (ledger.is_fully_offloaded, ledger.has_hot_copy, ledger.is_condemned) == (
+        assert (ledger.is_fully_offloaded, ledger.has_hot_copy, ledger.is_marked_for_deletion) == (
             True,
             not gone,
             False,

@@ -114,48 +114,31 @@ def test_where_no_file_can_be_made_is_told(tmp_path: Path) -> None:
             SqliteStore(f"sqlite:{place}", create=True)
 
 
-def foreign_table(file: Path) -> None:
-    with by_hand(file) as connection:
-        connection.execute("CREATE TABLE addresses (street TEXT)")
-
-
-def foreign_id(file: Path) -> None:
-    with by_hand(file) as connection:
-        connection.execute("PRAGMA application_id = 7")
-        connection.execute("CREATE TABLE records (path TEXT)")
-
-
-def newer(file: Path) -> None:
-    with opened(file):
-        pass
-    with by_hand(file) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-
-
-def text(file: Path) -> None:
-    file.write_text("no database\n" * 1000)
-
-
-def without_its_table(file: Path) -> None:
-    with opened(file):
-        pass
-    with by_hand(file) as connection:
-        connection.execute("DROP TABLE records")
+FOREIGN = "CREATE TABLE addresses (street TEXT)"
+FOREIGN_ID = "PRAGMA application_id = 7; CREATE TABLE records (path TEXT)"
+NEWER = f"PRAGMA user_version = {SCHEMA_VERSION + 1}"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kind", "message"),
+    ("is_ours", "script", "kind", "message"),
     [
-        (foreign_table, BadMagicError, "the database of another program"),
-        (foreign_id, BadMagicError, "the database of another program .* found 0x7"),
-        (newer, UnsupportedVersionError, "expected 1, found 2. Upgrade"),
-        (text, BadMagicError, "no SQLite database"),
+        (False, FOREIGN, BadMagicError, "the database of another program"),
+        (False, FOREIGN_ID, BadMagicError, "the database of another program .* found 0x7"),
+        (True, NEWER, UnsupportedVersionError, "expected 1, found 2. Upgrade"),
+        (False, None, BadMagicError, "no SQLite database"),
     ],
 )
 def test_other_files_are_refused_and_left_as_they_are(
-    file: Path, spoil: Callable[[Path], None], kind: type[OffloadError], message: str
+    file: Path, is_ours: bool, script: str | None, kind: type[OffloadError], message: str
 ) -> None:
-    spoil(file)
+    if is_ours:
+        with opened(file):
+            pass
+    if script is None:
+        file.write_text("no database\n" * 1000)
+    else:
+        with by_hand(file) as connection:
+            connection.executescript(script)
     before = file.read_bytes()
     for create in (True, False):
         with pytest.raises(kind, match=message):
@@ -164,7 +147,10 @@ def test_other_files_are_refused_and_left_as_they_are(
 
 
 def test_a_file_without_its_table_is_damaged(file: Path) -> None:
-    without_its_table(file)
+    with opened(file):
+        pass
+    with by_hand(file) as connection:
+        connection.execute("DROP TABLE records")
     with opened(file) as store:
         for call in (lambda: store.get(PATH), lambda: store.put(PATH, b"x", None)):
             with pytest.raises(FormatError, match="is damaged"):

@@ -21,9 +21,8 @@ from managed_ledgers import NAME, Audit, FailingAudit, environment_in
 from offloading_process import offloads_in, tiers_in
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
-from offload_core.metadata.records import prepare_attempt
-from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.offload_attempt import renew_attempt
+from offload_core.metadata.records import begin_attempt
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of, renew_attempt
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import open_managed_ledger
 from offload_core.writing.offload.running_attempt import (
@@ -80,7 +79,7 @@ class SharedTopic:
         lease = AttemptLease(holder=holder, until_ms=system_now_ms() + left_ms)
 
         def begin(info):
-            begun = prepare_attempt(info, self.ledger_id, uuid, driver, lease=lease)
+            begun = begin_attempt(info, self.ledger_id, uuid, driver, lease=lease)
             if raw is None:
                 return begun
             (ledger,) = begun.ledgers

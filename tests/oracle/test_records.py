@@ -22,11 +22,11 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
     SegmentLayout,
+    begin_attempt,
     complete_attempt,
     mark_hot_copy_deleted,
     pack_managed_ledger_info,
     parse_stored_record,
-    prepare_attempt,
     renew_attempt,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
@@ -151,7 +151,7 @@ def test_each_step_of_an_attempt_is_one_that_a_broker_understands(
         return {"driverMetadata": {"name": DRIVER.name, "properties": shown}}
 
     steps = [
-        (lambda info: prepare_attempt(info, 4, uuid, DRIVER, lease=leases[0]), leased(leases[0])),
+        (lambda info: begin_attempt(info, 4, uuid, DRIVER, lease=leases[0]), leased(leases[0])),
         (lambda info: renew_attempt(info, 4, uuid, leases[1]), leased(leases[1])),
         (
             lambda info: complete_attempt(info, 4, uuid, NOW),

@@ -45,12 +45,6 @@ def test_what_a_broker_wrote_is_read_as_it_means(name: str, written: Any, meant:
     assert getattr(read_policies({name: written}, "here"), pulsar_names()[name]) == meant
 
 
-@pytest.mark.parametrize("text", ["managedLedgerOffloadDriver", "s3_bucket", "fileSystemURI"])
-def test_nobody_sets_an_empty_text(text: str) -> None:
-    with pytest.raises(OptionError, match=f"{text} is empty"):
-        parse_policies({text: ""})
-
-
 @given(
     policies=st.fixed_dictionaries(
         {},

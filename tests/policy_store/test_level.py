@@ -134,10 +134,10 @@ def test_a_part_is_taken_out_of_a_record_whatever_it_and_the_other_are() -> None
 
 def test_one_value_is_changed_beside_what_nobody_may_set() -> None:
     data = b'{"offload_policies": {"managedLedgerOffloadBucket": "", "managedLedgerOffloadMaxThreads": 3}}'
-    changed = parse_level(data, NAMESPACE_NAMES).saying(max_threads=4)
+    changed = parse_level(data, NAMESPACE_NAMES).with_fields(max_threads=4)
     assert json.loads(pack_level(changed, NAMESPACE_NAMES)) == json.loads(data.replace(b"3", b"4"))
     with pytest.raises(OptionError, match="region is empty"):
-        changed.saying(region="")
+        changed.with_fields(region="")
 
 
 @pytest.mark.parametrize(

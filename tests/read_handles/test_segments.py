@@ -12,7 +12,7 @@ from tiers import TOPIC
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import Budget, advance
@@ -98,7 +98,7 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
 
     assert scanned(topic.info) == topic.cold_entries()
     first = data.draw(st.sampled_from(topic.info.ledgers)).ledger_id
-    trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
+    trimmed = mark_for_deletion(topic.info, [each for each in topic.payloads if each <= first])
     left = [each for each in topic.cold_entries() if each[0] > first]
     assert scanned(trimmed) == left
     topics = select_catalogue(

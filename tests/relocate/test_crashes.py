@@ -20,14 +20,7 @@ from scenes.machines import TopicMachine
 from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import (
-    MappingRegistry,
-    Mover,
-    RecordRegistry,
-    Wanted,
-    make_moves,
-    plan_topic,
-)
+from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import parse_topic
 from offload_core.metadata.policies import RetentionPolicies
@@ -38,6 +31,7 @@ from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
 from offload_core.writing.audit import Change, Deletion
 from offload_core.writing.managed_ledger import delete_managed_ledger
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
@@ -115,7 +109,7 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
         assert world.info == before
         mapped = read_mapping(world.folder / "mapping")
         assert mapped.under_way == ()
-        uuids = {str(each.uuid) for each in mapped.done}
+        uuids = {str(each.copy.uuid) for each in mapped.done}
         assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids)
 
 
@@ -259,13 +253,14 @@ def test_an_attempt_is_given_up_unless_it_is_read(world: MovedTopic) -> None:
     registry = RecordRegistry(world.records, world.clock)
     with mover_of(world, Told(Happened())).begin(move) as begun:
         copy = begun.order.copy
+    step = (move.name, copy, move.replaces, "by test", world.audit)
     assert registry.give_up(move.name, copy, "by test", world.audit)
     registry.forget(move.name, copy, "by test", world.audit)
     assert registry.give_up(move.name, copy, "by test", world.audit), "somebody else has cleaned it up"
-    with registry.attempt(move, copy, world.audit):
-        registry.switch(move, copy, {}, world.audit)
+    with registry.attempt(*step):
+        registry.switch(*step)
     assert not registry.give_up(move.name, copy, "by test", world.audit)
-    with pytest.raises(AttemptError, match="other copies by now"), registry.attempt(move, copy, world.audit):
+    with pytest.raises(AttemptError, match="other copies by now"), registry.attempt(*step):
         pass
 
 

@@ -18,22 +18,16 @@ from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import (
-    Outcome,
-    PlainCopy,
-    PlainStatus,
-    RecordRegistry,
-    make_moves,
-    plan_topic,
-)
+from offload_core.maintenance.relocate import Outcome, PlainCopy, PlainStatus, make_moves, plan_topic
 from offload_core.maintenance.relocate.moving import CopyMaker
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import ManagedLedgerInfo, other_copies
 from offload_core.metadata.records.attempts import lease_of
-from offload_core.metadata.records.copy_replacement import abandon_replacement
+from offload_core.metadata.records.replacements import abandon_replacement
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor, trying
 from offload_core.storage.tier import Tier, open_store
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload, hookimpl
 from offload_hooks.errors import (

@@ -17,7 +17,7 @@ from scenes.repairs import Lines
 from tiers import lay_out_case
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
 from offload_core.maintenance.repair import Repair
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.known_tiers import tier_record
@@ -31,6 +31,7 @@ from offload_core.metadata.catalogue.topics import (
 from offload_core.metadata.records import DriverMetadata, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader, open_tier, scan

@@ -22,7 +22,7 @@ from offload_core.format.codec.mapfile.sequence_file import (
 )
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.object_marks import LOST_KEY
-from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
+from offload_core.maintenance.relocate import make_moves, plan_topic
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -33,6 +33,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.relocations import MappingFile, relocated
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_hooks.errors import OffloadError, OptionError
 
 PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE

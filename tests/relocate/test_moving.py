@@ -14,29 +14,30 @@ from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
+from records import new_copy
 from scenes.moves import TOPIC_NAME, MovedTopic, read_ledger
 
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
-from offload_core.maintenance.relocate import MappingRegistry, Wanted, plan_topic
+from offload_core.maintenance.relocate import Wanted, plan_topic
 from offload_core.maintenance.relocate.entry_copies import KeptLedger
 from offload_core.maintenance.verify import Verification
 from offload_core.maintenance.verify.verified_objects import Sealing
 from offload_core.metadata.catalogue import open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
-from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.metadata.records import (
-    CopyForm,
     OtherRole,
     begin_replacement,
     other_copies,
     segments_of,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry
 from offload_hooks.errors import AttemptError, DataLossError, OptionError, OutcomeUnknownError
 from offload_hooks.ledger_stores import EntryBatch
 
@@ -202,7 +203,9 @@ def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: MovedTop
     there, uuid = tier_record(world.source), UUID(int=7)
     until = AttemptLease(holder=AttemptHolder(machine=1, process=2, started=3), until_ms=NOW_MS + 30_000)
     begin = partial(
-        begin_replacement, ledger_ids=[0], uuid=uuid, form=begun.form, driver=there, since_ms=1, lease=until
+        begin_replacement,
+        copy=new_copy(uuid, 0, form=begun.form, driver=there, since_ms=1),
+        lease=until,
     )
     world.records.update(NAME, begin)
     for part in ("", "-index"):
@@ -306,7 +309,7 @@ def test_topics_are_chosen_by_name_and_namespace(
     topics: list[str], namespaces: list[str], wanted: str
 ) -> None:
     named = {"a": "acme/cold/a", "b": "acme/hot/b", "p": "acme/cold/p-partition-3", "?": None}
-    wants = topics_wanted([parse_topic(each) for each in topics], namespaces)
+    wants = topic_selection([parse_topic(each) for each in topics], namespaces)
     assert wants is not None
     chosen = [short for short, name in named.items() if wants(None if name is None else parse_topic(name))]
     assert "".join(chosen) == wanted
@@ -323,13 +326,13 @@ def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: MovedTopic) -
 
 
 def test_ledgers_that_are_to_be_deleted_are_left_alone(world: MovedTopic) -> None:
-    world.records.update(NAME, lambda info: condemn_ledgers(info, [0, 1]))
+    world.records.update(NAME, lambda info: mark_for_deletion(info, [0, 1]))
     assert [move.ledger_ids for move in world.plan().moves] == [(2,), (2, 3), (3,)]
 
 
 def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: MovedTopic) -> None:
     def delete(_: int) -> None:
-        world.records.update(NAME, lambda info: condemn_ledgers(info, [0]))
+        world.records.update(NAME, lambda info: mark_for_deletion(info, [0]))
 
     with pytest.raises(AttemptError, match="abandoned"):
         world.mover(listener=delete).move(world.plan().moves[0])
@@ -345,11 +348,7 @@ def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: MovedTopic)
     uuid = world.plan().moves[0].replaces[0]
     begin = partial(
         begin_replacement,
-        ledger_ids=[0],
-        uuid=uuid.__class__(int=7),
-        form=CopyForm.LEDGER,
-        driver=there,
-        since_ms=1,
+        copy=new_copy(uuid.__class__(int=7), 0, driver=there, since_ms=1),
         lease=alive,
     )
     world.records.update(NAME, begin)
@@ -495,7 +494,7 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(
             mover.move(small.plan().moves[0])
         mover.clean(TOPIC_NAME)
     [done] = read_mapping(small.folder / "mapping").done
-    assert {key[:36] for key in small.keys(small.target)} == {str(done.uuid)}
+    assert {key[:36] for key in small.keys(small.target)} == {str(done.copy.uuid)}
 
 
 def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(

@@ -24,7 +24,7 @@ from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, OffloadSegment
-from offload_core.metadata.records.record_corrections import LedgerCounts, correct_counts
+from offload_core.metadata.records.ledger_changes import LedgerCounts, correct_counts
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, Deletion

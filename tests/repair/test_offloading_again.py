@@ -14,6 +14,7 @@ import pytest
 from crash_points import Fault, Killed, Metadata, PointedAudit, PointedLedgers, Points
 from effort import Sample
 from managed_ledgers import NAME
+from records import new_copy
 from scenes.filters import PlainFilter
 from scenes.moves import BLOCK_BYTES, MovedTopic, watched
 from scenes.repairs import Lines
@@ -24,7 +25,7 @@ from offload_core.maintenance.repair.offloading_again import find_hot
 from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.record_source import StoreRecords
-from offload_core.metadata.records import CopyForm, LedgerRecord, begin_replacement, other_copies, read_copies
+from offload_core.metadata.records import LedgerRecord, begin_replacement, other_copies, read_copies
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
@@ -407,11 +408,7 @@ def begin(world: MovedTopic, ledger_id: int, uuid: UUID) -> None:
     """Write down that another cold copy is being made."""
     change = partial(
         begin_replacement,
-        ledger_ids=[ledger_id],
-        uuid=uuid,
-        form=CopyForm.LEDGER,
-        driver=tier_record(world.source),
-        since_ms=world.clock(),
+        copy=new_copy(uuid, ledger_id, driver=tier_record(world.source), since_ms=world.clock()),
         lease=lease_from(world.clock(), 60),
     )
     world.records.update(NAME, change)

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
+from records import new_copy
 from scenes.repairs import Lines, contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
@@ -17,7 +18,6 @@ from offload_core.maintenance.repair.pair_changes import pulsars_bits
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import (
-    CopyForm,
     DriverMetadata,
     ManagedLedgerInfo,
     OtherCopy,
@@ -156,14 +156,7 @@ def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
     key = parse_key(planned.target or "")
     assert key is not None
-    begin = partial(
-        begin_replacement,
-        ledger_ids=[LEDGER],
-        uuid=key.uuid,
-        form=CopyForm.LEDGER,
-        driver=DriverMetadata(name="memory"),
-        since_ms=0,
-    )
+    begin = partial(begin_replacement, copy=new_copy(key.uuid, LEDGER, driver=DriverMetadata(name="memory")))
     records.update(MANAGED_LEDGER, begin)
     records.update(MANAGED_LEDGER, partial(abandon_replacement, uuid=key.uuid))
     before = contents_of(tier)

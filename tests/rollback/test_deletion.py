@@ -42,7 +42,7 @@ from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OffloadContext,
 )
-from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store
 from offload_core.storage.tier.chain import Layer
@@ -427,7 +427,7 @@ def test_no_entry_is_lost_that_a_record_has(
     under_way = {
         str(share.uuid)
         for ledger in known.info.in_order
-        if ledger.context is not None and not ledger.is_condemned
+        if ledger.context is not None and not ledger.is_marked_for_deletion
         for share in ledger.context.segments
         if not share.complete and share.status.value == "assigned"
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mapfiles import mapfile
-from records import closed, copied, failed, segment, still_open
+from records import closed, copied, failed, new_copy, segment, still_open
 from scenes.rollbacks import (
     NAMED,
     NAMELESS,
@@ -209,7 +209,9 @@ def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -
     put_segment(tier, 1, (5, 0, 3))
     put_whole(tier, 8, 5, 3)
     info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
-    begun = begin_replacement(info, [5], uuid, CopyForm.SEGMENT, DriverMetadata(name="local"), 0)
+    begun = begin_replacement(
+        info, new_copy(uuid, 5, form=CopyForm.SEGMENT, driver=DriverMetadata(name="local"))
+    )
     assert judged(tier, {ORDERS: begun}).verdict is Verdict.UNFINISHED
     assert judged(tier, {ORDERS: abandon_replacement(begun, uuid)}).verdict is FREE
 

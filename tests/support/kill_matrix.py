@@ -144,7 +144,7 @@ class KilledTopic:
         hot, cold = set(), set()
         for ledger in self.records() or []:
             context = ledger.context
-            assert not ledger.is_condemned
+            assert not ledger.is_marked_for_deletion
             if context is None or not context.bookkeeper_deleted:
                 hot.add(f"{ledger.ledger_id}.ledger")
             if context is not None:

@@ -16,18 +16,19 @@ from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.maintenance.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
 from offload_core.metadata.records import (
     AttemptStatus,
+    CopyForm,
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
+    OtherCopy,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
-from offload_core.metadata.records.segment_shares import covered_stop
-from offload_core.metadata.records.segments import assign_segment, complete_segment
+from offload_core.metadata.records.segments import assign_segment, complete_segment, covered_stop
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryMetadataStore
@@ -116,6 +117,12 @@ def streaming_entries() -> list[ExpectedEntry]:
     """What a reader of that topic returns, in order."""
     entries = [entry for name in STREAMING_CASES for entry in load_case("streaming", name).entries]
     return sorted(entries, key=lambda entry: (entry.ledger_id, entry.entry_id))
+
+
+def new_copy(uuid: UUID, *ledger_ids: int, **changes: Any) -> OtherCopy:
+    """A replacement of these ledgers' copies: one object, on S3."""
+    fields: dict[str, Any] = {"form": CopyForm.LEDGER, "driver": DRIVER, "since_ms": 0}
+    return OtherCopy(uuid=uuid, ledger_ids=ledger_ids, **fields | changes)
 
 
 def position(ledger_id: int, entry_id: int) -> EntryPosition:

@@ -39,7 +39,7 @@ from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import (
     managed_ledger_of_topic,
     topic_of_managed_ledger,
-    topics_wanted,
+    topic_selection,
 )
 from offload_core.writing.audit import AuditLog, Change, Deletion, read_audit_log
 from offload_core.writing.managed_ledger import delete_managed_ledger
@@ -130,7 +130,7 @@ def delete(
 
 
 def _wanted(what: str) -> Callable[[TopicName | None], bool] | None:
-    return topics_wanted([], [what]) if _is_namespace(what) else topics_wanted([parse_topic(what)])
+    return topic_selection([], [what]) if _is_namespace(what) else topic_selection([parse_topic(what)])
 
 
 def _is_namespace(what: str) -> bool:

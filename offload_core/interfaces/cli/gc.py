@@ -36,7 +36,7 @@ from offload_core.interfaces.cli.terminal import (
 )
 from offload_core.maintenance.gc import Collection, CollectionSummary, RemovalOutcome, Scope, measure_clock
 from offload_core.metadata.catalogue import TopicName, parse_topic, require_complete
-from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -148,7 +148,7 @@ def gc(
     failed.
     """
     records.require("only records tell which copies are needed")
-    wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
+    wants = topic_selection([parse_topic(each) for each in topic or ()], namespace or ())
     scope = replace(scope_options.scope(prefix, wants), takes_stand_ins=take_stand_ins)
     seen = FoundTopics.of_names(topic, namespace)
     with (

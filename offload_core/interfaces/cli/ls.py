@@ -125,7 +125,7 @@ def _inventory(
         return
     with LedgerSurvey(keeps_blocks=False) as survey:
         with count_bar("pairs of objects") as listener:
-            survey.fill(tier.store, prefix=prefix, wanted=wanted, listener=listener)
+            survey.fill(tier.store, prefix=prefix, takes=wanted, listener=listener)
 
         def all_of_it() -> Iterator[FoundLedger | StoredObject]:
             yield from survey.ledgers()

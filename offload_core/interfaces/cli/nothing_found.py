@@ -13,7 +13,7 @@ from typing import TypeVar
 from offload_core.interfaces.cli.terminal import warn
 from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.metadata.catalogue import TopicName, parse_topic
-from offload_core.metadata.catalogue.topics import topics_wanted
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnknownTopicError
 
@@ -40,8 +40,8 @@ class FoundTopics:
     @classmethod
     def of_names(cls, topics: Iterable[str] | None, namespaces: Iterable[str] | None = None) -> FoundTopics:
         """Of topics, or all their partitions, and of namespaces. `OptionError`: a name has another form."""
-        wanted = {each: topics_wanted([parse_topic(each)]) for each in topics or ()}
-        wanted |= {each: topics_wanted([], [each]) for each in namespaces or ()}
+        wanted = {each: topic_selection([parse_topic(each)]) for each in topics or ()}
+        wanted |= {each: topic_selection([], [each]) for each in namespaces or ()}
         return cls({name: matches for name, matches in wanted.items() if matches is not None})
 
     @property

@@ -111,7 +111,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
             raise OptionError("no threshold is given", expected="--size, --time or both")
         fields = {} if size is None else {"threshold_in_bytes": parse_size(size)}
         fields |= {} if time is None else {"threshold_in_seconds": parse_seconds(time)}
-        write(policies, name, lambda level: level.saying(**fields))
+        write(policies, name, lambda level: level.with_fields(**fields))
 
     def get_offload_threshold(policies: PolicyStore, name: Name) -> None:
         """Get the thresholds that are set here; -1 for none."""
@@ -126,7 +126,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         """Set how long after the offload the hot copy is deleted."""
         seconds = parse_seconds(lag)
         millis = seconds * 1000 if seconds >= 0 else -1
-        write(policies, name, lambda level: level.saying(deletion_lag_in_millis=millis))
+        write(policies, name, lambda level: level.with_fields(deletion_lag_in_millis=millis))
 
     def get_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
         """Get the deletion lag that is set here, in milliseconds."""
@@ -135,14 +135,14 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
 
     def clear_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
         """Clear the deletion lag."""
-        write(policies, name, lambda level: level.saying(deletion_lag_in_millis=None))
+        write(policies, name, lambda level: level.with_fields(deletion_lag_in_millis=None))
 
     def set_tiered_read_priority(
         policies: PolicyStore, name: Name, priority: Annotated[str, typer.Argument(metavar="PRIORITY")]
     ) -> None:
         """Set the read priority: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY, OFFLOADED_FIRST."""
         parsed = parse_read_priority(priority)
-        write(policies, name, lambda level: level.saying(tiered_read_priority=parsed))
+        write(policies, name, lambda level: level.with_fields(tiered_read_priority=parsed))
 
     def get_tiered_read_priority(policies: PolicyStore, name: Name) -> None:
         """Get the tiered read priority that is set here."""
@@ -157,7 +157,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         write(
             policies,
             name,
-            lambda level: level.saying(tiered_read_priority=None, offloaded_read_priority=None),
+            lambda level: level.with_fields(tiered_read_priority=None, offloaded_read_priority=None),
         )
 
     def set_offload_filter(
@@ -172,7 +172,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         fields["filter_options"] = named(option, "the filter") or None
         if MASK in (fields["filter_options"] or {}).values():
             raise OptionError("an option of the filter is masked", expected="the secret itself")
-        write(policies, name, lambda level: level.saying(**fields))
+        write(policies, name, lambda level: level.with_fields(**fields))
 
     def get_offload_filter(policies: PolicyStore, name: Name) -> None:
         """Get the offload filter that is set here, its mode and its options, secrets masked."""
@@ -186,7 +186,11 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
 
     def remove_offload_filter(policies: PolicyStore, name: Name) -> None:
         """Remove the offload filter."""
-        write(policies, name, lambda level: level.saying(filter=None, filter_mode=None, filter_options=None))
+        write(
+            policies,
+            name,
+            lambda level: level.with_fields(filter=None, filter_mode=None, filter_options=None),
+        )
 
     def set_retention(policies: PolicyStore, name: Name, size: Size = None, time: Time = None) -> None:
         """Set how much of consumed messages is kept, and how long."""

@@ -31,7 +31,7 @@ from offload_core.maintenance.recover import (
     recover_records,
 )
 from offload_core.metadata.catalogue import parse_topic
-from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, topics_wanted
+from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, topic_selection
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.errors import OptionError
@@ -87,7 +87,7 @@ def recover(
         raise OptionError("records need a place", expected="--into URL")
     log = changes.open_log()
     seen = FoundTopics.of_names(topic)
-    wanted = topics_wanted([parse_topic(each) for each in topic or ()])
+    wanted = topic_selection([parse_topic(each) for each in topic or ()])
     store = (
         None if into is None else _opened(into, named(into_option, "the metadata store"), creates=changes.yes)
     )

@@ -42,8 +42,6 @@ from offload_core.interfaces.cli.terminal import (
 )
 from offload_core.maintenance.relocate import (
     DEFAULT_PARALLEL,
-    CopyRegistry,
-    MappingRegistry,
     Move,
     Mover,
     OldCopies,
@@ -51,7 +49,6 @@ from offload_core.maintenance.relocate import (
     PlainCopy,
     PlainResult,
     PlainStatus,
-    RecordRegistry,
     TopicPlan,
     Wanted,
     make_moves,
@@ -64,7 +61,7 @@ from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import (
     managed_ledger_of_topic,
     topic_of_managed_ledger,
-    topics_wanted,
+    topic_selection,
 )
 from offload_core.metadata.records import ManagedLedgerInfo, OtherCopy
 from offload_core.metadata.records.relocations import MappingFile, Relocation, read_mapping
@@ -72,6 +69,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_sto
 from offload_core.metadata.stores.record_paths import record_path
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_hooks.errors import OptionError, UnknownPluginError
 
 _SHOWN_TOPICS = 10
@@ -166,7 +164,7 @@ def relocate(
     with ExitStack() as held:
         log = changes.open_log()
         topics = [parse_topic(each) for each in topic or ()]
-        asked = topics_wanted(topics, namespace or ())
+        asked = topic_selection(topics, namespace or ())
         wants = asked or (lambda _: True)
         bytes_per_s = None if rate is None else parse_size(rate)
         source = held.enter_context(where.open())
@@ -404,7 +402,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
     if changes:
         print_line("To be changed in the records, which are not ours:")
         for change in changes:
-            for ledger_id in change.ledger_ids:
+            for ledger_id in change.copy.ledger_ids:
                 print_line(_change_line(change, ledger_id))
     moves = [move for plan in done.plans for move in plan.moves]
     what = f"{len(moves)} copies, {size(done.planned_bytes)} of payloads"
@@ -483,7 +481,7 @@ def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
             if each.error is not None
         ],
         "changes": [
-            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.ledger_ids
+            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.copy.ledger_ids
         ],
     }
 
@@ -507,10 +505,10 @@ def _change_to_json(change: Relocation, ledger_id: int) -> dict[str, Any]:
         "path": record_path(change.managed_ledger),
         "ledger": ledger_id,
         "old_uuids": [str(each) for each in change.replaces],
-        "new_uuid": str(change.uuid),
-        "form": change.form.value,
-        "driver": change.driver.name,
-        "properties": dict(change.driver.properties),
+        "new_uuid": str(change.copy.uuid),
+        "form": change.copy.form.value,
+        "driver": change.copy.driver.name,
+        "properties": dict(change.copy.driver.properties),
     }
 
 
@@ -519,6 +517,6 @@ def _change_line(change: Relocation, ledger_id: int) -> str:
     said = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
     old = ", ".join(fields["old_uuids"])
     return (
-        f"  {fields['path']}: ledger {ledger_id}: {change.form.value} {old} → {change.uuid}, "
-        f"driver {change.driver.name} {said}"
+        f"  {fields['path']}: ledger {ledger_id}: {change.copy.form.value} {old} → {change.copy.uuid}, "
+        f"driver {change.copy.driver.name} {said}"
     )

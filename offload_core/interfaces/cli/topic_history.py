@@ -78,7 +78,7 @@ def _events(
             survey.fill(
                 tier.store,
                 prefix=prefix,
-                wanted=lambda each: each == name or (each is None and bool(uuids)),
+                takes=lambda each: each == name or (each is None and bool(uuids)),
                 listener=listener,
             )
         found = [

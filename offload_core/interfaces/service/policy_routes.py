@@ -175,7 +175,7 @@ def _field_routes(level: _Level, path: str, field: str, *, unset: int | None) ->
 
 
 def _say(field: str, value: int | None, level: LevelPolicies) -> LevelPolicies:
-    return level.saying(**{field: value if value is None else max(value, -1)})
+    return level.with_fields(**{field: value if value is None else max(value, -1)})
 
 
 def _namespace_to_json(said: LevelPolicies) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class TopicDeletion:
     def live_topics(self) -> list[TopicName]:
         """Return the topics that have a managed ledger. `OptionError`: the records are not complete."""
         with self._records() as records:
-            wanted = [topic for topic in require_complete(records) if self._scope.is_wanted(topic)]
+            wanted = [topic for topic in require_complete(records) if self._scope.is_chosen(topic)]
             return [topic for topic, _ in read_each(records, wanted)]  # not those of which it is only claimed
 
     def check_deleted(self) -> None:

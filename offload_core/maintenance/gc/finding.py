@@ -36,7 +36,7 @@ from offload_core.maintenance.gc.garbage_judging import (
 )
 from offload_core.maintenance.verify.pair_checks import try_examine
 from offload_core.metadata.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.metadata.catalogue.concurrency import AT_ONCE, look_at
+from offload_core.metadata.catalogue.concurrency import AT_ONCE, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, stream_attempts
 from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.survey import Survey, SurveyRow, packed, unpacked
@@ -344,7 +344,7 @@ class Finder:
 
     def _describe_unnamed(self) -> None:
         """Inspect what no record names: topics, clusters and ledgers."""
-        for _, inspected in look_at(self._survey.unnamed(self._before), self._inspect):
+        for _, inspected in inspect_batches(self._survey.unnamed(self._before), self._inspect):
             described = []
             for found in inspected:
                 if isinstance(found, OffloadError):
@@ -382,13 +382,13 @@ class Finder:
                 why = self.owners.why_not_ours(found)
                 if why is None:
                     due.append((found, topic))
-                elif self._scope.is_wanted(topic):
+                elif self._scope.is_chosen(topic):
                     self._summary.unknown[why] += 1
             yield self._with_records(records, due)
 
     def _with_records(self, records: Records, due: Iterable[tuple[ListedPair, TopicName]]) -> list[_Due]:
         """Return the pairs of topics that are asked for, with records that are readable."""
-        due = [(found, topic) for found, topic in due if self._scope.is_wanted(topic)]
+        due = [(found, topic) for found, topic in due if self._scope.is_chosen(topic)]
         infos = self._read(records, dict.fromkeys(topic for _, topic in due))
         return [(found, topic, infos[topic]) for found, topic in due if topic in infos]
 
@@ -423,9 +423,9 @@ class Finder:
             key = parse_key(stale.upload.key)
             if named is not None and key is not None:
                 topic = topic_of_managed_ledger(named.topic)
-                if self._scope.is_wanted(topic):
+                if self._scope.is_chosen(topic):
                     yield from self._upload_of_attempt(records, stale, topic, named, key.uuid)
-            elif not self._scope.is_wanted(None):
+            elif not self._scope.is_chosen(None):
                 continue
             elif not stale.upload.key or not (self._scope.is_shared or key is None):
                 yield _upload(GarbageKind.UPLOAD, stale, None, ())

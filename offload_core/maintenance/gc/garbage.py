@@ -53,7 +53,7 @@ class Scope:
         """The folder that the cluster's objects lie in, with its `/`."""
         return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
 
-    def is_wanted(self, topic: TopicName | None) -> bool:
+    def is_chosen(self, topic: TopicName | None) -> bool:
         """Return whether garbage of a topic is collected, or (None) garbage that names no topic."""
         return self.wants is None or self.wants(topic)
 

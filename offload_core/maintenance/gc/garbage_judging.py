@@ -27,20 +27,20 @@ from offload_core.metadata.records import (
     abandon_attempt,
     abandon_replacement,
     abandon_segment,
-    fail_attempt,
     find_segment,
+    forget_attempt,
     forget_replaced,
     forget_replacement,
 )
 from offload_core.metadata.records.offload_context import FAILED, STATUS_PROPERTY
-from offload_core.metadata.records.replacement_record import (
+from offload_core.metadata.records.replacements import (
     OtherCopy,
     OtherRole,
     other_copies,
     others_of,
     read_copies,
 )
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.segments import shares_of
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload.running_attempt import check_not_alive, check_over
 from offload_hooks.errors import AttemptError, LiveAttemptError
@@ -87,7 +87,7 @@ def namings(info: ManagedLedgerInfo) -> list[NamedAttempt]:
         MetadataError: its replacements cannot be parsed.
     """
     return [
-        replace(each, naming=Naming.MARKED) if ledger.is_condemned else each
+        replace(each, naming=Naming.MARKED) if ledger.is_marked_for_deletion else each
         for ledger in info.ledgers
         for each in _attempts(ledger)
     ]
@@ -182,9 +182,9 @@ def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
             else forget_replacement(info, uuid)
         )
     ledger = _ledger_of(info, uuid)
-    if ledger is None or ledger.has_complete_copy or ledger.is_condemned:
+    if ledger is None or ledger.has_complete_copy or ledger.is_marked_for_deletion:
         return info
-    return fail_attempt(info, ledger.ledger_id, uuid)
+    return forget_attempt(info, ledger.ledger_id, uuid)
 
 
 def _other(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
@@ -357,7 +357,7 @@ class GarbageJudge:
 
     def _has_its_copies(self, topic: TopicName, ledger: LedgerRecord) -> bool:
         """Return whether a ledger has all that its record says, so that no other object is the last with something."""
-        if ledger.is_condemned:
+        if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:
             return False
@@ -377,7 +377,7 @@ class GarbageJudge:
 def _may_stand_in(found: ListedPair, info: ManagedLedgerInfo) -> bool:
     """Return whether a ledger is recorded that these objects may be needed for."""
     ledgers = [info.ledger(ledger_id) for ledger_id in found.ledger_ids]
-    return not ledgers or any(ledger is not None and not ledger.is_condemned for ledger in ledgers)
+    return not ledgers or any(ledger is not None and not ledger.is_marked_for_deletion for ledger in ledgers)
 
 
 def _names(ledger: LedgerRecord, found: ListedPair) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.maintenance.inventory.prices import StorageClass
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs
 from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
@@ -94,7 +94,7 @@ def survey_stored(
     measure = _Measure(tuple(classes), tuple(topics), now())
     if records is None:
         pairs = in_batches(stream_pairs(tier, prefix), None)
-        looks = look_at(pairs, partial(_look, tier, measure))
+        looks = inspect_batches(pairs, partial(_look, tier, measure))
         measured = (each for _, some in looks for each in some if each is not None)
     else:
         measured = (measure(topic, stored) for topic, stored in _recorded(tier, prefix, records))

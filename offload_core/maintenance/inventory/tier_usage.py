@@ -15,7 +15,7 @@ from uuid import UUID
 
 from offload_core.format.codec.object_format import TOPIC_KEY
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Records, TopicName, recorded_copies
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, pair_up
 from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
@@ -111,7 +111,7 @@ def measure(
     others = _Others()
     pairs = in_batches(pair_up(others.watch(tier.list_objects(prefix))), None)
     if owners is None and (by is By.PLACE or wanted is not None):
-        looked = look_at(pairs, partial(_owner, tier))
+        looked = inspect_batches(pairs, partial(_owner, tier))
     else:
         looked = ((some, [_recorded_owner(owners, pair) for pair in some]) for some in pairs)
     for some, owned in looked:

@@ -1,7 +1,6 @@
 """Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
 
 from offload_core.maintenance.relocate.byte_copies import PlainCopy, PlainResult, PlainStatus
-from offload_core.maintenance.relocate.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_core.maintenance.relocate.moving import (
     DEFAULT_PARALLEL,
     Mover,
@@ -17,6 +16,7 @@ from offload_core.maintenance.relocate.planning import (
     Wanted,
     plan_topic,
 )
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 
 __all__ = [
     "DEFAULT_PARALLEL",

@@ -28,7 +28,6 @@ from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.maintenance.relocate.byte_copies import copy_attempt
-from offload_core.maintenance.relocate.copy_registry import CopyRegistry, as_switched
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
     Check,
@@ -61,7 +60,7 @@ from offload_core.storage.executors import Executor, is_second_try
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.registry import LayerSpec
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_core.writing.managed_ledger.replacements import delete_copy
+from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, as_switched, delete_copy
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -95,7 +94,6 @@ class CopyOrder:
     def copy(self) -> OtherCopy:
         """The new copy, as its record names it."""
         return OtherCopy(
-            role=OtherRole.REPLACEMENT,
             uuid=self.uuid,
             form=self.move.form,
             driver=self.driver,
@@ -175,7 +173,7 @@ class CopyMaker:
         size_bytes, sums, filters = self._copy(order, count)
         check_objects(self._target, order.key)
         info = ManagedLedgerInfo(ledgers=order.ledgers)
-        switched = as_switched(info, order.move, order.uuid, order.driver, filters)
+        switched = as_switched(info, order.copy, filters)
         check_entries(self._both, order.move.name, switched, order.move.ledger_ids, sums)
         return Made(size_bytes=size_bytes, read_bytes=read_bytes, filters=filters)
 
@@ -332,7 +330,8 @@ class Mover:
                 before=_places(old),
             )
         )
-        with self._registry.attempt(move, order.copy, self._audit) as check:
+        attempt = self._registry.attempt(move.name, order.copy, move.replaces, "a copy is moved", self._audit)
+        with attempt as check:
             with self._given_up(order):
                 ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
@@ -353,8 +352,15 @@ class Mover:
         """Switch to the new copy, if it still may be read."""
         order, move = begun.order, begun.order.move
         begun.check()
-        as_switched(self._registry.info(move.name), move, order.uuid, order.driver, made.filters)
-        self._registry.switch(move, order.copy, made.filters, self._audit)
+        as_switched(self._registry.info(move.name), order.copy, made.filters)
+        self._registry.switch(
+            move.name,
+            order.copy,
+            move.replaces,
+            "a copy was moved, and is verified",
+            self._audit,
+            made.filters,
+        )
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
@@ -429,7 +435,7 @@ class Mover:
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
         """Return whether the copies that a ledger reads are here, and have what its record says."""
-        if ledger.is_condemned:
+        if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:
             return False

@@ -163,7 +163,7 @@ class _Planning:
             if ledger.info.is_closed and not ledger.info.entries:
                 continue
             merged = self._merge(group, ledger)
-            if not merged and not ledger.is_condemned and self._wanted.wants(ledger.ledger_id):
+            if not merged and not ledger.is_marked_for_deletion and self._wanted.wants(ledger.ledger_id):
                 self._ledger(ledger, segments)
         self._end(group)
         return TopicPlan(

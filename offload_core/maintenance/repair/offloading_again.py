@@ -1,7 +1,7 @@
 """A ledger whose cold copy is damaged or gone, and whose hot copy is there, is offloaded again: to a new copy.
 
 The new copy is verified to its last byte, and against the hot entries, before the record names it. Its steps are those
-of `managed_ledger.replacements`; what is left of one that is broken off, the next call cleans.
+of `managed_ledger.copy_registry`; what is left of one that is broken off, the next call cleans.
 Source: docs/repair.md."""
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from offload_core.maintenance.verify.deep import check_data
 from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.listing import find_pair
-from offload_core.metadata.records import EntryPosition, LedgerRecord, OtherCopy, OtherRole
+from offload_core.metadata.records import EntryPosition, LedgerRecord, OtherCopy
 from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
-from offload_core.metadata.records.record_corrections import LedgerCounts, copies_read, counts_of
-from offload_core.metadata.records.replacement_record import CopyForm
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.ledger_changes import LedgerCounts, copies_read, counts_of
+from offload_core.metadata.records.replacements import CopyForm
+from offload_core.metadata.records.segments import shares_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_core.writing.managed_ledger import Environment
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
 from offload_core.writing.managed_ledger.environment import NAME_KEY
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
-from offload_core.writing.managed_ledger.replacements import Replacement
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import OffloadProgress
 from offload_core.writing.offload_filters import FilterRun
@@ -157,7 +157,6 @@ class HotCopies:
             raise AttemptError("the ledger's filter does not let it be offloaded yet", ledger_id=ledger_id)
         key = ObjectKey(folder="", uuid=uuid4(), ledger_id=ledger_id, is_index=False)
         copy = OtherCopy(
-            role=OtherRole.REPLACEMENT,
             uuid=key.uuid,
             form=CopyForm.LEDGER,
             driver=tier_record(tier),
@@ -165,14 +164,13 @@ class HotCopies:
             ledger_ids=(ledger_id,),
         )
         steps = Replacement(
-            records=records,
+            registry=RecordRegistry(records, now_ms),
             name=name,
             copy=copy,
             old=old,
             tier=tier,
             audit=audit,
             why="its copy is damaged, and is offloaded again",
-            now_ms=now_ms,
         )
         with steps.attempt() as check:
             try:

@@ -19,12 +19,12 @@ from offload_core.maintenance.verify import Finding
 from offload_core.metadata.catalogue.index_reading import read_block_checksums
 from offload_core.metadata.catalogue.listing import Pair
 from offload_core.metadata.records import OtherCopy, OtherRole
-from offload_core.metadata.records.replacement_record import CopyForm, other_copies
-from offload_core.metadata.records.segment_shares import place_of
+from offload_core.metadata.records.attempts import place_of
+from offload_core.metadata.records.replacements import CopyForm, other_copies
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_core.writing.managed_ledger.replacements import Replacement
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
 from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError
 
 
@@ -175,7 +175,6 @@ def replacement_for(
     assert known.driver is not None
     is_segment = new.object_format is ObjectFormat.STREAMING
     copy = OtherCopy(
-        role=OtherRole.REPLACEMENT,
         uuid=new.uuid,
         form=CopyForm.SEGMENT if is_segment else CopyForm.LEDGER,
         driver=place_of(known.driver),
@@ -184,14 +183,13 @@ def replacement_for(
         ledger_ids=tuple(sorted(known.infos)),
     )
     return Replacement(
-        records=records,
+        registry=RecordRegistry(records, now_ms),
         name=known.managed_ledger,
         copy=copy,
         old=old.uuid,
         tier=tier,
         audit=audit,
         why="its copy is damaged",
-        now_ms=now_ms,
     )
 
 

@@ -21,7 +21,7 @@ from offload_core.maintenance.verify import Code, Finding
 from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue import Records, TopicName, parse_topic, read_each
 from offload_core.metadata.catalogue.listing import find_pair, stream_pairs
-from offload_core.metadata.catalogue.topics import is_wanted, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.catalogue.topics import is_chosen, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
@@ -29,8 +29,8 @@ from offload_core.metadata.records import (
     OtherCopy,
     replaced_of,
 )
+from offload_core.metadata.records.ledger_changes import LedgerCounts
 from offload_core.metadata.records.offload_context import DAMAGED_PROPERTY
-from offload_core.metadata.records.record_corrections import LedgerCounts
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, MetadataError, OffloadError, OptionError
 
@@ -333,7 +333,7 @@ class RepairTargets:
 
     def has_topic(self, topic: str | None) -> bool:
         """Return whether a topic is a target."""
-        return not self.topics or (topic is not None and is_wanted(parse_topic(topic), self.topics))
+        return not self.topics or (topic is not None and is_chosen(parse_topic(topic), self.topics))
 
     def has_object(self, tier: Tier, key: ObjectKey) -> bool:
         """Return whether an object names one of these topics. `StoreError`."""
@@ -342,7 +342,7 @@ class RepairTargets:
         if pair is not None:
             examined = examine(tier, pair)
             name = None if examined is None else examined.managed_ledger
-        return name is not None and is_wanted(topic_of_managed_ledger(name), self.topics)
+        return name is not None and is_chosen(topic_of_managed_ledger(name), self.topics)
 
     def check(self, tier: Tier, records: OpenRecords | None) -> None:
         """Check that all that was asked for by name exists.
@@ -382,7 +382,7 @@ def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
 def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
     """Remove the topics and ledgers that records have."""
     names = records.topics()
-    topics[:] = [each for each in topics if not any(is_wanted(topic, [each]) for topic in names)]
+    topics[:] = [each for each in topics if not any(is_chosen(topic, [each]) for topic in names)]
     if not ledger_ids:
         return
     for _, info in readable(records, names):
@@ -403,7 +403,7 @@ def _take_stored(tier: Tier, prefix: str, topics: list[TopicName], ledger_ids: s
             continue
         if examined.managed_ledger is not None:
             topic = topic_of_managed_ledger(examined.managed_ledger)
-            topics[:] = [each for each in topics if not is_wanted(topic, [each])]
+            topics[:] = [each for each in topics if not is_chosen(topic, [each])]
         if pair.key.ledger_id is None and not examined.extents:
             ledger_ids.clear()
         ledger_ids.difference_update(extent.ledger_id for extent in examined.extents)

@@ -41,7 +41,7 @@ from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_another_place, tier_record
 from offload_core.metadata.catalogue.listing import find_pair
-from offload_core.metadata.records.record_corrections import mark_damaged
+from offload_core.metadata.records.ledger_changes import mark_damaged
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.clock import system_now_ms
@@ -355,7 +355,7 @@ class Repair:
                 check()
                 steps.switch()
         else:
-            steps.at_once()
+            steps.switch_at_once()
         moved = changes.put_aside(evidence) if self._quarantine else ()
         if moved:
             steps.forget_old()

@@ -30,7 +30,7 @@ from offload_core.metadata.catalogue import (
     record_catalogue,
 )
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_shares import covered_stop, shares_of
+from offload_core.metadata.records.segments import covered_stop, shares_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 

@@ -19,13 +19,13 @@ from offload_core.maintenance.rollback.streaming_objects import Allowed, JudgedO
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import (
     UNKNOWN_TOPIC,
-    is_wanted,
+    is_chosen,
     managed_ledger_of_topic,
     topic_of_managed_ledger,
 )
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OtherRole, other_copies
-from offload_core.metadata.records.segment_deletion import without_segments
-from offload_core.metadata.records.segment_shares import shares_of
+from offload_core.metadata.records.ledger_changes import without_segments
+from offload_core.metadata.records.segments import shares_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Deletion
@@ -189,7 +189,7 @@ def release_recorded(
         if known is None:
             continue
         infos[topic] = known.info
-        if not is_wanted(topic, wanted):
+        if not is_chosen(topic, wanted):
             continue
         with suppress(UnknownTopicError):
             after = release_possible(known.info) if dry_run else records.update(name, release_possible).info

@@ -28,7 +28,7 @@ from offload_core.metadata.catalogue import (
 )
 from offload_core.metadata.catalogue.copy_check import check_stored, is_deletable_for
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, list_pairs
-from offload_core.metadata.catalogue.topics import is_wanted, topic_of_managed_ledger
+from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_ledger
 from offload_core.metadata.records import (
     AttemptStatus,
     LedgerRecord,
@@ -37,7 +37,7 @@ from offload_core.metadata.records import (
     OtherRole,
     other_copies,
 )
-from offload_core.metadata.records.segment_shares import covered_stop, first_entry_id, shares_of
+from offload_core.metadata.records.segments import covered_stop, first_entry_id, shares_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError, UnknownTopicError
 
@@ -169,7 +169,7 @@ class Coverage(enum.Enum):
 
 def coverage_of(ledger: LedgerRecord) -> Coverage:
     """Return how much of a ledger its complete segments hold; one that is marked for deletion needs none."""
-    if ledger.is_condemned:
+    if ledger.is_marked_for_deletion:
         return Coverage.CONDEMNED
     is_whole = ledger.info.is_closed and covered_stop(ledger) >= (ledger.info.entries or 0)
     return Coverage.COMPLETE if is_whole else Coverage.PARTIAL
@@ -281,9 +281,9 @@ def judge_tier(
         judged = [by_records.judge(each) for each in listing.objects]
     known = {topic for each in judged for topic in each.topics}.union(records or ())
     for wanted in topics:
-        if records is not None and not any(is_wanted(topic, [wanted]) for topic in known):
+        if records is not None and not any(is_chosen(topic, [wanted]) for topic in known):
             raise UnknownTopicError("no record and no object is of this topic", found=wanted)
-    return [each for each in judged if not topics or any(is_wanted(topic, topics) for topic in each.topics)]
+    return [each for each in judged if not topics or any(is_chosen(topic, topics) for topic in each.topics)]
 
 
 Holds = Callable[[RecordedCopy, LedgerRecord], bool]

@@ -41,7 +41,7 @@ from offload_core.metadata.records import (
     other_copies,
 )
 from offload_core.metadata.records.attempts import lease_of
-from offload_core.metadata.records.segment_shares import covered_stop, shares_of
+from offload_core.metadata.records.segments import covered_stop, shares_of
 from offload_core.storage.tier import Tier
 
 RECENT_MS = 600_000
@@ -238,7 +238,7 @@ class RecordCheck:
             yield from self._check_ledger(topic, record)
         for copy in other_copies(info):
             yield from self._check_other(topic, info, copy)
-        needed = {each.ledger_id for each in info.ledgers if not each.is_condemned}
+        needed = {each.ledger_id for each in info.ledgers if not each.is_marked_for_deletion}
         self.survey.spare(managed_ledger_of_topic(topic), needed)
 
     def _check_other(self, topic: TopicName, info: ManagedLedgerInfo, copy: OtherCopy) -> Iterator[Finding]:
@@ -261,7 +261,7 @@ class RecordCheck:
         for copy in recorded_copies(topic, record, self.folder):
             named = self.survey.of_uuid(copy.key.uuid)
             self.survey.set_recorded([each.number for each in named])
-            if record.is_condemned or copy.unfinished is not None:
+            if record.is_marked_for_deletion or copy.unfinished is not None:
                 yield from self._check_unfinished(say, copy, named)
             else:
                 yield from self._check_complete(say, copy, named)
@@ -276,7 +276,7 @@ class RecordCheck:
             return
         share = next((each for each in shares_of(say.record) if each.uuid == copy.key.uuid), None)
         code = Code.UNFINISHED
-        if say.record.is_condemned:
+        if say.record.is_marked_for_deletion:
             code = Code.CONDEMNED
         elif share is not None and share.status is AttemptStatus.FAILED:
             code = Code.FAILED
@@ -417,7 +417,7 @@ def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
 def _check_coverage(say: _Saying) -> Iterator[Finding]:
     """Yield whether the segments have all that the record says is offloaded, or hot no more."""
     record, context = say.record, say.record.context
-    if context is None or record.is_condemned:
+    if context is None or record.is_marked_for_deletion:
         return
     mismatch, covered = check_coverage(record), covered_stop(record)
     if mismatch is not None and not record.has_hot_copy:

@@ -26,7 +26,7 @@ from offload_core.maintenance.verify.record_checks import (
 )
 from offload_core.maintenance.verify.verified_objects import Sealable, Sealing, VerifiedObjects, is_sealable
 from offload_core.metadata.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.metadata.catalogue.concurrency import AT_ONCE, look_at
+from offload_core.metadata.catalogue.concurrency import AT_ONCE, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, stream_attempts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.storage.clock import system_now_ms
@@ -140,7 +140,7 @@ class Verification:
 
     def _surveyed(self, survey: VerificationSurvey) -> Iterator[tuple[int, Examined]]:
         """Yield the objects of the tier, each with its number in the survey; their findings go to `_found`."""
-        for _, found in look_at(self._listed(survey), self._examine):
+        for _, found in inspect_batches(self._listed(survey), self._examine):
             for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)

@@ -1,4 +1,4 @@
-"""Many small requests at once: what finds out where things are waits for a store far away, not for the processor."""
+"""Many small requests at once: a survey waits for a remote store, not for the processor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_TOGETHER = 16
 """The most items that one thread takes at a time: many items must not become as many futures."""
 
 AT_ONCE = 2048
-"""Items that are looked at here before their results are taken."""
+"""Items of a batch in this process."""
 
 AT_ONCE_BY_OTHERS = 512
-"""The same where an executor does it, which may have hundreds of such batches under way, and their results."""
+"""Items of a batch for an executor, which may have hundreds of batches under way, and their results."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -45,31 +45,31 @@ def concurrently(function: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
 
 
 def batch_size(executor: Executor | None) -> int:
-    """Return how many items `look_at` takes well at a time."""
+    """The number of items of a batch for `inspect_batches`."""
     return AT_ONCE if executor is None else AT_ONCE_BY_OTHERS
 
 
 def in_batches(items: Iterable[_T], executor: Executor | None) -> Iterator[list[_T]]:
-    """The items in such batches."""
+    """Divide items into such batches."""
     rest = iter(items)
     while some := list(islice(rest, batch_size(executor))):
         yield some
 
 
-def look_at(
-    batches: Iterable[Sequence[_T]], look: Callable[[_T], _R], executor: Executor | None = None
+def inspect_batches(
+    batches: Iterable[Sequence[_T]], inspect: Callable[[_T], _R], executor: Executor | None = None
 ) -> Iterator[tuple[Sequence[_T], list[_R]]]:
-    """Each batch, and what `look` says of its items, `CONCURRENCY` of which are looked at together; in their order.
+    """Yield each batch with the results of `inspect` for its items, in their order; `CONCURRENCY` items run at once.
 
-    Batches are drawn in the caller's thread, some of them ahead of the results, so that what the caller keeps of them
-    (files, tables, records) is not the executor's business.
+    Batches are drawn in the caller's thread, some of them ahead of the results, so that the executor need not know
+    the caller's files, tables and records.
 
     Args:
-        look: picklable, where the executor needs that.
-        executor: who looks, a batch at a time each; None for this process, which looks at one batch after another.
+        inspect: picklable, where the executor needs that.
+        executor: takes a batch at a time; None for this process, which takes one batch after another.
 
     Raises:
-        OffloadError: the first of `look`, as it was raised; of the executor.
+        OffloadError: the first of `inspect`, as it was raised; of the executor.
     """
     drawn: deque[Sequence[_T]] = deque()
 
@@ -78,7 +78,7 @@ def look_at(
             drawn.append(some)
             yield some
 
-    work = _Looks(look)
+    work = _Inspection(inspect)
     results = (work(some) for some in drawing()) if executor is None else executor.run(work, drawing())
     try:
         for result in results:
@@ -87,17 +87,17 @@ def look_at(
             yield drawn.popleft(), result
     finally:
         if isinstance(results, Generator):
-            results.close()  # what is under way ends here and now
+            results.close()  # stops what is under way
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
+class _Inspection:
     """The work of an executor: a whole batch, whose first error is its result, so that it is not all tried again."""
 
-    look: Callable[[Any], Any]
+    inspect: Callable[[Any], Any]
 
     def __call__(self, some: Sequence[Any]) -> list[Any] | OffloadError:
         try:
-            return concurrently(self.look, some)
+            return concurrently(self.inspect, some)
         except OffloadError as error:
             return error

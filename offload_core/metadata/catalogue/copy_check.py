@@ -1,21 +1,22 @@
-"""Judge a copy that a ledger's record names: the one rule for all who read, report, repair or delete.
+"""Judge a copy that a ledger's record names: one rule for reading, reporting, repair and deletion.
 
-    check_copy       record, copy, data object, index → what is wrong with the copy, or None
-    check_coverage   record → whether its segments have all entries
-    find_copy        where a copy is, and what `check_copy` must know of it: two lookups, and its index
-    check_found      the same judged, for those who are about to delete another copy
+    check_copy       record, copy, data object, index → the worst mismatch, or None
+    check_coverage   record → a mismatch if its segments lack entries
+    find_copy        look up a copy's objects, and read its index
+    check_found      judge a copy that was found, before another copy is deleted
     check_stored     both
 
-A mismatch has a severity, and callers differ in nothing but which severity they act upon: readers refuse what is
-`UNREADABLE`; a copy is deleted only if the one that stays has nothing that is `LACKING` or worse; verification reports
-all. Nothing of the data object is read, but for the end of a MapFile, whose index does not tell how long its data is,
-and that only before another copy is deleted. Source: docs/adr/0050-one-judgement-of-a-copy.md.
+Callers differ only in the severity that they act upon: readers refuse an `UNREADABLE` copy; a copy is deleted only if
+the one that stays has no mismatch that is `LACKING` or worse; verification reports all. The data object is not read,
+except the end of a MapFile before another copy is deleted: its index does not have the length of its data. Source:
+docs/adr/0050-one-judgement-of-a-copy.md.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -37,22 +38,22 @@ from offload_core.metadata.records.filter_record import (
     recorded_filter,
 )
 from offload_core.metadata.records.offload_context import DAMAGED_PROPERTY
-from offload_core.metadata.records.segment_shares import covered_stop
+from offload_core.metadata.records.segments import covered_stop
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, placed
 from offload_hooks.values import ObjectStat
 
 TOPIC_OF_METADATA = "pulsar/managed-ledger"
-"""The custom metadata of a ledger that a broker made: its managed ledger's name."""
+"""A broker's custom metadata of a ledger: its managed ledger's name."""
 
 
 class MismatchSeverity(enum.IntEnum):
     """Severity of a mismatch; the higher, the worse."""
 
     NOTE = 1
-    """The copy has all entries of the record; what both tell besides is not the same."""
+    """The copy has all entries of the record; other facts differ."""
     LACKING = 2
-    """The copy lacks entries, or nothing tells that it has them. It is read; no other copy is deleted because of it."""
+    """The copy lacks entries, or nothing shows that it has them. It is read; no other copy is deleted because of it."""
     UNREADABLE = 3
     """The copy is not read."""
 
@@ -70,7 +71,7 @@ class MismatchKind(enum.Enum):
     BEYOND_END = ("beyond-end", MismatchSeverity.UNREADABLE)
     """A block begins after the last entry of the record."""
     LOST = ("lost", MismatchSeverity.LACKING)
-    """It was salvaged from a damaged copy, and says which entries it lacks."""
+    """It was salvaged from a damaged copy, and names the entries that it lacks."""
     NO_BLOCK = ("no-block", MismatchSeverity.LACKING)
     """No block of the ledger, in an object that leaves entries out; its writer always makes one."""
     DAMAGED = ("damaged", MismatchSeverity.LACKING)
@@ -81,15 +82,15 @@ class MismatchKind(enum.Enum):
     INDEX_OTHER_TOPIC = ("index-other-topic", MismatchSeverity.LACKING)
     """The ledger's own metadata in the index names another topic."""
     NO_END = ("no-end", MismatchSeverity.LACKING)
-    """The record does not say with which entry a segment ends."""
+    """The record does not have the last entry of a segment."""
     FIRST_ENTRY = ("first-entry", MismatchSeverity.LACKING)
     GAP_AT_BEGIN = ("gap-at-begin", MismatchSeverity.LACKING)
-    """It leaves entries out, and its first block begins after the entry of the record, which is to be in a block."""
+    """It leaves entries out, and its first block begins after the first entry of the record, which must be in one."""
     LAST_ENTRY = ("last-entry", MismatchSeverity.LACKING)
     ENTRIES = ("entries", MismatchSeverity.LACKING)
     """Record and index do not have as many entries of the whole ledger."""
     FILTER = ("filter", MismatchSeverity.LACKING)
-    """What record, index and user metadata tell of a filter, or of gaps, is not the same, or not all."""
+    """Record, index and user metadata differ about a filter or gaps, or do not account for all entries."""
     COVERAGE = ("coverage", MismatchSeverity.LACKING)
     """The segments of the ledger do not go to its end."""
     MORE_ENTRIES = ("more-entries", MismatchSeverity.NOTE)
@@ -110,9 +111,9 @@ class Mismatch:
     """A mismatch between a copy and its record.
 
     Attributes:
-        what: in words, without the key.
-        entry_id: the first entry that is wrong, where one is.
-        lacks: of another first entry: entries are missing; else there are more.
+        what: a description, without the key.
+        entry_id: the first wrong entry, if there is one.
+        lacks: for a wrong first entry: entries are missing; else there are more.
     """
 
     kind: MismatchKind
@@ -124,19 +125,19 @@ class Mismatch:
 
     @property
     def severity(self) -> MismatchSeverity:
-        """Return how bad it is."""
+        """The severity of its kind."""
         return self.kind.severity
 
     def key(self, copy: RecordedCopy) -> str:
-        """The object of the copy that shows it."""
+        """The key of the copy's object that shows it."""
         return copy.key.index_key if self.kind in _SHOWN_BY_INDEX else copy.key.data_key
 
     def __str__(self) -> str:
         details = (
             (name, text) for name in ("expected", "found") if (text := getattr(self, name)) is not None
         )
-        said = ", ".join(f"{name} {text}" for name, text in details)
-        return f"{self.what}: {said}" if said else self.what
+        facts = ", ".join(f"{name} {text}" for name, text in details)
+        return f"{self.what}: {facts}" if facts else self.what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +145,8 @@ class CopyStat:
     """Size and user metadata of a copy's data object.
 
     Attributes:
-        version: of its format; None without.
-        managed_ledger: that it says it is of; None without.
+        version: of its format; None if it has none.
+        managed_ledger: the one that it names; None if it names none.
     """
 
     size_bytes: int
@@ -155,39 +156,39 @@ class CopyStat:
 
     @classmethod
     def of(cls, stat: ObjectStat) -> Self:
-        """Of a data object."""
-        said = stat.user_metadata
+        """The values of a data object."""
+        metadata = stat.user_metadata
         return cls(
             size_bytes=stat.size_bytes,
-            version=said.get(FORMAT_VERSION_KEY),
-            managed_ledger=said.get(TOPIC_KEY),
-            marks=ObjectMarks.of(said),
+            version=metadata.get(FORMAT_VERSION_KEY),
+            managed_ledger=metadata.get(TOPIC_KEY),
+            marks=ObjectMarks.of(metadata),
         )
 
 
 def check_copy(
     record: LedgerRecord, copy: RecordedCopy, stat: CopyStat | None, index: ObjectIndex | None
 ) -> Mismatch | None:
-    """Judge one copy, or one segment, of a ledger; the worst that is wrong with it, None if nothing is.
+    """Judge one copy, or one segment, of a ledger; return the worst mismatch, None if there is none.
 
     Args:
         record: the ledger's.
-        copy: as `recorded_copies` has it of that record.
+        copy: from `recorded_copies` of that record.
         stat: of its data object; None if that is gone.
         index: None if that is gone.
     """
-    return max(find_mismatches(record, copy, stat, index), key=_severity, default=None)
+    return max(find_mismatches(record, copy, stat, index), key=lambda each: each.severity, default=None)
 
 
 def find_mismatches(
     record: LedgerRecord, copy: RecordedCopy, stat: CopyStat | None, index: ObjectIndex | None
 ) -> Iterator[Mismatch]:
-    """All that is wrong with a copy, for reports; arguments as `check_copy`."""
+    """Find all mismatches of a copy, for reports; arguments as `check_copy`."""
     if copy.unfinished is not None:
         yield Mismatch(kind=MismatchKind.UNFINISHED, what=copy.unfinished)
         return
     if stat is None:
-        # An index is written after its data, and deleted before it: this is loss, and never "not yet".
+        # An index is written after its data, and deleted before it: so this is a loss.
         found = "nothing" if index is None else "an index without data"
         yield Mismatch(kind=MismatchKind.NO_DATA, what="its data object is not there", found=found)
         return
@@ -220,7 +221,7 @@ def find_mismatches(
 
 
 def check_coverage(record: LedgerRecord) -> Mismatch | None:
-    """Judge the segments of a ledger together; None if they go to its end, or it has none."""
+    """Judge the segments of a ledger together; None if they reach its end, or it has none."""
     context, entries = record.context, record.info.entries or 0
     if context is None or not context.segments:
         return None
@@ -238,10 +239,10 @@ def check_coverage(record: LedgerRecord) -> Mismatch | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCopy:
-    """A copy, where it is, and what `check_copy` takes.
+    """A copy as it is in its tier.
 
     Attributes:
-        copy: with the key under which it is: a MapFile's, if a record does not tell and nothing is under the other.
+        copy: with the key under which it is: a MapFile's, if its record names no driver and the other key has nothing.
         data: its data object; None if that is gone, as `index`.
     """
 
@@ -251,7 +252,7 @@ class FoundCopy:
 
     @property
     def stat(self) -> CopyStat | None:
-        """Return what its data object tells."""
+        """The stat of its data object, for `check_copy`."""
         return None if self.data is None else CopyStat.of(self.data)
 
 
@@ -283,7 +284,7 @@ def check_stored(tier: Tier, record: LedgerRecord, copy: RecordedCopy) -> Mismat
 
 
 def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch | None:
-    """Judge a copy that was found, before another one is deleted: as `check_copy`, and to the end of a MapFile.
+    """Judge a copy that was found, before another one is deleted: as `check_copy`, and read the end of a MapFile.
 
     Errors: `StoreError`.
     """
@@ -304,12 +305,12 @@ def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch 
 
 
 def is_deletable_for(mismatch: Mismatch | None) -> bool:
-    """Return whether another copy may go because of one that is judged so: it has all entries of its record."""
+    """Return whether another copy may be deleted because of one with this mismatch: it has all entries."""
     return mismatch is None or mismatch.severity < MismatchSeverity.LACKING
 
 
 def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> LedgerIndex | None:
-    """Return a recorded copy's ledger in an index; with `gaps` perhaps without blocks, else None if it has none."""
+    """A recorded copy's ledger in an index, None if it has none; with `gaps` a ledger without blocks instead."""
     found = next((each for each in index.ledgers if each.ledger_id == copy.ledger_id), None)
     if found is not None or not gaps or copy.key.ledger_id is not None:
         return found
@@ -318,7 +319,7 @@ def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> Ledger
 
 
 def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
-    """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
+    """The ledger, with the end of its last block: the record knows it, a streaming index does not."""
     if not ledger.blocks or stop_entry_id is None:
         return ledger
     if ledger.blocks[-1].end_entry_id is not None:
@@ -327,7 +328,7 @@ def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
 
 
 def abridged(index: ObjectIndex) -> ObjectIndex:
-    """An index of at most three blocks a ledger, which `check_copy` judges alike: those between are put together."""
+    """An index with at most three blocks a ledger, which `check_copy` judges alike: those between are joined."""
     return replace(
         index,
         ledgers=tuple(replace(each, blocks=_abridged(each.blocks)) for each in index.ledgers),
@@ -344,12 +345,8 @@ def _abridged(blocks: BlockTable) -> BlockTable:
     return blocks if len(blocks) < 4 else BlockTable.of((blocks[0], *blocks[1:-1].condensed(), blocks[-1]))
 
 
-def _severity(mismatch: Mismatch) -> MismatchSeverity:
-    return mismatch.severity
-
-
 def _object_mismatches(copy: RecordedCopy, stat: CopyStat, index: ObjectIndex) -> Iterator[Mismatch]:
-    """The two objects, whatever they hold."""
+    """Compare the two objects, whatever they hold."""
     if index.data_length != stat.size_bytes:
         yield Mismatch(
             kind=MismatchKind.WRONG_LENGTH,
@@ -389,13 +386,13 @@ def _other_topic(kind: MismatchKind, copy: RecordedCopy, managed_ledger: str) ->
 def _entry_mismatches(
     record: LedgerRecord, copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex
 ) -> Iterator[Mismatch]:
-    """Yield which entries record and index have of the ledger."""
+    """Compare the ledger's entries in record and index."""
     metadata = ledger.metadata
     if isinstance(metadata, LedgerMetadata):
-        named = dict(metadata.custom).get(TOPIC_OF_METADATA)
-        said = None if named is None else named.decode(errors="backslashreplace")
-        if said is not None and topic_of_managed_ledger(said) != copy.topic:
-            yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, said)
+        custom = dict(metadata.custom).get(TOPIC_OF_METADATA)
+        named = None if custom is None else custom.decode(errors="backslashreplace")
+        if named is not None and topic_of_managed_ledger(named) != copy.topic:
+            yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, named)
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
     if first != begin and not (first > begin and stat.marks.lost is not None):  # which says so
         yield Mismatch(
@@ -416,7 +413,7 @@ def _entry_mismatches(
 def _segment_end(
     copy: RecordedCopy, ledger: LedgerIndex, last_block: int, stat: CopyStat
 ) -> Iterator[Mismatch]:
-    """Yield where a segment ends in the ledger: a streaming index tells that of no more than its last block."""
+    """Compare where a segment ends in the ledger; a streaming index has the begin of its last block only."""
     stop = copy.stop_entry_id
     if stop is None:
         yield Mismatch(kind=MismatchKind.NO_END, what="its record does not say where it ends")
@@ -448,7 +445,7 @@ def _segment_end(
 
 
 def _whole_ledger(record: LedgerRecord, copy: RecordedCopy, ledger: LedgerIndex) -> Iterator[Mismatch]:
-    """Yield what record and index say of the whole ledger."""
+    """Compare the facts of the whole ledger in record and index."""
     info, metadata = record.info, ledger.metadata
     entries: int | None
     if isinstance(metadata, LedgerMetadata):
@@ -487,15 +484,15 @@ def _entries(kind: MismatchKind, expected: int | None, found: int | None) -> Mis
 
 
 def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) -> Iterator[Mismatch]:
-    """Yield where record, index and user metadata differ about a filter, or an entry is not counted once."""
+    """Compare record, index and user metadata about a filter, and its counts with the entries."""
     try:
-        said, found = recorded_filter(copy.driver, copy.ledger_id), indexed_filter(ledger)
+        recorded, found = recorded_filter(copy.driver, copy.ledger_id), indexed_filter(ledger)
     except FormatError as error:
         yield Mismatch(
             kind=MismatchKind.FILTER, what="what is told of a filter cannot be read", found=str(error)
         )
         return
-    if said is None and found is None:
+    if recorded is None and found is None:
         if stat.marks.is_filtered:
             yield Mismatch(
                 kind=MismatchKind.FILTER,
@@ -504,11 +501,11 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
                 found="none",
             )
         return
-    if said is None or found is None or _brief(said) != _brief(found):
+    if recorded is None or found is None or _brief(recorded) != _brief(found):
         yield Mismatch(
             kind=MismatchKind.FILTER,
             what="an index does not say of a filter what the offload context says",
-            expected=_brief(said),
+            expected=_brief(recorded),
             found=_brief(found),
         )
         return
@@ -541,7 +538,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
 
 
 def _least_bytes(ledger: LedgerIndex, record: FilterRecord) -> int:
-    """Return what the entries that were kept take, without padding."""
+    """The bytes of the remaining entries, without padding."""
     frames = record.kept.entries * FRAME_HEADER_BYTES + record.kept.payload_bytes
     return len(ledger.blocks) * BLOCK_HEADER_BYTES + frames
 
@@ -551,7 +548,7 @@ def _brief(record: FilterRecord | None) -> str:
 
 
 def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceFile) -> None:
-    """Read the last stretch of a MapFile; `FormatError` if it does not end with the ledger's last entry."""
+    """Read the end of a MapFile; `FormatError` if it does not end with the ledger's last entry."""
     (ledger,) = index.ledgers
     last = ledger.blocks[-1]
     at, stop = last.offset, last.offset + last.length
@@ -571,16 +568,12 @@ def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceF
 def _find(tier: Tier, copy: RecordedCopy) -> FoundCopy:
     key = copy.key
     data, index = _stat(tier, key.data_key), _stat(tier, key.index_key)
-    if index is None or (
-        data is None and key.is_mapfile
-    ):  # whose data file begins with the ledger's metadata
-        return FoundCopy(copy=copy, data=data, index=None)
-    try:
-        read = read_index(
-            tier, key, index_bytes=index.size_bytes, data_bytes=None if data is None else data.size_bytes
-        )
-    except ObjectNotFoundError:  # it went meanwhile
-        return FoundCopy(copy=copy, data=data, index=None)
+    read = None
+    # a MapFile's data file begins with the ledger's metadata
+    if index is not None and not (data is None and key.is_mapfile):
+        with suppress(ObjectNotFoundError):  # it was deleted meanwhile
+            data_bytes = None if data is None else data.size_bytes
+            read = read_index(tier, key, index_bytes=index.size_bytes, data_bytes=data_bytes)
     return FoundCopy(copy=copy, data=data, index=read)
 
 

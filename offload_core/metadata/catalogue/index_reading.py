@@ -1,7 +1,6 @@
-"""The index of one pair of objects, read from a tier, whichever format it has.
+"""Read the index of one pair of objects from a tier, in any format.
 
-A MapFile's index is not enough: the ledger's metadata is the first record of its data file, of whose beginning as much
-is read as that takes.
+A MapFile's index is not enough: the ledger's metadata is the first record of its data file, which is read as well.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ MAX_INDEX_BYTES = 64 << 20
 _BEGINNING_BYTES = 1 << 16
 
 _DECODED_BYTES = 4
-"""So many bytes a byte of an index takes while it is read and decoded, at most."""
+"""The most bytes of memory for a byte of an index, while it is read and decoded."""
 
 _UNDER_WAY = MemoryBudget(_DECODED_BYTES * MAX_INDEX_BYTES)
-"""Of all indexes that are read at once, by however many threads: one of the largest, or many small ones."""
+"""For all indexes that are read at once, in all threads: one of the largest, or many small ones."""
 
 
 def read_index(

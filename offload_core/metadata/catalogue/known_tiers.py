@@ -1,7 +1,7 @@
-"""The tiers that are configured, and which of them a record means.
+"""The configured tiers, and which of them a record means.
 
-A copy is read and deleted where its record says that it is, whatever the current policy names. Only a tier that is
-configured is ever opened: a record or an object never decides where credentials are sent.
+A copy is read and deleted in the tier that its record names, whatever the current policy names. Only configured tiers
+are opened: a record or an object never decides where credentials are sent.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from offload_core.metadata.records import DriverMetadata
-from offload_core.metadata.records.segment_shares import place_of
+from offload_core.metadata.records.attempts import place_of
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
 _DRIVER = "managedLedgerOffloadDriver"
 _LOCATION = "location"
-"""Ours beside Pulsar's properties, which do not have the prefix in a bucket; Pulsar passes over it."""
+"""Our own property: Pulsar's do not have the prefix in a bucket. Pulsar ignores it."""
 
 
 def tier_record(tier: Tier) -> DriverMetadata:
-    """Return what is recorded of a tier: Pulsar's name of its driver, Pulsar's properties, and its location."""
+    """The driver metadata that records get for a tier: Pulsar's name of its driver, its properties, its location."""
     description = tier.describe()
     properties = {name: value for name, value in description.driver_metadata.items() if name != _DRIVER}
     return DriverMetadata(
@@ -32,7 +32,7 @@ class KnownTiers:
     """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed.
 
     Args:
-        elsewhere: asked for the tier of a record that is none of these; None if it knows none either.
+        elsewhere: returns the tier of a record that means none of these, or None.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class KnownTiers:
 
 
 def _names_none(recorded: DriverMetadata) -> bool:
-    """Return whether nothing is recorded but how the attempt went: an old record's, which named no driver."""
+    """Return whether a record names no tier, as old ones."""
     return not recorded.name and not place_of(recorded).properties
 
 
 def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
-    """Return whether a record means the tier of which `tier_record` says `ours`.
+    """Return whether a record means the tier with the `tier_record` `ours`.
 
-    By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
+    Our own records are compared by location, Pulsar's by all properties that they have."""
     location = recorded.get(_LOCATION)
     if location is not None:
         same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
@@ -86,10 +86,10 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 
 
 def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
-    """Return whether a record surely means another tier than that of which `tier_record` says `ours`.
+    """Return whether a record certainly means another tier than that with the `tier_record` `ours`.
 
-    A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder surely means
-    no bucket."""
+    A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder certainly
+    means no bucket."""
     location, ours_at = recorded.get(_LOCATION), ours.get(_LOCATION)
     if location is not None and ours_at is not None and _scheme(location) == _scheme(ours_at):
         return location != ours_at
@@ -102,7 +102,7 @@ def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 
 
 def place_text(recorded: DriverMetadata) -> str:
-    """The tier of a record, for people."""
+    """A readable name of a record's tier."""
     name = recorded.name or "a driver without a name"
     place = recorded.get(_LOCATION) or recorded.get("bucket")
     return name if place is None else f"{name} at {place}"

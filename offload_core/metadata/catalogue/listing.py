@@ -1,8 +1,8 @@
 """The catalogue from a bucket alone: list it, ask for the user metadata, read the indexes.
 
-Nothing but the objects is needed: no broker, no records. One listing, then two or three small requests per pair of
-objects, many at once. A MapFile has its topic in its key, the others have it in their user metadata. Whoever plans a
-scan leaves the indexes to its tasks, where keys and sizes tell enough. Source: docs/formats/index.md.
+Only the objects are needed: no broker, no records. One listing, then two or three small requests per pair of objects,
+many at once. A MapFile has its topic in its key, others in their user metadata. The plan of a scan leaves indexes to
+its tasks, where keys and sizes are enough. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from offload_core.format.codec.object_format import (
     parse_key,
 )
 from offload_core.format.codec.object_marks import ObjectMarks
-from offload_core.metadata.catalogue.concurrency import concurrently, in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import concurrently, in_batches, inspect_batches
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.storage.executors import Executor
@@ -36,10 +36,10 @@ from offload_hooks.values import ListedObject, ObjectStat
 
 @dataclass(slots=True)
 class Pair:
-    """An attempt's two objects as a listing has them, None for what is not there; and what lies beside them.
+    """An attempt's two objects as a listing has them, None for one that is missing; and their checksum files.
 
-    `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` are those of both objects.
-    `user_metadata` is None until it is asked for.
+    `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` is one file for both objects.
+    `user_metadata` is None until it is read.
     """
 
     key: ObjectKey
@@ -52,12 +52,12 @@ class Pair:
 
     @property
     def is_lone(self) -> bool:
-        """True if there are checksums of it and nothing else."""
+        """True if only checksum files are there."""
         return self.data is None and self.index is None
 
     @property
     def checksums(self) -> tuple[ListedObject, ...]:
-        """The checksums that lie beside it."""
+        """The checksum files."""
         found = (self.data_checksums, self.index_checksums, self.block_checksums)
         return tuple(each for each in found if each is not None)
 
@@ -70,44 +70,44 @@ def list_catalogue(
     read_indexes: bool = True,
     executor: Executor | None = None,
 ) -> Catalogue:
-    """All offloaded objects of a tier whose keys begin with `prefix`.
+    """List all offloaded objects of a tier whose keys begin with `prefix`.
 
-    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
-    `read_indexes=False` an index is read only where it says what the key does not (which ledgers a streaming object
-    holds), or where a ledger has several copies; the others are `Ledger.unread`. With `known`, an earlier catalogue,
-    only what is new is looked at: complete copies do not change. `executor` looks at them; None for this process.
+    Objects of other kinds are ignored, and those that vanish meanwhile. With `read_indexes=False` an index is read
+    only for a streaming object, whose key does not name its ledgers, or where a ledger has several copies; the others
+    are `Ledger.unread`. With `known`, an earlier catalogue, only new objects are inspected: complete copies do not
+    change. `executor` inspects them; None for this process.
     """
-    seen = {} if known is None else known.complete
+    earlier = {} if known is None else known.complete
     pairs = list_pairs(tier, prefix)
-    unchanged = [_unchanged(seen.get(pair.key), pair) for pair in pairs]
+    unchanged = [_unchanged(earlier.get(pair.key), pair) for pair in pairs]
     new = [pair for pair, stored in zip(pairs, unchanged, strict=True) if stored is None]
     batches = [new] if executor is None else in_batches(new, executor)
-    looks = look_at(batches, partial(describe_pair, tier, read_indexes=read_indexes), executor)
-    described = chain.from_iterable(found for _, found in looks)
+    inspected = inspect_batches(batches, partial(describe_pair, tier, read_indexes=read_indexes), executor)
+    described = chain.from_iterable(found for _, found in inspected)
     settled = [next(described) if stored is None else stored for stored in unchanged]
     found = [stored for stored in settled if stored is not None]
     return build_catalogue(found if read_indexes else _compared(tier, found))
 
 
 def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
-    """The data and index objects of all attempts whose keys begin with `prefix`, put together; nothing is read."""
+    """List the pairs of data and index objects whose keys begin with `prefix`; nothing is read."""
     return list(stream_pairs(tier, prefix))
 
 
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same one by one, as the listing comes."""
+    """The same, while the listing goes on."""
     return pair_up(tier.list_objects(prefix))
 
 
 def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
-    """Return what there is of one pair now."""
+    """List one pair as it is now; None if nothing of it is there."""
     stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
     found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
     return next(found, None)
 
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
-    """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
+    """The same by lookups, without listing; without checksums of blocks. Both objects may be missing."""
     try:
         data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
     except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
@@ -123,7 +123,7 @@ def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
 
 
 def look_up(tier: Tier, key: str) -> ObjectStat | None:
-    """Return what the tier has under a key; None if it has nothing."""
+    """The object under a key; None if there is none."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:
@@ -136,12 +136,12 @@ def listed_of(stat: ObjectStat | None) -> ListedObject | None:
 
 
 def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
-    """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
+    """The pairs of a listing, while it goes on: a pair's objects follow each other in the order of keys."""
     return (pair for pair in _attempts(objects) if not pair.is_lone)
 
 
 def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same with those of which neither object is there, but checksums are."""
+    """The same, with pairs of which only checksum files are there."""
     return _attempts(tier.list_objects(prefix))
 
 
@@ -173,20 +173,20 @@ def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
 
 
 def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:
-    """Return what is known of a pair, if it still looks as it did."""
+    """The earlier description of a pair, if its sizes and time are the same."""
     if stored is None or stored.is_unread or pair.data is None or pair.index is None:
         return None
-    looks = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)
-    return stored if looks == (stored.data_bytes, stored.index_bytes, stored.modified_at) else None
+    now = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)
+    return stored if now == (stored.data_bytes, stored.index_bytes, stored.modified_at) else None
 
 
 def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> StoredObject | None:
-    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile.
+    """Describe an attempt: its index, its names, its problem; None if it vanished meanwhile.
 
     With `read_indexes=False` the index of an object whose key names its ledger is not read.
     """
-    seen = pair.index or pair.data
-    if seen is None:
+    listed = pair.index or pair.data
+    if listed is None:
         raise AssertionError("a pair is made from an object that was listed")
     try:
         if pair.data is None and not _is_index_alone(tier, pair):
@@ -198,12 +198,12 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
             data_bytes=pair.data.size_bytes if pair.data else None,
             index_bytes=pair.index.size_bytes if pair.index else None,
-            modified_at=seen.modified_at,
+            modified_at=listed.modified_at,
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
             marks=ObjectMarks.of(metadata),
-            storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
+            storage_class=listed.storage_class if pair.data is None else pair.data.storage_class,
             version=metadata.get(FORMAT_VERSION_KEY),
         )
         judged = _judge(stored, damage)
@@ -218,10 +218,10 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
 
 
 def _is_index_alone(tier: Tier, pair: Pair) -> bool:
-    """Look a pair up again of which only the index was listed; whether that is still there, with or without data.
+    """Look up a pair again of which only the index was listed; return whether that is still there.
 
-    A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
-    after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
+    A listing is no snapshot: it may have passed the data object's key before that was written, and the index's key
+    after that. If the index is there after the data object was not, the data is lost: see `StoredObject.is_lost`.
     """
     found = look_up_pair(tier, pair.key)
     if found.data is not None:
@@ -230,7 +230,7 @@ def _is_index_alone(tier: Tier, pair: Pair) -> bool:
 
 
 def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
-    """A streaming object that is not read: its index tells of which ledgers entries are lost, if it can be read."""
+    """A streaming object that is not read, with its index, if that can be read: it names the ledgers with a loss."""
     assert stored.index_bytes is not None
     try:
         index = read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=stored.data_bytes)
@@ -240,7 +240,7 @@ def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
 
 
 def _compared(tier: Tier, objects: list[StoredObject]) -> Iterable[StoredObject]:
-    """The objects, the indexes of ledgers that have several copies read: what is wrong with one makes another count."""
+    """Read the indexes of ledgers that have several copies: if one is broken, another counts."""
     copies = Counter(each for stored in objects if stored.is_complete for each in _ledgers_of(stored))
     several = [stored for stored in objects if any(copies[each] > 1 for each in _ledgers_of(stored))]
     unread = [stored for stored in several if stored.is_unread]
@@ -264,7 +264,7 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
 
 
 def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
-    """The data object's, else the index's; and why the data object's cannot be read, if it cannot.
+    """The user metadata of the data object, else of the index; and the error of the first.
 
     Pulsar's filesystem offloader keeps none.
     """
@@ -281,7 +281,7 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
 
 
 def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
-    """Say what is wrong with the pair, as far as that shows without its index."""
+    """Find a problem of the pair that shows without its index."""
     if stored.version not in (None, FORMAT_VERSION):
         detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
         return _with(stored, Problem.UNKNOWN_VERSION, detail)
@@ -297,7 +297,7 @@ def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
 
 
 def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
-    """An object of which nothing wrong is known, with its index; or with what the index shows to be wrong.
+    """Read the index of an object without a known problem; the result has it, or a problem that it shows.
 
     Raises:
         ObjectNotFoundError: it vanished meanwhile.

@@ -1,9 +1,8 @@
-"""Contents of a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
+"""The catalogue of a tier: topics, their ledgers in order, the copies of each, and their problems.
 
-A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
-are read. Where a ledger has several, the newest counts; a streaming ledger may have an extent in each of several
-segments. Objects that name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is
-one.
+A ledger is identified by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete
+copies are read. Where a ledger has several, the newest counts; a streaming ledger may have several extents. Objects
+that name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 LOST_ENTRIES = "lost-entries"
-"""The code of an object that is read, and lacks entries."""
+"""The code of an object that is read, although it lacks entries."""
 
 
 class Problem(enum.Enum):
@@ -52,7 +51,7 @@ _AFTER_INDEX = (
     Problem.BROKEN_METADATA,
     Problem.UNKNOWN_VERSION,
 )
-"""Problems of what has an index, so that it was complete once."""
+"""Problems of objects with an index: they were complete once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +63,14 @@ class StoredObject:
         managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
         data_bytes: size of the data object, None if there is none.
         modified_at: None if the tier has neither object, and only a record names them.
-        index: None if there is a problem that keeps it from being read, or if it has not been read yet. Of a streaming
-            object whose data is gone or of another length, or whose user metadata cannot be read, it tells which
-            ledgers lack entries.
-        detail: the problem in words.
-        checksum_key: the data object's file of checksums (`.crc`), where there is one.
-        index_checksum_bytes: size of the index's file of checksums, where there is one.
-        marks: entries that it lacks, as its user metadata has them.
-        storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
-        version: of its format, as the user metadata has it; None without.
+        index: None if it cannot be read, or has not been read yet. A streaming object with the problem that its data is
+            gone or of another length, or its user metadata cannot be read, has it: it names the ledgers with a loss.
+        detail: a description of the problem.
+        checksum_key: the data object's checksum file (`.crc`), if there is one.
+        index_checksum_bytes: size of the index's checksum file, if there is one.
+        marks: entries that it lacks, from its user metadata.
+        storage_class: the store's own name of the data object's class; None if its listing does not have it.
+        version: of its format, in the user metadata; None without.
     """
 
     key: ObjectKey
@@ -92,7 +90,7 @@ class StoredObject:
 
     @property
     def stat(self) -> CopyStat | None:
-        """Return what its data object tells of itself, to be judged against a record; None without one."""
+        """The stat of its data object, for `check_copy`; None without one."""
         if self.data_bytes is None:
             return None
         return CopyStat(
@@ -104,15 +102,15 @@ class StoredObject:
 
     @property
     def is_complete(self) -> bool:
-        """True if it can be read: an index is there, and the data object has the length that it states.
+        """True if it can be read: an index is there, and the data object has the length in it.
 
-        As far as is known: of an unread one, that both objects are there.
+        Before the index was read: both objects are there.
         """
         return self.problem is None
 
     @property
     def complaint(self) -> tuple[str, str] | None:
-        """Return what is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
+        """A stable code and a description: why it is not read, or which entries it lacks. None if nothing is wrong."""
         if self.problem is not None:
             return self.problem.value, self.detail or ""
         if self.marks.lost is not None:
@@ -123,7 +121,7 @@ class StoredObject:
     def is_lost(self) -> bool:
         """True if it was complete, and cannot be read any more: an index is written after its data, deleted before.
 
-        Not so what has no index, or no right one, of a MapFile: its files grow while it is written.
+        For a MapFile, a missing or broken index is no loss: its files grow while it is written.
         """
         if self.key.is_mapfile:
             return self.problem is Problem.NO_DATA
@@ -131,7 +129,7 @@ class StoredObject:
 
     @property
     def is_unread(self) -> bool:
-        """True if nothing wrong is known, and its index has not been read yet."""
+        """True if it has no known problem, and its index has not been read yet."""
         return self.problem is None and self.index is None
 
 
@@ -139,13 +137,12 @@ class StoredObject:
 class Ledger:
     """One ledger: the extents to read it from, in order of their entries, and all attempts at it, oldest first.
 
-    `extents` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
-    its managed ledger's record says; None for a catalogue from the bucket alone. By a record a ledger may have no
-    attempts: it is in BookKeeper only.
+    `extents` is empty if no attempt is complete, or the index of the complete one has not been read. `record` is None
+    for a catalogue from the bucket alone. With a record, a ledger may have no attempts: it is in BookKeeper only.
 
     Attributes:
-        may_be_trimmed: nothing tells whether its first entries are lost, or it was trimmed and left here what lies in
-            one object with a later ledger. Of a topic's first ledger, without a record.
+        may_be_trimmed: its first entries are lost, or it was trimmed and these are in one object with a later ledger.
+            For a topic's first ledger, without a record.
     """
 
     ledger_id: int
@@ -156,7 +153,7 @@ class Ledger:
 
     @property
     def entries(self) -> int | None:
-        """Return how many entries its record or metadata says that it has; None if neither says."""
+        """The number of entries by its record or metadata; None if neither has it."""
         if self.record is not None and self.record.info.entries is not None:
             return self.record.info.entries
         if not self.extents:
@@ -168,12 +165,12 @@ class Ledger:
 
     @property
     def has_nothing_to_lose(self) -> bool:
-        """True if it has no entries, or its record says that it is being deleted."""
-        return self.entries == 0 or (self.record is not None and self.record.is_condemned)
+        """True if it has no entries, or is marked for deletion."""
+        return self.entries == 0 or (self.record is not None and self.record.is_marked_for_deletion)
 
     @property
     def is_lost(self) -> bool:
-        """True if it has no copy that is read, and had one: by its record, or as an index was left of it."""
+        """True if it has no copy that is read, and had one: by its record, or because an index remains."""
         if self.is_readable or self.has_nothing_to_lose:
             return False
         if self.record is not None and self.record.has_complete_copy:
@@ -184,7 +181,7 @@ class Ledger:
     def lost_tail(self) -> tuple[StoredObject, int] | None:
         """A segment that is lost after those that are read, and its first entry there; None if there is none.
 
-        Without a record only: what a record says is missing shows when the ledger is read.
+        Only without a record; with one, a missing segment shows when the ledger is read.
         """
         if self.record is not None or not self.extents:
             return None
@@ -202,7 +199,7 @@ class Ledger:
 
     @property
     def was_offloaded(self) -> bool:
-        """True if some of it was, by its record; without one, if that was tried at least."""
+        """True if some of it was, by its record; without one, if there are attempts."""
         return bool(self.attempts) if self.record is None else self.record.has_complete_copy
 
     def stored(self, extent: LedgerExtent) -> StoredObject:
@@ -216,7 +213,7 @@ class Ledger:
 
     @property
     def is_readable(self) -> bool:
-        """True if there is something to read it from, as far as is known."""
+        """True if it has a copy that is read, or may be read."""
         return bool(self.extents) or self.unread is not None
 
     @property
@@ -228,7 +225,7 @@ class Ledger:
 
     @property
     def why_not_read(self) -> str:
-        """Return what is wrong with its attempts, in words, if nothing of it can be read."""
+        """The problems of its attempts, if it cannot be read."""
         if not self.attempts:
             return "by its record it is in BookKeeper only"
         return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)
@@ -253,8 +250,8 @@ class Ledger:
 class Topic:
     """A topic of one cluster and its ledgers, by ascending id. `name` is None for objects that name none.
 
-    `lost` are objects that were complete and are not read, if nothing tells which ledgers they hold: streaming objects
-    without a right index.
+    `lost` are objects that were complete and are not read, and whose ledgers are not known: streaming objects without
+    a right index.
     """
 
     cluster: str | None
@@ -274,7 +271,7 @@ class Topic:
 
     @property
     def label(self) -> str:
-        """The name as it is shown."""
+        """The name, or a label for none."""
         return self.full_name or UNKNOWN_TOPIC
 
 
@@ -287,7 +284,7 @@ class Catalogue:
 
     @cached_property
     def problems(self) -> tuple[StoredObject, ...]:
-        """All objects that something is wrong with, by key."""
+        """All objects with a problem, by key."""
         found = [
             stored
             for topic in self.topics

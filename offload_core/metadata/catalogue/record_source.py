@@ -1,9 +1,8 @@
 """Sources of managed ledgers' records: files, a metadata store by its URL, or values by topic.
 
-Each of them says first which topics it has, and then reads the records of those that are wanted. A folder tree, on
-this machine or in a store, has a record at `<tenant>/<namespace>/persistent/<topic>`, as Pulsar's metadata store has
-under `/managed-ledgers`; a name may end with `.val`. Files elsewhere are passed over, cursors' records among them.
-Source: docs/formats/metadata.md.
+A source lists its topics, and reads the records of chosen ones. A folder tree, local or in a store, has a record at
+`<tenant>/<namespace>/persistent/<topic>`, as Pulsar's metadata store has under `/managed-ledgers`; a name may end with
+`.val`. Files elsewhere, such as cursors' records, are ignored. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ class StoreRecords:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._names: dict[TopicName, str] = {}
-        self._twin: str | None = None
+        self._duplicate: str | None = None
 
     @property
     def why_incomplete(self) -> str | None:
-        """A store that can be written keeps the records itself; one that is only read passes on what others tell.
+        """A reason for a store that is only read, as a broker's answers, or that has two records of one topic.
 
-        Once `topics` was asked: nor may two records be of one topic, only one of which is read: an old name with its
+        The second is known after `topics` was called. Only one of the two is read: the other has an old name with its
         cluster in it, or one that Pulsar would encode otherwise.
         """
-        if self._twin is not None:
-            return f"another record is of the same topic as that of {self._twin}"
+        if self._duplicate is not None:
+            return f"another record is of the same topic as that of {self._duplicate}"
         if callable(getattr(self._store, "put", None)):
             return None
         return "a broker's answers leave out what the caller may not see, and the segments of ledgers"
@@ -74,27 +73,27 @@ class StoreRecords:
                 continue
             names[topic] = name
             if not self._is_claim(other):
-                self._twin = name
+                self._duplicate = name
         self._names |= names
         return list(names)
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """Read the records of these topics, as they are now, several at once; one that there is none of is left out."""
-        wanted = list(topics)
+        """Read the records of these topics, as they are now, several at once; topics without a record are left out."""
+        names = list(topics)
         found = bounded_map(
             lambda topic: read_record(self._store, self.name(topic)),
-            wanted,
+            names,
             at_once=CONCURRENCY,
             name="offload-records",
         )
         return {
             topic: record[0]
-            for topic, record in zip(wanted, found, strict=True)
+            for topic, record in zip(names, found, strict=True)
             if record is not None and not is_claim(record[0])
         }
 
     def _is_claim(self, name: str) -> bool:
-        """Return whether a topic has no record of this name, but a placeholder."""
+        """Return whether there is no record of this name, or a placeholder."""
         try:
             record = read_record(self._store, name)
         except FormatError:
@@ -130,9 +129,9 @@ class FileRecords:
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
         """Read the files of these topics, several at once."""
-        wanted = list(topics)
-        infos = concurrently(lambda topic: _read_file(self._store, self._files[topic]), wanted)
-        return dict(zip(wanted, infos, strict=True))
+        names = list(topics)
+        infos = concurrently(lambda topic: _read_file(self._store, self._files[topic]), names)
+        return dict(zip(names, infos, strict=True))
 
 
 @contextmanager
@@ -217,8 +216,8 @@ class Records(Protocol):
     """Managed ledgers' records somewhere.
 
     Attributes:
-        why_incomplete: why nothing may be deleted because these records do not name it, in words; None if it may: they
-            are all that a cluster has, as they are now.
+        why_incomplete: the reason why objects that these records do not name must not be deleted; None if they are all
+            records of a cluster, as they are now.
     """
 
     @property
@@ -232,10 +231,10 @@ class Records(Protocol):
         """
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """The records of these topics, which `topics` has named; one that has vanished meanwhile is left out.
+        """The records of these topics, which `topics` has named; one that vanished meanwhile is left out.
 
         Raises:
-            FormatError: a record that is none, with its place.
+            FormatError: a record cannot be parsed, with its place.
             StoreError: the place cannot be read.
         """
 
@@ -247,12 +246,12 @@ def open_records(
     options: Mapping[str, object],
     own: Mapping[str, object] | None = None,
 ) -> Iterator[Records]:
-    """The records of a source, to be asked inside a `with`.
+    """Open the records of a source.
 
     Args:
-        options: those that `tier` was opened with, for a URL of the same driver where there are none of its `own`.
-        own: the options of the place itself; and `relocations`, a mapping file that says where copies are now which
-            these records say to be elsewhere (docs/formats/relocations.md).
+        options: those that `tier` was opened with, for a URL of the same driver that has none of its `own`.
+        own: the options of the source; and `relocations`, a mapping file of copies that were moved
+            (docs/formats/relocations.md).
 
     Raises:
         OptionError, PluginError, StoreError; of values FormatError.
@@ -282,10 +281,10 @@ def open_records(
 
 
 def require_complete(records: Records) -> list[TopicName]:
-    """All topics of records that may decide what is deleted: a cluster's metadata store itself has them.
+    """All topics of records that may decide about deletion: those of a cluster's metadata store itself.
 
-    A broker tells of its topics as far as the caller is authorised, and not of segments; a tree of files is a copy of
-    another day. Neither knows what it lacks. That each record can be read, the caller sees when it reads them.
+    A broker reports only topics that the caller may see, and no segments; a tree of files may be old. Neither knows
+    what it lacks.
 
     Raises:
         OptionError: they may not, and why.
@@ -311,7 +310,7 @@ def _check_complete(records: Records) -> None:
 
 
 def in_parts(topics: Iterable[TopicName]) -> Iterator[list[TopicName]]:
-    """As many topics at a time as have their records read, and kept in memory, together."""
+    """Divide topics into parts, whose records are in memory together."""
     rest = iter(topics)
     while some := list(islice(rest, _TOPICS_AT_ONCE)):
         yield some
@@ -320,7 +319,7 @@ def in_parts(topics: Iterable[TopicName]) -> Iterator[list[TopicName]]:
 def read_each(
     records: Records, topics: Iterable[TopicName]
 ) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
-    """The records of these topics, however many; where one of them cannot be parsed, its error in its place.
+    """The records of any number of topics; for one that cannot be parsed, its error.
 
     Raises:
         StoreError: as `Records.read`.
@@ -337,9 +336,9 @@ def read_each(
 
 
 class _RelocatedRecords:
-    """Records as they would be if copies that were relocated were recorded there."""
+    """Records with a mapping of relocated copies applied."""
 
-    why_incomplete = "a mapping of moved copies was applied to them: they are not what the cluster goes by"
+    why_incomplete = "a mapping of moved copies was applied to them: they are not those of the cluster"
 
     def __init__(self, records: Records, mapped: Mapped) -> None:
         self._records = records

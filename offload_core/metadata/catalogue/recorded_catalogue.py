@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
 from offload_core.metadata.catalogue.known_tiers import place_text
 from offload_core.metadata.catalogue.listing import describe_pair, look_up_pair
@@ -47,9 +47,9 @@ def record_catalogue(
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
-    `prefix` is the folder in the tier that the objects lie in, empty for its root. With `read_indexes=False` only the
-    indexes of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue,
-    only copies that are new are looked up. `executor` looks copies up; None for this process.
+    `prefix` is the folder of the objects in the tier, empty for its root. With `read_indexes=False` only the indexes
+    of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue, only new
+    copies are looked up. `executor` looks copies up; None for this process.
     """
     (catalogue,) = record_catalogues(
         tier, [records], prefix=prefix, known=known, read_indexes=read_indexes, executor=executor
@@ -66,8 +66,8 @@ def record_catalogues(
     read_indexes: bool = True,
     executor: Executor | None = None,
 ) -> Iterator[Catalogue]:
-    """The same of each part of many records. Parts are drawn in the caller's thread, some ahead of what is given."""
-    seen = {} if known is None else known.complete
+    """The same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
+    earlier = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()
     found: dict[ObjectKey, StoredObject] = {}
@@ -76,7 +76,7 @@ def record_catalogues(
         for records in parts:
             copies = _copies_of(records, folder)
             drawn.append((records, copies))
-            yield from in_batches(((copy, _seen(copy, seen)) for copy in copies.values()), executor)
+            yield from in_batches(((copy, _known(copy, earlier)) for copy in copies.values()), executor)
 
     def completed() -> Iterator[Catalogue]:
         while drawn and len(found) == len(drawn[0][1]):
@@ -85,7 +85,7 @@ def record_catalogues(
             yield Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
             found.clear()
 
-    for some, looked_up in look_at(batches(), _LookUp(tier, read_indexes), executor):
+    for some, looked_up in inspect_batches(batches(), _LookUp(tier, read_indexes), executor):
         yield from completed()  # those before it that have no copies
         found.update(zip((copy.key for copy, _ in some), looked_up, strict=True))
         yield from completed()
@@ -98,27 +98,27 @@ def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> d
     for topic, info in records.items():
         for ledger in info.ledgers:
             for copy in recorded_copies(topic, ledger, folder):
-                # of a segment, a ledger that is being deleted does not decide what others read
+                # a ledger that is marked for deletion does not decide whether others read a segment
                 if copy.key not in copies or copies[copy.key].unfinished is not None:
                     copies[copy.key] = copy
     return copies
 
 
-def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
-    """Return what an earlier catalogue has of a copy."""
-    found = seen.get(copy.key)
-    return seen.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
+def _known(copy: RecordedCopy, earlier: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
+    """The copy in an earlier catalogue."""
+    found = earlier.get(copy.key)
+    return earlier.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
 
 
 @dataclass(frozen=True, slots=True)
 class _LookUp:
-    """Looks recorded copies up in a tier; picklable."""
+    """Look up recorded copies in a tier; picklable."""
 
     tier: Tier
     read_indexes: bool
 
     def __call__(self, asked: tuple[RecordedCopy, StoredObject | None]) -> StoredObject:
-        """Return what the tier has of a copy, judged as in a listing; an attempt that did not finish is not read."""
+        """The objects of a copy, judged as in a listing; an attempt that did not finish is not read."""
         copy, known = asked
         if known is not None and copy.unfinished is None and not known.is_unread:
             return known
@@ -156,15 +156,15 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
         return nothing
     other = replace(copy.key, ledger_id=copy.ledger_id if copy.key.ledger_id is None else None)
     pair = look_up_pair(tier, other)
-    seen = pair.index or pair.data
-    if seen is None:
+    listed = pair.index or pair.data
+    if listed is None:
         return nothing
     return replace(
         nothing,
         key=other,
         data_bytes=pair.data.size_bytes if pair.data else None,
         index_bytes=pair.index.size_bytes if pair.index else None,
-        modified_at=seen.modified_at,
+        modified_at=listed.modified_at,
         problem=Problem.OTHER_FORMAT,
         detail=f"the formats differ: {copy.key.object_format.value} by its record, "
         f"{other.object_format.value} by its key"
@@ -176,7 +176,7 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
 def _build_topic(
     name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
 ) -> Topic:
-    """A topic's ledgers; its cluster is what its objects say, if they agree."""
+    """A topic's ledgers; its cluster is that of its objects, if they agree."""
     ledgers = tuple(_build_ledger(name, record, folder, found) for record in info.in_order)
     clusters = {
         stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None

@@ -1,7 +1,4 @@
-"""The copies that a topic's record names for its ledgers, where each must be, and which entries are only hot.
-
-A record says uuids, not keys. Source: docs/formats/metadata.md.
-"""
+"""The copies that a topic's record names: their keys, and which entries they have. Source: docs/formats/metadata.md."""
 
 from __future__ import annotations
 
@@ -34,12 +31,11 @@ class RecordedCopy:
     """An attempt that a ledger's record names.
 
     Attributes:
-        topic: whose record names it.
-        key: where its data object must be.
+        key: of its data object.
         begin_entry_id: the first entry that no segment before it has.
         stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
-        unfinished: why it must not be read, in words; None if it is complete.
-        mapfile_key: where it is if it is a MapFile, for a record that names no driver.
+        unfinished: the reason why it must not be read; None if it is complete.
+        mapfile_key: the key if it is a MapFile, for a record that names no driver.
     """
 
     topic: TopicName
@@ -53,7 +49,7 @@ class RecordedCopy:
 
 
 def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
-    """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
+    """The attempts that a topic's record names for a ledger, in its order; their keys begin with `folder`."""
     begin = 0
     for copy in record.copies:
         driver = copy.driver
@@ -88,7 +84,7 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
 
 
 def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
-    """Return where the data object is of a copy that a topic's record names beside those that are read."""
+    """The key of the data object of a copy that a topic's record names beside those that are read."""
     is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
     return ObjectKey(
         folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
@@ -101,14 +97,14 @@ def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRange:
-    """Entries of one ledger that follow one another and lie in the same places.
+    """Consecutive entries of one ledger that lie in the same places.
 
     Attributes:
-        end_entry_id: the last one; None where it is not known yet, since the ledger is written.
-        key: of the data object that has them; None if they are hot only.
+        end_entry_id: the last one; None while the ledger is written.
+        key: of their data object; None if they are hot only.
         is_complete: whether that may be read; else it is being written, or its attempt failed.
         is_hot: whether the hot tier has them too.
-        filter_record: what a filter did to the whole object, as the record says it; None if none ran.
+        filter_record: the record of the filter that the object went through; None if none ran.
     """
 
     ledger_id: int
@@ -121,17 +117,17 @@ class RecordedRange:
 
     @property
     def entries(self) -> int | None:
-        """Return how many there are; None where it is not known yet."""
+        """The number of entries; None while the ledger is written."""
         return None if self.end_entry_id is None else self.end_entry_id + 1 - self.first_entry_id
 
 
 def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[RecordedRange]:
-    """All entries of a topic, in their order; without ledgers that are empty or being deleted."""
+    """All entries of a topic, in their order; without ledgers that are empty or marked for deletion."""
     return [
-        part
+        each
         for ledger in info.in_order
-        if not ledger.is_condemned
-        for part in _ranges(ledger, list(recorded_copies(topic, ledger)))
+        if not ledger.is_marked_for_deletion
+        for each in _ranges(ledger, list(recorded_copies(topic, ledger)))
     ]
 
 

@@ -1,9 +1,8 @@
-"""The survey of a tier: its objects and what is found of each, in a temporary file, so that memory is bounded.
+"""The survey of a tier: its objects and a value of each, in a temporary file, so that memory is bounded.
 
-What is found is kept packed, with the facts by which it is asked for. Verification and garbage collection add tables of
-their own; here is also the survey of all ledgers, one after another, however many there are: as `list_catalogue`, from
-a bucket alone, by the same rules, but each ledger is put together when it is asked for. So memory depends on the
-largest ledger's attempts only.
+Values are packed, with the columns that queries need. Verification and garbage collection add tables of their own.
+`LedgerSurvey` has all ledgers of a tier: as `list_catalogue`, from a bucket alone, by the same rules, but each ledger
+is built when it is needed. So memory depends on the largest ledger's attempts only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.metadata.catalogue.concurrency import in_batches, look_at
+from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
 from offload_core.metadata.catalogue.model import Ledger, StoredObject, as_first, build_ledger
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
@@ -27,7 +26,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 
 _UNPACKED_BYTES = 8 << 20
-"""Objects with many ledgers are unpacked once for those that follow one another; so many bytes of them, packed."""
+"""The packed bytes of objects that stay unpacked, for ledgers of one object that follow one another."""
 
 _TABLES = """
     CREATE TABLE objects (
@@ -60,10 +59,10 @@ _V = TypeVar("_V")
 
 
 class TemporaryTables:
-    """An SQLite file without a name, gone when it is closed; a context manager. One thread at a time uses it.
+    """An SQLite file without a name, deleted when it is closed; a context manager. One thread at a time uses it.
 
     Args:
-        tables: statements that make them.
+        tables: statements that create the tables.
     """
 
     def __init__(self, tables: str) -> None:
@@ -81,12 +80,12 @@ class TemporaryTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyRow:
-    """A pair of objects as a survey keeps it.
+    """A pair of objects in a survey.
 
     Attributes:
-        at: when the younger of the two was written (s since 1970, UTC), where that is asked for.
+        at: when the younger of the two was written (s since 1970, UTC), where a survey needs it.
         is_whole: both objects are there and, as far as they were inspected, go together.
-        packed: what was found, see `packed`.
+        packed: the value, see `packed`.
     """
 
     key: ObjectKey
@@ -99,10 +98,10 @@ class SurveyRow:
 
 
 class Survey(TemporaryTables, Generic[_V]):
-    """Objects by their numbers, with what was found of each; a context manager. One thread at a time uses it.
+    """Objects by their numbers, with a value of each; a context manager. One thread at a time uses it.
 
     Args:
-        tables: statements that make the tables and indexes that are needed beside.
+        tables: statements that create more tables and indexes.
     """
 
     def __init__(self, tables: str = "") -> None:
@@ -116,7 +115,7 @@ class Survey(TemporaryTables, Generic[_V]):
         return self._last_number
 
     def _keep(self, rows: Iterable[tuple[int, SurveyRow]]) -> None:
-        """Keep objects; of a number that is known another managed ledger and value."""
+        """Store objects; for a number that is known, only another managed ledger and value."""
         self._file.executemany(_KEEP, (self._columns(number, row) for number, row in rows))
 
     def _columns(self, number: int, row: SurveyRow) -> tuple[Any, ...]:
@@ -125,11 +124,11 @@ class Survey(TemporaryTables, Generic[_V]):
         return (number, key.data_key, key.uuid.bytes, *facts, row.packed)
 
     def _keep_ledgers(self, rows: Iterable[tuple[int, int, int | None, bytes | None]]) -> None:
-        """Keep ledgers: the object's number, the ledger's id, its first entry there, and what was found of it."""
+        """Store ledgers: the object's number, the ledger's id, its first entry there, and a packed value."""
         self._file.executemany("INSERT INTO ledgers VALUES (?, ?, ?, ?)", rows)
 
     def _values(self, condition: str, *given: object) -> Iterator[_V]:
-        """The values of objects, by the rest of a query of them."""
+        """The values of objects that the rest of a query selects."""
         query = f"SELECT objects.id FROM objects {condition}"  # noqa: S608
         return (self._value(number) for (number,) in self._file.execute(query, given))
 
@@ -151,18 +150,18 @@ class Survey(TemporaryTables, Generic[_V]):
 
 
 def packed(value: object) -> bytes:
-    """A value as a survey keeps it."""
+    """Pack a value for a survey."""
     return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
 def unpacked(value: bytes) -> Any:
-    """A value that this process or its executor packed."""
+    """Unpack a value that this process or its executor packed."""
     return pickle.loads(value)  # noqa: S301 (written by ourselves, to a file that has no name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLedger:
-    """A ledger, and whose it is: managed ledger and cluster are None where no object says them."""
+    """A ledger, with its managed ledger and cluster; None where no object names them."""
 
     managed_ledger: str | None
     cluster: str | None
@@ -178,8 +177,8 @@ class LedgerSurvey(Survey[StoredObject]):
     """All ledgers of a tier; a context manager.
 
     Args:
-        keeps_blocks: indexes are kept with all their blocks, to read these; else one stands for all of a ledger's, so
-            that an object takes as little memory with a million blocks as with one.
+        keeps_blocks: indexes have all their blocks, to read these; else one block replaces all of a ledger's, so that
+            an object with a million blocks takes no more memory than with one.
     """
 
     def __init__(self, *, keeps_blocks: bool = True) -> None:
@@ -191,25 +190,25 @@ class LedgerSurvey(Survey[StoredObject]):
         tier: Tier,
         *,
         prefix: str = "",
-        wanted: Callable[[TopicName | None], bool] | None = None,
+        takes: Callable[[TopicName | None], bool] | None = None,
         executor: Executor | None = None,
         listener: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """List a tier and look at its objects, once.
+        """List a tier and inspect its objects, once.
 
         Args:
             prefix: only objects whose keys begin so.
-            wanted: whether the objects of a topic are looked for, None for all; of the others no index is read that
-                need not be. Picklable, where the executor needs that.
-            executor: who looks at objects; None for this process. It is listed, and the file is written, here.
-            listener: told how many pairs of objects were looked at.
+            takes: selects topics, None for all; as few indexes as possible of others are read. Picklable, where the
+                executor needs that.
+            executor: inspects objects; None for this process, which always lists and writes the file.
+            listener: called with the number of pairs that were inspected.
 
         Raises:
             StoreError: the tier fails.
         """
         count = 0
         pairs = in_batches(stream_pairs(tier, prefix), executor)
-        for some, found in look_at(pairs, _Describe(tier, wanted, self._keeps_blocks), executor):
+        for some, found in inspect_batches(pairs, _Describe(tier, takes, self._keeps_blocks), executor):
             for row in found:
                 if row is not None:
                     self._add(*row)
@@ -247,21 +246,19 @@ class LedgerSurvey(Survey[StoredObject]):
 
 @dataclass(frozen=True, slots=True)
 class _Describe:
-    """Looks at pairs; picklable."""
+    """Inspect pairs; picklable."""
 
     tier: Tier
-    wanted: Callable[[TopicName | None], bool] | None
+    takes: Callable[[TopicName | None], bool] | None
     keeps_blocks: bool
 
     def __call__(self, pair: Pair) -> tuple[SurveyRow, tuple[int, ...]] | None:
-        """Return what is known of a pair; None if it vanished, or is not wanted."""
+        """Describe a pair; None if it vanished, or is of another topic."""
         stored = describe_pair(self.tier, pair, read_indexes=False)
         if stored is None:
             return None
         name = stored.managed_ledger
-        if self.wanted is not None and not self.wanted(
-            None if name is None else topic_of_managed_ledger(name)
-        ):
+        if self.takes is not None and not self.takes(None if name is None else topic_of_managed_ledger(name)):
             return None
         try:
             read = with_index(self.tier, stored) if stored.is_unread else stored

@@ -1,12 +1,12 @@
-"""Topic names, in the forms that people and records write them, to one form and back, and to names of files.
+"""Topic names: parsed from the forms that people and records use, and turned into names of files.
 
-Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; given back:
+Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; returned:
 `persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as by Pulsar's `Codec`.
 With `persistent://` before it a name may have more parts: old topics have their cluster in it, and a topic's own name
 may hold a `/`.
 
-A name of a file is percent-escaped. One that would have more bytes than a file system takes keeps its beginning, and
-`%7E` and a digest take the place of the rest. No text is escaped to `%7E`, so that two texts never get the same name.
+A name of a file is percent-escaped. If it is too long for a file system, `%7E` and a digest replace its end. No text
+is escaped to `%7E`, so that two texts never get the same name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus, unquote_plus
 from offload_hooks.errors import OptionError
 
 UNKNOWN_TOPIC = "(unknown topic)"
-"""What is shown for the topic of objects that name none."""
+"""The label of objects that name no topic."""
 
 _DOMAIN = "persistent://"
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
@@ -49,11 +49,7 @@ class TopicName:
 
 
 def parse_topic(text: str) -> TopicName:
-    """A topic as a person names it.
-
-    Raises:
-        OptionError: not one of the accepted forms.
-    """
+    """Parse a topic's name; `OptionError` if it has none of the accepted forms."""
     name = text.removeprefix(_DOMAIN)
     parts = name.split("/")
     is_full = text.startswith(_DOMAIN)
@@ -69,9 +65,9 @@ def parse_topic(text: str) -> TopicName:
 
 
 def topic_of_managed_ledger(name: str) -> TopicName:
-    """The topic whose managed ledger is called `name` (`tenant/namespace/persistent/encoded topic`).
+    """The topic of a managed ledger's name, `tenant/namespace/persistent/encoded topic`.
 
-    A name of another form, which Pulsar's own managed ledgers do not have, stands for itself.
+    A name of another form, which Pulsar's managed ledgers do not have, is taken as it is.
     """
     namespace, separator, topic = name.partition("/persistent/")
     return TopicName(f"{_DOMAIN}{namespace}/{unquote_plus(topic)}" if separator else name)
@@ -90,17 +86,17 @@ def managed_ledger_of_topic(topic: TopicName) -> str:
     return f"{tenant}/{namespace}/persistent/{quote_plus(local, safe='*').replace('~', '%7E')}"
 
 
-def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
-    """Return whether a topic is one of these, or a partition of one; any is without any."""
-    return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)
+def is_chosen(topic: TopicName, chosen: Sequence[TopicName]) -> bool:
+    """Return whether a topic is one of these, or a partition of one; without any, True."""
+    return not chosen or any(each.full in (topic.full, topic.base) for each in chosen)
 
 
-def topics_wanted(
+def topic_selection(
     topics: Sequence[TopicName], namespaces: Sequence[str] = ()
 ) -> Callable[[TopicName | None], bool] | None:
-    """Return whether a topic is one of these, or a partition of one, and in one of these namespaces; None without any.
+    """A predicate: a topic is one of these, or a partition of one, and in one of these namespaces. None without any.
 
-    What has no topic is not wanted.
+    It is false for objects without a topic.
 
     Raises:
         OptionError: a namespace has another form than `tenant/namespace`.
@@ -110,18 +106,18 @@ def topics_wanted(
             raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
     if not topics and not namespaces:
         return None
-    return _Wants(tuple(topics), tuple(f"{_DOMAIN}{each}/" for each in namespaces))
+    return _Selection(tuple(topics), tuple(f"{_DOMAIN}{each}/" for each in namespaces))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wants:
-    """Picklable: who looks at objects may be another process."""
+class _Selection:
+    """Picklable, for processes that inspect objects."""
 
     topics: tuple[TopicName, ...]
     folders: tuple[str, ...]
 
     def __call__(self, topic: TopicName | None) -> bool:
-        if topic is None or not is_wanted(topic, self.topics):
+        if topic is None or not is_chosen(topic, self.topics):
             return False
         return not self.folders or topic.full.startswith(self.folders)
 
@@ -134,7 +130,7 @@ _DIGEST_CHARACTERS = 32
 
 
 def name_of(text: str, *, before: str = "", after: str = "") -> str:
-    """The name of a file or folder that stands for a text: `before`, the text escaped, `after`."""
+    """The name of a file or folder for a text: `before`, the text escaped, `after`."""
     escaped = quote(text, safe="")
     room = MAX_BYTES - len(before) - len(after)
     if len(escaped) > room:

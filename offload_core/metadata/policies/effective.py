@@ -1,7 +1,7 @@
-"""Policies in force for a topic: field by field those of the topic, else its namespace, the broker, the default.
+"""The policies in force for a topic: for each field that of the topic, else its namespace, the broker, the default.
 
-Offload thresholds that retention outruns are found here, too: what it would delete first is never offloaded. Source:
-Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
+Also here: offload thresholds above retention, which would delete ledgers before they are offloaded. Source: Pulsar
+merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FAMILIES = {
     "google-cloud-storage": "gcs",
     "filesystem": "file_system",
 }
-"""Which fields of their own drivers have, by the names of both."""
+"""The prefix of a driver's own fields, by its name."""
 
 _NOT_FOR_DRIVERS = frozenset(
     (
@@ -55,7 +55,7 @@ _NOT_FOR_DRIVERS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One field as it holds: its name, value, and who says so. `None` where nobody says anything."""
+    """One field in force: its name, its value (None if no level sets it), and the level that sets it."""
 
     name: str
     value: Any
@@ -64,10 +64,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withheld:
-    """Credentials that a level did not inherit, as it names another way to the tier.
+    """Credentials that a level did not inherit, because it changes how the tier is reached.
 
     Attributes:
-        level: which one. names: what it names differently, by Pulsar's names.
+        names: of the fields that it changes, by Pulsar's names.
     """
 
     level: Origin
@@ -79,9 +79,9 @@ class EffectivePolicies:
     """The policies in force for a topic.
 
     Attributes:
-        settings: by field name, all of them.
-        withheld: credentials of levels above that are not in them; None where that is none of the tier's.
-        check_tier: raises `OptionError` where the tier may not be used; it is asked before each use.
+        settings: all fields, by name.
+        withheld: credentials of levels above that are left out; None if there are none.
+        check_tier: raises `OptionError` if the tier must not be used; called before each use.
     """
 
     settings: Mapping[str, Setting]
@@ -115,7 +115,7 @@ class EffectivePolicies:
 
     @property
     def read_priority(self) -> ReadPriority:
-        """Which copy is read: ours of a level counts before Pulsar's of the same or a level above."""
+        """The tiered read priority; our field counts before Pulsar's of the same level or one above."""
         ours, pulsars = self.settings["tiered_read_priority"], self.settings["offloaded_read_priority"]
         levels = ("topic", "namespace", "broker", "default")
         if ours.value is not None and levels.index(ours.origin) <= levels.index(pulsars.origin):
@@ -191,15 +191,10 @@ class EffectivePolicies:
 
     def tier(self) -> dict[str, Any]:
         """The policies of the tier, by field; credentials in clear."""
-        said = {name: self[name] for name in TIER_FIELDS}
-        return {name: value for name, value in said.items() if value not in (None, "")}
+        return {name: value for name in TIER_FIELDS if (value := self[name]) not in (None, "")}
 
     def check_tier_may_be_used(self) -> None:
-        """Refuse a tier for which a level brings no credentials, and one that a tenant may not name.
-
-        Raises:
-            OptionError: as the name says.
-        """
+        """Refuse a tier for which a level has no credentials, or that a tenant may not name (`OptionError`)."""
         if self.withheld is not None and not has_credentials(self.tier()):
             raise OptionError(
                 f"the {self.withheld.level} names another way to the tier than the levels above, whose credentials "
@@ -220,7 +215,7 @@ class EffectivePolicies:
         return self.named_options()
 
     def named_options(self) -> dict[str, object]:
-        """As `driver_options`, without asking whether the tier may be used."""
+        """As `driver_options`, without `check_tier_may_be_used`."""
         if self.driver is None:
             raise OptionError(
                 "no tier is configured",
@@ -236,21 +231,20 @@ class EffectivePolicies:
                 continue
             if own == family if own is not None else general:
                 value = setting.value
-                alias = str(OffloadPolicies.model_fields[name].alias)
-                options[alias] = value.get_secret_value() if isinstance(value, SecretStr) else value
+                secret = isinstance(value, SecretStr)
+                options[_pulsar_name(name)] = value.get_secret_value() if secret else value
         return options | dict(self["extra_configurations"] or {})
 
     def explain(self) -> list[tuple[str, str, Origin]]:
-        """Each field that anybody says something of: Pulsar's name, value as text with credentials masked, origin."""
-        rows: list[tuple[str, str, Origin]] = []
-        for name, setting in self.settings.items():
-            if setting.value is not None:
-                alias = str(OffloadPolicies.model_fields[name].alias)
-                rows.append((alias, _as_said(shown_value(setting.value)), setting.origin))
-        return rows
+        """Each field that has a value: Pulsar's name, the value as text with credentials masked, the origin."""
+        return [
+            (_pulsar_name(name), _text_of(shown_value(setting.value)), setting.origin)
+            for name, setting in self.settings.items()
+            if setting.value is not None
+        ]
 
     def _of_family(self, name: str) -> Any:
-        """A size: the driver's own field and the general one, whichever a lower level sets; its own first."""
+        """A size: the driver's own field or the general one, that of the lower level; its own first."""
         family = _FAMILIES.get(self.driver or "")
         general, own = self.settings[name], self.settings.get(f"{family}_{name}")
         if own is None or own.value is None:
@@ -259,8 +253,8 @@ class EffectivePolicies:
         return own.value if levels.index(own.origin) <= levels.index(general.origin) else general.value
 
 
-def _as_said(value: Any) -> str:
-    """A value as one would say it: `true`, `/cold`, `{"root": "/cold"}`."""
+def _text_of(value: Any) -> str:
+    """A value as text: `true`, `/cold`, `{"root": "/cold"}`."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -270,7 +264,7 @@ def resolve_policies(
     namespace: OffloadPolicies | None = None,
     broker: OffloadPolicies | None = None,
 ) -> EffectivePolicies:
-    """Resolve the policies of the three levels; credentials only as `tier_fields` has it."""
+    """Resolve the policies of the three levels; credentials are inherited by the rule of `tier_fields`."""
     levels: tuple[tuple[Origin, OffloadPolicies | None], ...] = (
         ("broker", broker),
         ("namespace", namespace),
@@ -293,20 +287,20 @@ def resolve_policies(
         is_other = bool(before["driver"]) and not same_driver(before["driver"], after["driver"])
         changed = changed_ways(before, after) if is_other or has_credentials(before) else []
         if changed:
-            left = inherited(before, after, tier_of(level))
+            allowed = inherited(before, after, tier_of(level))
             for name in TIER_FIELDS:
-                if left.get(name) != after[name]:
-                    kept = left.get(name)
-                    origin_left = settings[name].origin if kept is not None else "default"
-                    settings[name] = Setting(name=name, value=kept, origin=origin_left)
-            # What was said of another driver is of no use for this one.
+                value = allowed.get(name)
+                if value != after[name]:
+                    known = settings[name].origin if value is not None else "default"
+                    settings[name] = Setting(name=name, value=value, origin=known)
+            # Credentials of another driver are of no use for this one.
             names = tuple(_pulsar_name(name) for name in changed)
             withheld = None if is_other else Withheld(level=origin, names=names)
     return EffectivePolicies(settings=settings, withheld=withheld)
 
 
 def _pulsar_name(name: str) -> str:
-    """Of a field; an option's is its own."""
+    """Pulsar's name of a field; an option's is its own."""
     found = OffloadPolicies.model_fields.get(name)
     return name if found is None else str(found.alias)
 
@@ -320,51 +314,46 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutrunThreshold:
-    """A threshold that is not below what retention keeps; the same as another of the same values, whoever says it.
+    """A threshold that is not below retention. Equal to another of the same values, whatever their origins.
 
     Attributes:
-        name, value: the threshold's. kept: the limit of retention, as text.
-        origin: who says the threshold.
+        name, value: the threshold's.
+        limit: of retention, as text.
+        origin: the level that sets the threshold.
     """
 
     name: str
     value: int
-    kept: str
+    limit: str
     origin: Origin = field(compare=False)
 
     def refusal(self, where: str) -> OptionError:
         """The error that refuses it; `where` names the topic or namespace."""
         return OptionError(
             f"{where}: retention would delete ledgers before they are offloaded",
-            expected=f"less than {self.kept}",
+            expected=f"less than {self.limit}",
             found=f"{self.name} = {self.value} ({self.origin})",
         )
 
 
 def outrun_thresholds(policies: EffectivePolicies, retention: RetentionPolicies) -> list[OutrunThreshold]:
-    """The thresholds that are not below what retention keeps.
+    """The thresholds that are not below retention.
 
-    A retention of 0 keeps nothing that is consumed and says nothing of what is not; −1 keeps all. Neither is compared.
+    A retention of 0 is about consumed messages only, and −1 has no limit: neither is compared.
     """
-    kept_s, kept_bytes = retention.time_in_minutes * 60, retention.size_in_mb * _MIB
-    compared = (
-        (
-            "managedLedgerOffloadThresholdInSeconds",
-            "threshold_in_seconds",
-            kept_s,
-            f"retentionTimeInMinutes = {retention.time_in_minutes} ({kept_s} s)",
-        ),
-        (
-            "managedLedgerOffloadThresholdInBytes",
-            "threshold_in_bytes",
-            kept_bytes,
-            f"retentionSizeInMB = {retention.size_in_mb} ({kept_bytes} bytes)",
-        ),
-    )
+    limit_s, limit_bytes = retention.time_in_minutes * 60, retention.size_in_mb * _MIB
+    time_text = f"retentionTimeInMinutes = {retention.time_in_minutes} ({limit_s} s)"
+    size_text = f"retentionSizeInMB = {retention.size_in_mb} ({limit_bytes} bytes)"
     return [
         OutrunThreshold(
-            name=name, value=policies[setting], kept=text, origin=policies.settings[setting].origin
+            name=_pulsar_name(name),
+            value=policies[name],
+            limit=text,
+            origin=policies.settings[name].origin,
         )
-        for name, setting, kept, text in compared
-        if 0 < kept <= policies[setting]
+        for name, limit, text in (
+            ("threshold_in_seconds", limit_s, time_text),
+            ("threshold_in_bytes", limit_bytes, size_text),
+        )
+        if 0 < limit <= policies[name]
     ]

@@ -1,13 +1,13 @@
-"""Policies as people, Pulsar and brokers write them → `OffloadPolicies`, or a clear refusal.
+"""Parse policies as people, Pulsar and brokers write them.
 
 Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17 and PIP-76.
 
-What a broker wrote is never refused because it could not be set here:
+A value that a broker wrote is read even if it could not be set here:
 
     thresholds and lag below −1    −1, never
-    sizes and threads too small    nothing set: no broker offloads by them
-    more threads than we take      as many as we take
-    an empty text                  stays: it counts before what levels above have, and names nothing
+    sizes and threads too small    not set: no broker offloads by them
+    more threads than the limit    the limit
+    an empty text                  stays: it overrides levels above, and names nothing
 
 Source: `OffloadPoliciesImpl` and the offloaders of Pulsar 4.0.8.
 """
@@ -33,7 +33,7 @@ _MAPPINGS = {
     "managedLedgerOffloadExtraConfig": "extra_configurations",
     "managedLedgerOffloadFilterOption.": "filter_options",
 }
-"""What begins so, as the first does in broker.conf, is one of that field's by the rest of its name."""
+"""Prefixes of names (the first is broker.conf's) of single values in a field's mapping."""
 
 _MIB = 1 << 20
 
@@ -60,13 +60,13 @@ def pulsar_names() -> dict[str, str]:
 
 
 def parse_policies(given: Mapping[str, object], where: str = "offload policies") -> OffloadPolicies:
-    """Policies from a mapping by any of their names; None says nothing. `where` names it in errors.
+    """Parse policies by any of their names; None sets nothing. `where` names the level in errors.
 
     Raises:
         OptionError: an unknown name, one field by two names with two values, or a value that makes no sense.
     """
     known = {name: name for name in OffloadPolicies.model_fields} | pulsar_names()
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     named: dict[str, str] = {}
     single: dict[str, dict[str, str]] = {}
     for name, value in given.items():
@@ -80,36 +80,34 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
         if field is None:
             raise _unknown(name, [*known, *_OTHER_NAMES], where)
         value = value if convert is None else convert(_whole_number(name, value, where))
-        if field in said and said[field] != value:
+        if field in values and values[field] != value:
             raise OptionError(
                 f"{where}: {named[field]} and {name} are the same and differ",
-                expected=_shown(field, said[field], f" by {named[field]}"),
+                expected=_shown(field, values[field], f" by {named[field]}"),
                 found=_shown(field, value, f" by {name}"),
             )
-        said[field], named[field] = value, name
-    for field, value in said.items():
+        values[field], named[field] = value, name
+    for field, value in values.items():
         if value == "":
             raise OptionError(f"{where}: {named[field]} is empty", expected="a text, or nothing said")
-    for field, values in single.items():
-        whole = said.get(field, {})
+    for field, options in single.items():
+        whole = values.get(field, {})
         if isinstance(whole, Mapping):
-            said[field] = {**whole, **values}
-    return checked_policies(said, named, where)
+            values[field] = {**whole, **options}
+    return checked_policies(values, named, where)
 
 
-def checked_policies(said: Mapping[str, Any], named: Mapping[str, str], where: str) -> OffloadPolicies:
-    """Policies of values by our names; `named` says by which names errors tell of them, else by Pulsar's.
-
-    Raises:
-        OptionError: a value that makes no sense.
-    """
+def checked_policies(values: Mapping[str, Any], named: Mapping[str, str], where: str) -> OffloadPolicies:
+    """Check values by our names (`OptionError`); `named` has the names for errors, else they are Pulsar's."""
     try:
-        return OffloadPolicies(**said)
+        return OffloadPolicies(**values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = str(first["loc"][0])
         name = named.get(field) or next(alias for alias, ours in pulsar_names().items() if ours == field)
-        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(field, said.get(field))) from None
+        raise OptionError(
+            f"{where}: {name}: {first['msg']}", found=_shown(field, values.get(field))
+        ) from None
 
 
 def _whole_number(name: str, value: object, where: str) -> int:
@@ -130,7 +128,7 @@ def _unknown(name: str, known: list[str], where: str) -> OptionError:
 
 
 def _shown(field: str, value: object, more: str = "") -> str | None:
-    """A value for an error; nothing of one that may be secret."""
+    """A value for an error; None for one that may be secret."""
     may_be_secret = "credential" in field or field in _MAPPINGS.values()
     return None if value is None or may_be_secret else f"{value!r}{more}"
 
@@ -148,17 +146,17 @@ _MOST = {"Threads": MAX_THREADS, "PrefetchRounds": MAX_THREADS}
 
 
 def read_policies(written: Mapping[str, Any], where: str) -> OffloadPolicies:
-    """Policies from Pulsar's JSON, by Pulsar's names.
+    """Read policies from Pulsar's JSON, by Pulsar's names.
 
     Raises:
-        OptionError: a value that no Pulsar writes; `where` is said with it.
+        OptionError: a value that no Pulsar writes; `where` names the level.
     """
     known = pulsar_names()
     return checked_policies({known[name]: _meant(name, value) for name, value in written.items()}, {}, where)
 
 
 def read_retention(written: Mapping[str, Any]) -> RetentionPolicies:
-    """Retention from Pulsar's JSON: below −1 is −1, what is not said is 0.
+    """Read retention from Pulsar's JSON: below −1 is −1, a missing limit is 0.
 
     Raises:
         ValidationError: a limit that is no number.

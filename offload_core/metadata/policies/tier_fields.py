@@ -1,9 +1,8 @@
-"""Which policies name a tier, and what of its credentials a lower level inherits.
+"""The policies that name a tier, and the credentials of it that a lower level inherits.
 
-A secret goes only where the level that has it, with those above, says. So a lower level inherits credentials only if
-all that it names of the tier is a bucket, or one of the options in `_HARMLESS`: each other policy, known or not, may
-decide which server is asked, by whom, or what is sent. Values are those of the policies by field, None where nothing is
-said.
+A secret is sent only to servers that its own level, or one above, names. So a lower level inherits credentials only if
+it changes nothing of the tier but a bucket, or the options in `_HARMLESS`: any other policy, known or not, may decide
+about the server, the login, or what is sent. Values are by field, None where a level sets nothing.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ _BEHAVIOUR = frozenset(
         "offloaders_directory",
     )
 )
-"""The fields that say how and when, and nothing of where; a new field is not among them by itself."""
+"""The fields about how and when, not where; a new field counts as one of the tier until it is added here."""
 
 TIER_FIELDS = tuple(name for name in OffloadPolicies.model_fields if name not in _BEHAVIOUR)
 """The fields that name a tier: its driver, its place, how it is reached, and by which credentials."""
 
 _BUCKETS = frozenset(("bucket", "s3_bucket", "gcs_bucket"))
 _SESSION_NAME = "s3_role_session_name"
-"""What a session is called in logs of the store; brokers write it into every namespace's policies."""
+"""The name of a session in the store's logs; brokers write it into every namespace's policies."""
 _WAYS = frozenset(
     (
         *("region", "s3_region", "gcs_region", "service_endpoint", "s3_service_endpoint"),
         *("file_system_profile_path", "file_system_uri"),
     )
 )
-"""How a tier is reached; no secret is in them."""
+"""Fields about how a tier is reached; without secrets."""
 
 _EXTRA = "extra_configurations"
 _HARMLESS = frozenset(("prefix", "storage_class", "connect_timeout_s", "read_timeout_s", "max_connections"))
@@ -53,7 +52,7 @@ _WAY_OPTIONS = frozenset(
         *("root", "url", "timeout_s", "replication"),
     )
 )
-"""The drivers' options that say how a tier is reached; secret is at most a proxy's password, for that proxy."""
+"""The drivers' options about how a tier is reached; the only secret is a proxy's password, for that proxy."""
 
 _CARRIED = frozenset(
     (
@@ -61,7 +60,7 @@ _CARRIED = frozenset(
         *("sas_token", "connection_string", "client_secret"),
     )
 )
-"""Credentials that a policy holds as they are: with one of them, a driver looks for none in its surroundings."""
+"""Credentials in a policy itself: with one of them, a driver does not search its surroundings."""
 
 _ANONYMOUS = frozenset(("anonymous", "anon"))
 _SERVERS = frozenset(("service_endpoint", "s3_service_endpoint"))
@@ -88,12 +87,12 @@ def tier_of(policies: OffloadPolicies | None) -> dict[str, Any]:
 
 
 def without_tier(policies: OffloadPolicies | None) -> OffloadPolicies | None:
-    """The same, saying nothing of a tier."""
+    """The same without the fields of a tier."""
     return None if policies is None else policies.model_copy(update=dict.fromkeys(TIER_FIELDS))
 
 
 def changed_ways(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Differences that credentials do not follow: fields, and of the drivers' options their names; in order.
+    """The names of changed fields and drivers' options that credentials do not survive, sorted.
 
     A mask of a secret, as any other value, is compared as it is.
     """
@@ -117,10 +116,12 @@ def changed_place(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a tier that a level inherits where it changed how it is reached: none of another driver's.
+    """The values of a tier in force for a level that changed how it is reached: without another driver's.
 
     Args:
-        before: the values without that level. after: with it. said: what the level itself says.
+        before: the values without that level.
+        after: with it.
+        said: those that the level itself sets.
     """
     if before.get("driver") and not same_driver(before["driver"], after.get("driver")):
         return dict(said)
@@ -130,7 +131,7 @@ def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping
 
 
 def has_credentials(values: Mapping[str, Any]) -> bool:
-    """True if values of a tier may hold credentials, name some, or say that there are none."""
+    """True if values of a tier may have credentials, name some, or ask for none."""
     fields = (name for name in values if name not in ("driver", _EXTRA, _SESSION_NAME, *_BUCKETS, *_WAYS))
     return any(_plain(values[name]) for name in fields) or any(
         name not in _HARMLESS | _WAY_OPTIONS for name, _ in _given_options(values)
@@ -138,7 +139,7 @@ def has_credentials(values: Mapping[str, Any]) -> bool:
 
 
 def asks_by_surroundings(values: Mapping[str, Any]) -> bool:
-    """True if values of a tier name a server, and leave credentials to the machine, the environment or a file of it."""
+    """True if values of a tier name a server, but the credentials are the machine's, its environment's or files'."""
     if values.get("driver") in _WITHOUT_CREDENTIALS:
         return False
     options = dict(_given_options(values))

@@ -1,13 +1,14 @@
 """Records of managed ledgers: values, their bytes, and pure steps from one record to the next."""
 
-from offload_core.metadata.records.copy_replacement import (
-    abandon_replacement,
-    begin_replacement,
-    forget_replaced,
-    forget_replacement,
-    renew_replacement,
-    switch_replacement,
+from offload_core.metadata.records.attempts import (
+    abandon_attempt,
+    begin_attempt,
+    complete_attempt,
+    forget_attempt,
+    mark_hot_copy_deleted,
+    renew_attempt,
 )
+from offload_core.metadata.records.ledger_changes import release_segments
 from offload_core.metadata.records.managed_ledger_info import (
     LedgerRecord,
     ManagedLedgerInfo,
@@ -17,14 +18,6 @@ from offload_core.metadata.records.managed_ledger_info import (
     parse_managed_ledger_info,
     parse_segment,
 )
-from offload_core.metadata.records.offload_attempt import (
-    abandon_attempt,
-    complete_attempt,
-    fail_attempt,
-    mark_hot_copy_deleted,
-    prepare_attempt,
-    renew_attempt,
-)
 from offload_core.metadata.records.offload_context import (
     AttemptStatus,
     DriverMetadata,
@@ -32,31 +25,34 @@ from offload_core.metadata.records.offload_context import (
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.metadata.records.replacement_record import (
+from offload_core.metadata.records.replacements import (
     CopyForm,
     OtherCopy,
     OtherRole,
+    abandon_replacement,
+    begin_replacement,
+    forget_replaced,
+    forget_replacement,
     other_copies,
     read_copies,
+    renew_replacement,
     replaced_of,
     replacement_of,
-)
-from offload_core.metadata.records.segment_deletion import release_segments
-from offload_core.metadata.records.segment_shares import (
-    Segment,
-    find_segment,
-    segments_of,
-    unfinished_segment,
+    switch_replacement,
 )
 from offload_core.metadata.records.segments import (
+    Segment,
     abandon_segment,
     assign_segment,
     complete_segment,
     extend_segment,
+    find_segment,
     forget_segment,
     mark_segmented_hot_copy_deleted,
     renew_segment,
     resume_segment,
+    segments_of,
+    unfinished_segment,
 )
 from offload_core.metadata.records.stored_record import (
     StandaloneHeader,
@@ -84,12 +80,13 @@ __all__ = [
     "abandon_replacement",
     "abandon_segment",
     "assign_segment",
+    "begin_attempt",
     "begin_replacement",
     "complete_attempt",
     "complete_segment",
     "extend_segment",
-    "fail_attempt",
     "find_segment",
+    "forget_attempt",
     "forget_replaced",
     "forget_replacement",
     "forget_segment",
@@ -102,7 +99,6 @@ __all__ = [
     "parse_managed_ledger_info",
     "parse_segment",
     "parse_stored_record",
-    "prepare_attempt",
     "read_copies",
     "release_segments",
     "renew_attempt",

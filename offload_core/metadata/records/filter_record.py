@@ -1,8 +1,8 @@
-"""Record of a filter that ran over a ledger's or a segment's entries: in the index, and in short beside it.
+"""The record of a filter that ran over a ledger's or a segment's entries, in three places:
 
-    index             all of it, as JSON, in the ledger's metadata
+    index             the whole record, as JSON, in the ledger's metadata
     user metadata     filter and mode, on data and index object
-    offload context   without the causes
+    offload context   the short record, without the causes
 
 Source: docs/formats/filter-record.md.
 """
@@ -24,7 +24,7 @@ from offload_hooks.errors import MetadataError, placed
 from offload_hooks.json_text import INT64, JsonObject
 
 RECORD_KEY = FILTER_PROPERTY
-"""Of the record in a ledger's metadata in the index, and of its short form in an offload context."""
+"""The key of the record in a ledger's metadata in the index, and of the short record in an offload context."""
 
 VERSION = 1
 MARKER_CAUSE = "marker"
@@ -40,7 +40,7 @@ class FilterMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedEntries:
-    """Count of entries that were dropped for one cause, and the bytes of their payloads."""
+    """A number of entries, and the bytes of their payloads."""
 
     entries: int = 0
     payload_bytes: int = 0
@@ -62,9 +62,9 @@ class FilterRecord:
 
     Attributes:
         name: the filter's.
-        stop: the first position of which it did not decide then; None for no bound.
-        kept: entries that were kept, and their payloads' bytes.
-        total_dropped: all that were dropped.
+        stop: the first position that it did not decide about; None for no bound.
+        kept: the entries that remain.
+        total_dropped: all entries that were dropped.
         dropped: by cause; None in a short record.
     """
 
@@ -90,12 +90,12 @@ class FilterRecord:
 
     @property
     def aborted(self) -> Mapping[TransactionId, int]:
-        """Return how many entries were dropped of each transaction because it was aborted."""
+        """The number of dropped entries of each aborted transaction."""
         found = ((_ABORTED.fullmatch(cause), each.entries) for cause, each in (self.dropped or {}).items())
         return {TransactionId(int(match[1]), int(match[2])): entries for match, entries in found if match}
 
     def pack(self, *, short: bool = False) -> str:
-        """As JSON; short: without the causes."""
+        """Encode as JSON; short: without the causes."""
         return json.dumps(self.to_json(short=short), separators=(",", ":"))
 
     def to_json(self, *, short: bool = False) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
     """Decode a record, whole or short.
 
     Raises:
-        MetadataError: it is none.
-        UnsupportedVersionError: a newer one than is known.
+        MetadataError: it is no filter record.
+        UnsupportedVersionError: it has a newer version.
     """
     fields = JsonObject.read(text, "a filter record", error=MetadataError)
     fields.check_version(VERSION)
@@ -137,14 +137,14 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
 
 
 def indexed_filter(ledger: LedgerIndex) -> FilterRecord | None:
-    """The whole record of the filter that a ledger was written through; None if it was through none.
+    """The whole record of the filter that a ledger was written through; None if there was none.
 
     Raises:
         MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
     """
     metadata = ledger.metadata
-    said = metadata.custom if isinstance(metadata, LedgerMetadata) else metadata.properties
-    packed = dict[str, bytes | str](said).get(RECORD_KEY)
+    properties = metadata.custom if isinstance(metadata, LedgerMetadata) else metadata.properties
+    packed = dict[str, bytes | str](properties).get(RECORD_KEY)
     if packed is None:
         return None
     with placed(ledger_id=ledger.ledger_id):
@@ -152,7 +152,7 @@ def indexed_filter(ledger: LedgerIndex) -> FilterRecord | None:
 
 
 def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterRecord | None:
-    """The short record of the filter that a copy of a ledger was written through; None if it was through none.
+    """The short record of the filter that a copy of a ledger was written through; None if there was none.
 
     Args:
         driver: of the copy's offload context, or of its segment in that.

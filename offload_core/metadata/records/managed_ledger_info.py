@@ -1,13 +1,12 @@
 """`ManagedLedgerInfo`, Pulsar's record of a topic's ledgers, with offload contexts: values, and their protobuf.
 
-Ledgers stand in any order in a record, and are written back in that order. Fields that are not known here are kept. A
-Pulsar that passes over segments offloads their ledgers anew: it puts its attempt's UUID into the context, and leaves
-the segments there. When its copy is complete it has taken their place, and they are not read any more.
+Ledgers are in any order in a record, and are written back in that order. Unknown fields are kept. A Pulsar that ignores
+segments offloads their ledgers anew: it puts its attempt's UUID into the context, and leaves the segments there. When
+its copy is complete, it replaces them, and they are not read any more.
 
-`OffloadSegment` has two layouts: as shipped since Pulsar 2.8, and as the text of PIP-76 has it. The shipped one has no
-field `bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. They are
-told apart by field 7, a message or a number; without it by field 4, a time or a truth value. Source:
-docs/formats/metadata.md.
+`OffloadSegment` has two layouts: that of Pulsar since 2.8, and that in the text of PIP-76. The shipped one has no field
+`bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. Field 7 tells
+them apart, a message or a number; without it field 4, a time or a truth value. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def split_uuid(uuid: UUID) -> tuple[int, int]:
 
 
 def read_properties(pairs: Iterable[records.KeyValue], what: str) -> tuple[tuple[str, str], ...]:
-    """Names and values in stored order; `MetadataError` for text that is none, in `what`."""
+    """Names and values in stored order; `MetadataError` for text that is not UTF-8, in `what`."""
     return tuple((text_of(pair.key, what), text_of(pair.value, what)) for pair in pairs)
 
 
@@ -59,7 +58,7 @@ def property_records(properties: Iterable[tuple[str, str]]) -> list[records.KeyV
 
 
 def read_driver(record: records.OffloadDriverMetadata) -> DriverMetadata:
-    """The value of decoded driver metadata; `MetadataError` for text that is none."""
+    """The value of decoded driver metadata; `MetadataError` for text that is not UTF-8."""
     return DriverMetadata(
         name=text_of(record.name, "driver metadata"),
         properties=read_properties(record.properties, "driver metadata"),
@@ -88,7 +87,7 @@ def parse_segment(data: bytes, what: str = "an offload segment") -> OffloadSegme
     """Decode a segment of either layout; `what` names it in errors.
 
     Raises:
-        MetadataError: of neither.
+        MetadataError: it has neither.
     """
     shipped = parse_protobuf(records.OffloadSegment, data, what)
     if shipped.HasField("driverMetadata"):
@@ -105,7 +104,7 @@ def pack_segment(segment: OffloadSegment, layout: SegmentLayout) -> bytes:
     """Encode a segment.
 
     Raises:
-        OptionError: the layout has no room for what the segment says, or a reader would take it for the other.
+        OptionError: the layout has no room for a fact of the segment, or a reader would take it for the other.
     """
     record: records.OffloadSegment | records.OffloadSegmentOfPip76
     driver = segment.driver
@@ -162,7 +161,7 @@ def read_context(record: records.OffloadContext) -> OffloadContext:
     """The value of a decoded context.
 
     Raises:
-        MetadataError: half of a uuid, text that is none, or a segment that cannot be parsed.
+        MetadataError: half of a uuid, text that is not UTF-8, or a segment that cannot be parsed.
     """
     if record.HasField("uidMsb") != record.HasField("uidLsb"):
         raise MetadataError(
@@ -232,7 +231,7 @@ class LedgerRecord:
     def is_fully_offloaded(self) -> bool:
         """True if all of it may be read from a tier: its one copy is complete, or it is closed and in segments.
 
-        A context has `complete` of a copy that is one object only, so it is not asked where there are segments.
+        A context's `complete` is about a copy that is one object, so it does not count where there are segments.
         """
         context = self.context
         if context is None or not context.segments:
@@ -241,7 +240,7 @@ class LedgerRecord:
 
     @property
     def has_hot_copy(self) -> bool:
-        """True if by its record it is in the hot tier. It goes as a whole: one segment that denies it is enough."""
+        """True if by its record it is in the hot tier. It is deleted as a whole: one segment that says so is enough."""
         context = self.context
         return context is None or not (
             context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)
@@ -254,17 +253,17 @@ class LedgerRecord:
 
     @property
     def copy_uuids(self) -> tuple[UUID, ...]:
-        """Their attempts."""
+        """The attempts of its copies."""
         return tuple(copy.uuid for copy in self.copies)
 
     @property
-    def is_condemned(self) -> bool:
-        """True if it is to be deleted: neither a hot copy nor a cold one may be read."""
+    def is_marked_for_deletion(self) -> bool:
+        """True if neither a hot copy nor a cold one may be read, until it is deleted."""
         return self.context is not None and self.context.bookkeeper_deleted and not self.has_complete_copy
 
     @property
     def offloaded_stop(self) -> int | None:
-        """One past the last entry that lies in a complete copy; None if there is none, or its end is not recorded."""
+        """One past the last entry in a complete copy; None if there is none, or its end is not recorded."""
         if self.context is None or not self.has_complete_copy:
             return None
         if not self.context.segments:
@@ -295,12 +294,12 @@ class ManagedLedgerInfo:
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def with_ledger(self, ledger: LedgerRecord) -> Self:
-        """The same with this ledger in the place of the one of its id, which must be there."""
+        """The same with this ledger instead of the one of its id, which must be there."""
         assert self.ledger(ledger.ledger_id) is not None
         return self.with_ledgers([ledger])
 
     def with_ledgers(self, ledgers: Iterable[LedgerRecord]) -> Self:
-        """The same with these ledgers in the places of those of their ids."""
+        """The same with these ledgers instead of those of their ids."""
         changed = {ledger.ledger_id: ledger for ledger in ledgers}
         return replace(self, ledgers=tuple(changed.get(known.ledger_id, known) for known in self.ledgers))
 
@@ -309,8 +308,8 @@ def parse_managed_ledger_info(data: bytes | memoryview) -> ManagedLedgerInfo:
     """Decode a bare `ManagedLedgerInfo`.
 
     Raises:
-        MetadataError: not a protobuf of this type, something required is missing, a ledger stands in it twice, or an
-            offload context makes no sense; with the ledger.
+        MetadataError: not a protobuf of this type, a required field is missing, a ledger is in it twice, or an offload
+            context makes no sense; with the ledger.
     """
     record = parse_protobuf(records.ManagedLedgerInfo, data, _WHAT)
     for ledger_id, count in Counter(ledger.ledgerId for ledger in record.ledgerInfo).items():
@@ -343,8 +342,7 @@ def pack_managed_ledger_info(
 ) -> bytes:
     """Encode as Pulsar does, bare.
 
-    `segment_layout`: PIP-76's is for readers that are known to want it; a shipped Pulsar would take its times for
-    entries.
+    `segment_layout`: PIP-76's is for readers that expect it; a shipped Pulsar would take its times for entries.
 
     Raises:
         OptionError: a segment that this layout has no room for, with its ledger.

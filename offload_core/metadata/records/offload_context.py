@@ -1,9 +1,8 @@
 """`OffloadContext` and `OffloadSegment` as values: where a ledger's cold copy is, and whether it may be read.
 
-A ledger has one copy (PIP-17, MapFile), or segments (streaming), each with its own attempt. What PIP-76 wants recorded
-of a segment and has no field stands in its driver metadata, which Pulsar keeps and passes over. Fields that are not
-known here are kept, so that a record that is read, changed and written loses nothing. Source:
-docs/formats/metadata.md.
+A ledger has one copy (PIP-17, MapFile), or segments (streaming), each with its own attempt. PIP-76's facts of a segment
+that have no field are in its driver metadata, which Pulsar keeps and ignores. Unknown fields are kept, so that a record
+that is read, changed and written loses nothing. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ BEGIN_PROPERTY = "begin"
 END_PROPERTY = "end"
 FAILED = "failed"
 FILTER_PROPERTY = "pulsar-offload.filter"
-"""What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+"""The filter record of a complete copy; see docs/formats/filter-record.md."""
 BOOKKEEPER_DELETED_PROPERTY = "bookkeeperDeleted"
-"""Of a segment in the shipped layout, which has no field for it: `true` when the ledger's hot copy is gone."""
+"""In the shipped layout of a segment, which has no field for it: `true` when the ledger's hot copy is gone."""
 REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
-"""Of a ledger's context: a copy that is under way to take the place of the one that is read."""
+"""In a ledger's context: the replacement of the copy that is read."""
 REPLACED_PROPERTY = "pulsar-offload.replaced"
-"""Of a ledger's context: copies that another one took the place of, and whose objects may still be there."""
+"""In a ledger's context: copies that were replaced, and whose objects may still be there."""
 
 DAMAGED_PROPERTY = "pulsar-offload.damaged"
-"""Of a complete copy: its own uuid, if a repair found it damaged; then its ledgers' hot copies are kept."""
+"""In a complete copy: its own uuid, if a repair found it damaged; then its ledgers' hot copies are kept."""
 
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
@@ -50,26 +49,26 @@ class EntryPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverMetadata:
-    """Driver of Pulsar's that wrote a copy, and its place: names and values in stored order."""
+    """The Pulsar driver that wrote a copy, and its place: names and values in stored order."""
 
     name: str
     properties: tuple[tuple[str, str], ...] = ()
     unknown_fields: bytes = b""
 
     def get(self, name: str) -> str | None:
-        """The property's value, None if there is none; of several the last, as in Pulsar."""
+        """The property's value, None if there is none; the last of several, as in Pulsar."""
         return dict(self.properties).get(name)
 
     def with_property(self, name: str, value: str | None) -> Self:
         """The same with this property, at the end if it is new; without it if `value` is None."""
-        kept = [(known, value if known == name else old) for known, old in self.properties]
+        changed = [(known, value if known == name else old) for known, old in self.properties]
         if value is not None and self.get(name) is None:
-            kept.append((name, value))
-        return replace(self, properties=tuple((known, given) for known, given in kept if given is not None))
+            changed.append((name, value))
+        return replace(self, properties=tuple((known, new) for known, new in changed if new is not None))
 
 
 class AttemptStatus(enum.Enum):
-    """The state of an attempt, by the names that PIP-76 has for those of segments."""
+    """The state of an attempt, with PIP-76's names for segments."""
 
     ASSIGNED = "assigned"
     """Begun: before its first byte is written."""
@@ -126,11 +125,11 @@ class OffloadSegment:
 
     @property
     def filter_record(self) -> str | None:
-        """Return what a filter did to the ledger's entries in it, in short; None if none ran."""
+        """The short filter record of the ledger's entries in it; None if no filter ran."""
         return self._property(FILTER_PROPERTY)
 
     def with_filter_record(self, record: str | None) -> Self:
-        """The same with what a filter did, or without."""
+        """The same with this filter record, or without one."""
         return self if record == self.filter_record else self._with(FILTER_PROPERTY, record)
 
     def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:
@@ -165,10 +164,10 @@ class NamedCopy:
     """A copy that a ledger's record names to be read, complete or not: one object, or a share of a segment.
 
     Attributes:
-        segment: the share; None of a copy that is one object.
-        driver: where it is; None if the record does not say.
-        begin_entry_id: its first entry of the ledger; None behind a share that is still open.
-        stop_entry_id: one past the last; None if the record does not say, or for a copy that is one object.
+        segment: the share; None for a copy that is one object.
+        driver: its driver and place; None if the record has none.
+        begin_entry_id: its first entry of the ledger; None after a share that is still open.
+        stop_entry_id: one past the last; None if the record does not have it, or for a copy that is one object.
     """
 
     uuid: UUID
@@ -184,9 +183,9 @@ class OffloadContext:
     """A ledger's record of its cold copy.
 
     Attributes:
-        uuid: the attempt's (of segments: the first's); None if there was none.
-        complete: the copy that is one object may be read. Never written of segments, each of which has its own flag
-            (PIP-76); older records may have it: `LedgerRecord.is_fully_offloaded` goes by the segments.
+        uuid: the attempt's (with segments: the first one's); None if there was none.
+        complete: the copy that is one object may be read. Never written with segments, each of which has its own flag
+            (PIP-76). Older records may have it: `LedgerRecord.is_fully_offloaded` uses the segments' flags.
         bookkeeper_deleted: the hot copy is gone.
         timestamp_ms: of the last completion, milliseconds since 1970, UTC.
         segments: oldest first; empty for a copy that is one object.
@@ -220,12 +219,12 @@ class OffloadContext:
         )
 
     def first_entry_ids(self) -> tuple[int | None, ...]:
-        """The entry with which each segment begins in this ledger; None behind one that is still open."""
+        """The entry with which each segment begins in this ledger; None after one that is still open."""
         ends = [segment.end_entry_id for segment in self.segments[:-1]]
         return (0, *(None if end is None else end + 1 for end in ends))[: len(self.segments)]
 
     def copies(self) -> tuple[NamedCopy, ...]:
-        """The copies that are named, in the order of their entries; segments stand before an attempt at one object."""
+        """The named copies, in the order of their entries; segments count before an attempt at one object."""
         if self.segments:
             return tuple(
                 NamedCopy(

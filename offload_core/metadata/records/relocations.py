@@ -1,8 +1,8 @@
-"""The mapping of relocated copies, where records are not ours to write: a file of JSON lines, and records as it has it.
+"""The mapping of relocated copies, for records that are not ours to write: a file of JSON lines.
 
 Each line is a step of one new copy: `begin` before its first byte is written, `done` when it is verified, `dropped`
-when its objects are deleted because it failed. Readers take the steps that are done. Lines are added at the end only,
-so that a process that is killed loses nothing; the last may be torn. Source: docs/formats/relocations.md.
+when it failed and its objects are deleted. Readers apply what is done to records. Lines are only appended, so that a
+process that is killed loses nothing; the last line may be torn. Source: docs/formats/relocations.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
-from offload_core.metadata.records.copy_replacement import (
-    begin_replacement,
-    forget_replaced,
-    switch_replacement,
-)
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.records.offload_context import DriverMetadata
-from offload_core.metadata.records.replacement_record import CopyForm, read_copies, replaced_of
+from offload_core.metadata.records.replacements import (
+    CopyForm,
+    OtherCopy,
+    begin_replacement,
+    forget_replaced,
+    read_copies,
+    replaced_of,
+    switch_replacement,
+)
 from offload_hooks.errors import (
     AttemptError,
     OutcomeUnknownError,
@@ -43,41 +46,32 @@ _LEDGER = re.compile("[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocation:
-    """A new copy, and what it takes the place of.
+    """A new copy, and the copies that it replaces.
 
     Attributes:
-        replaces: the attempts that records name, which it takes the place of.
-        driver: which driver wrote it, and where to.
-        segment: the segment that it takes the place of alone; None for all copies of its ledgers.
-        since_ms: when it was begun; `done_ms` when it was verified (ms since 1970, UTC).
-        filters: by ledger, the short record of a filter, where the new copy says another than the old one.
+        replaces: the attempts that records name.
+        done_ms: when the copy was verified (ms since 1970, UTC).
+        filters: short filter records by ledger, where that of the new copy differs from the old one's.
     """
 
     managed_ledger: str
-    ledger_ids: tuple[int, ...]
-    uuid: UUID
-    form: CopyForm
+    copy: OtherCopy
     replaces: tuple[UUID, ...]
-    driver: DriverMetadata
-    segment: UUID | None
-    since_ms: int
     done_ms: int = 0
     filters: Mapping[int, str] = field(default_factory=dict)
 
 
 def relocated(info: ManagedLedgerInfo, relocations: Iterable[Relocation]) -> ManagedLedgerInfo:
-    """A managed ledger's record as it would be if these had been recorded, as far as it still names the old copies."""
+    """A managed ledger's record as it would be with these recorded, as far as it still names the old copies."""
     for each in relocations:
         if not read_copies(info).issuperset(each.replaces):
-            continue  # the record was changed meanwhile, perhaps to say the same
+            continue  # the record was changed meanwhile, perhaps alike
         try:
-            info = begin_replacement(
-                info, each.ledger_ids, each.uuid, each.form, each.driver, each.since_ms, segment=each.segment
-            )
-            info = switch_replacement(info, each.uuid, each.done_ms, each.filters)
+            info = begin_replacement(info, each.copy)
+            info = switch_replacement(info, each.copy.uuid, each.done_ms, each.filters)
         except AttemptError:
             continue
-        for ledger_id in each.ledger_ids:
+        for ledger_id in each.copy.ledger_ids:
             ledger = info.ledger(ledger_id)
             for old in () if ledger is None else replaced_of(ledger):
                 if old.uuid not in read_copies(info):
@@ -87,18 +81,17 @@ def relocated(info: ManagedLedgerInfo, relocations: Iterable[Relocation]) -> Man
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """Contents of a mapping: relocations that are done, in order, and those that were begun and did not end."""
+    """Contents of a mapping: relocations that are done, in order, and those that have not ended."""
 
     done: tuple[Relocation, ...]
     under_way: tuple[Relocation, ...]
 
     def of(self, managed_ledger: str) -> list[Relocation]:
-        """Those that are done of one managed ledger."""
-        return self.by_managed_ledger.get(managed_ledger, [])
+        """Relocations of one managed ledger that are done."""
+        return self._by_managed_ledger.get(managed_ledger, [])
 
     @cached_property
-    def by_managed_ledger(self) -> Mapping[str, list[Relocation]]:
-        """Those that are done, by managed ledger."""
+    def _by_managed_ledger(self) -> Mapping[str, list[Relocation]]:
         found: dict[str, list[Relocation]] = {}
         for each in self.done:
             found.setdefault(each.managed_ledger, []).append(each)
@@ -106,10 +99,10 @@ class Mapped:
 
 
 def read_mapping(path: str | os.PathLike[str]) -> Mapped:
-    """Return what a mapping file says.
+    """Read a mapping file.
 
     Raises:
-        FormatError: it is none, with the line. UnsupportedVersionError: a newer one.
+        FormatError: it is no mapping, with the line. UnsupportedVersionError: a newer one.
         StoreError: it cannot be read.
     """
     try:
@@ -123,11 +116,11 @@ def read_mapping(path: str | os.PathLike[str]) -> Mapped:
 
 
 class MappingFile:
-    """A mapping that is added to; no other process adds to it meanwhile. A context manager.
+    """A mapping that is written, and locked against other processes. A context manager.
 
     Raises:
-        FormatError: the file is none of these. UnsupportedVersionError: a newer one.
-        StoreError: it cannot be written, or another process is at it.
+        FormatError: the file is no mapping. UnsupportedVersionError: a newer one.
+        StoreError: it cannot be written, or another process writes it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -179,7 +172,7 @@ class MappingFile:
 
 
 def _with_step(mapped: Mapped, step: Step, relocation: Relocation) -> Mapped:
-    others = tuple(each for each in mapped.under_way if each.uuid != relocation.uuid)
+    others = tuple(each for each in mapped.under_way if each.copy.uuid != relocation.copy.uuid)
     if step == "begin":
         return replace(mapped, under_way=(*others, relocation))
     if step == "done":
@@ -193,29 +186,29 @@ def _parse(data: bytes, path: str) -> Mapped:
     *lines, _torn = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
         step, relocation = _parse_line(line, path, number)
-        under_way.pop(relocation.uuid, None)
+        under_way.pop(relocation.copy.uuid, None)
         if step == "begin":
-            under_way[relocation.uuid] = relocation
+            under_way[relocation.copy.uuid] = relocation
         elif step == "done":
             done.append(relocation)
     return Mapped(done=tuple(done), under_way=tuple(under_way.values()))
 
 
 def _fields(relocation: Relocation) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+    copy = relocation.copy
+    return {
         "managed_ledger": relocation.managed_ledger,
-        "ledgers": list(relocation.ledger_ids),
-        "uuid": str(relocation.uuid),
-        "form": relocation.form.value,
+        "ledgers": list(copy.ledger_ids),
+        "uuid": str(copy.uuid),
+        "form": copy.form.value,
         "replaces": [str(each) for each in relocation.replaces],
-        "driver": relocation.driver.name,
-        "properties": dict(relocation.driver.properties),
-        "segment": None if relocation.segment is None else str(relocation.segment),
-        "since": relocation.since_ms,
+        "driver": copy.driver.name,
+        "properties": dict(copy.driver.properties),
+        "segment": None if copy.segment is None else str(copy.segment),
+        "since": copy.since_ms,
         "done": relocation.done_ms,
         "filters": {str(each): record for each, record in relocation.filters.items()},
     }
-    return fields
 
 
 def _parse_line(line: bytes, path: str, number: int) -> tuple[Step, Relocation]:
@@ -227,17 +220,20 @@ def _parse_line(line: bytes, path: str, number: int) -> tuple[Step, Relocation]:
     filters = fields.texts("filters")
     if not all(_LEDGER.fullmatch(each) for each in filters):
         raise fields.wrong("filters", "records by the ids of ledgers")
-    return step, Relocation(
-        managed_ledger=fields.text("managed_ledger"),
-        ledger_ids=fields.integers("ledgers"),
+    copy = OtherCopy(
         uuid=fields.uuid("uuid"),
         form=fields.choice("form", CopyForm),
-        replaces=fields.uuids("replaces"),
         driver=DriverMetadata(
             name=fields.text("driver"), properties=tuple(fields.texts("properties").items())
         ),
-        segment=fields.optional_uuid("segment"),
         since_ms=fields.integer("since"),
+        segment=fields.optional_uuid("segment"),
+        ledger_ids=fields.integers("ledgers"),
+    )
+    return step, Relocation(
+        managed_ledger=fields.text("managed_ledger"),
+        copy=copy,
+        replaces=fields.uuids("replaces"),
         done_ms=fields.integer("done"),
         filters={int(each): record for each, record in filters.items()},
     )

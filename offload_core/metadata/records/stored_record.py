@@ -1,8 +1,8 @@
-"""A managed ledger's record as a metadata store keeps it: bare, compressed, or behind a standalone's header; both ways.
+"""The stored form of a managed ledger's record: bare, compressed, or after a standalone's header.
 
 ZooKeeper has the bare protobuf, or, with `managedLedgerInfoCompressionType`, a magic number, a small head and the
-compressed protobuf. A standalone's RocksDB has a header of 41 bytes before either. The first bytes tell: no protobuf
-begins with them. Source: docs/formats/metadata.md.
+compressed protobuf. A standalone's RocksDB has a header of 41 bytes before either. The first bytes show which: no
+protobuf begins with them. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STANDALONE_FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneHeader:
-    """Header that a standalone's RocksDB keeps before a record.
+    """The header before a record in a standalone's RocksDB.
 
     Attributes:
         version: of the record, from 0.
@@ -51,7 +51,7 @@ class StandaloneHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """A managed ledger's record and how it is wrapped; `standalone` is None for ZooKeeper's."""
+    """A managed ledger's record and its wrapping; `standalone` is None for ZooKeeper's."""
 
     info: ManagedLedgerInfo
     compression: Compression = Compression.NONE
@@ -82,7 +82,7 @@ def parse_stored_record(data: bytes | memoryview) -> StoredRecord:
 def pack_stored_record(
     record: StoredRecord, *, segment_layout: SegmentLayout = SegmentLayout.SHIPPED
 ) -> bytes:
-    """Encode a record, wrapped as it says; without compression bare, as Pulsar does.
+    """Encode a record with its wrapping; without compression bare, as Pulsar does.
 
     Raises:
         OptionError: see `pack_managed_ledger_info`.

@@ -1,14 +1,13 @@
 """Managed ledgers' records in a metadata store that is ours: read with their version, changed and claimed.
 
-Every change is a compare-and-set. What is written is Pulsar's record at Pulsar's path; fields that are not known here
-are kept. What older versions wrote in another form is read, and put right by the next write (`as_written`). A write
-whose outcome the store does not know is resolved by reading back (`resolved_writes`).
+Every change is a compare-and-set of Pulsar's record at Pulsar's path; unknown fields are kept. Records of older
+versions in another form are read, and corrected by the next write (`as_written`). A write whose outcome the store does
+not know is resolved by reading back (`resolved_writes`).
 
 A record is claimed while its objects are deleted, or a lost record is rebuilt. A claim fails if the record has changed
-since objects were judged by it. Of a managed ledger that has a record, the same record is written once more. Of one
-that has none, a placeholder is created, which has no ledgers, only the property `pulsar-offload.claim` (ms since 1970,
-UTC); it is deleted in the end. Other writers take its place: then its maker's next compare-and-set fails. Source:
-docs/adr/0052-claims.md.
+since objects were judged by it. An existing record is written once more, unchanged. Without a record, a placeholder is
+created, which has no ledgers, only the property `pulsar-offload.claim` (ms since 1970, UTC); it is deleted in the end.
+Other writers may overwrite it: then the next compare-and-set of its creator fails. Source: docs/adr/0052-claims.md.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo, SegmentLayout
-from offload_core.metadata.records.segment_shares import as_written
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.records.stored_record import StoredRecord, pack_stored_record, parse_stored_record
 from offload_core.metadata.stores.record_paths import list_names, read_record, record_path
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
@@ -40,14 +39,14 @@ class VersionedInfo:
 class ManagedLedgerRecords:
     """The records of a metadata store, by the names of managed ledgers: `tenant/namespace/persistent/encoded topic`.
 
-    Calls may come from many threads at once. All raise the store's errors, with the path; of a record that cannot be
-    parsed a `FormatError`.
+    Calls may come from many threads at once. All raise the store's errors, with the path, and a `FormatError` for a
+    record that cannot be parsed.
 
     Attributes:
-        store: where they are; it is not closed.
+        store: it is not closed.
 
     Args:
-        compression: how records are stored, as Pulsar's `managedLedgerInfoCompressionType`; all are read.
+        compression: of records that are written, as Pulsar's `managedLedgerInfoCompressionType`; all are read.
         segment_layout: see `pack_managed_ledger_info`.
     """
 
@@ -72,7 +71,7 @@ class ManagedLedgerRecords:
         return None if found is None else VersionedInfo(info=found[0], version=found[1])
 
     def require(self, name: str) -> VersionedInfo:
-        """A record that must be there: `UnknownTopicError` if there is none."""
+        """A record; `UnknownTopicError` if there is none."""
         found = self.read(name)
         if found is None:
             raise no_record(name)
@@ -81,13 +80,13 @@ class ManagedLedgerRecords:
     def write(self, name: str, info: ManagedLedgerInfo, expected: VersionedInfo | None) -> VersionedInfo:
         """Store a record in place of `expected`; None: there is none yet.
 
-        Of two writers of the same bytes both may be told that they wrote, if the store loses an answer. So what must
-        have one writer has its name in it, as an attempt has its uuid.
+        If the store loses an answer, two writers of the same bytes may both succeed. So a record that must have one
+        writer names it, as an attempt its uuid.
 
         Raises:
-            VersionConflictError: another record is there, or none. After an answer that was lost it may be one that
-                was written upon this one.
-            OutcomeUnknownError: and the record could not be read back, or never came to rest.
+            VersionConflictError: another record is there, or none. After a lost answer it may be one that was written
+                over this one.
+            OutcomeUnknownError: the record could not be read back either, or changed all the time.
             OptionError: see `pack_managed_ledger_info`.
         """
         info = as_written(info)
@@ -97,12 +96,12 @@ class ManagedLedgerRecords:
         return VersionedInfo(info=info, version=put_resolved(self.store, record_path(name), data, version))
 
     def update(self, name: str, change: Change) -> VersionedInfo:
-        """Change a record, however many others change it at the same time; the record as it is then.
+        """Change a record, also while others change it; return the new one.
 
         Args:
-            change: gives the new record for one that was read; it is called again for each that another process wrote
-                in between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
-                written. Nothing is written either where it changes nothing, and the record has today's form.
+            change: returns the new record for a known one; it is called again for each that another process wrote in
+                between. It has no effects, and does not change its own result. It may raise; then nothing is written.
+                Nothing is written either if it changes nothing, and the record has today's form.
 
         Raises:
             UnknownTopicError: there is no record of this managed ledger.
@@ -128,7 +127,7 @@ class ManagedLedgerRecords:
 
 
 def no_record(name: str) -> UnknownTopicError:
-    """The error of all who need a record that there is none of."""
+    """The error for a record that does not exist."""
     return UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
 
 
@@ -136,13 +135,13 @@ CLAIM_PROPERTY = "pulsar-offload.claim"
 
 
 def is_claim(info: ManagedLedgerInfo) -> bool:
-    """Return whether a record is a placeholder, so that its managed ledger has no record."""
+    """Return whether a record is a placeholder of a claim."""
     names = [name for name, _ in info.properties]
     return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
 
 
 def placeholder(now_ms: int) -> ManagedLedgerInfo:
-    """Return what is in the place of a record while it is claimed (ms since 1970, UTC)."""
+    """The placeholder of a claim (ms since 1970, UTC)."""
     return ManagedLedgerInfo(properties=((CLAIM_PROPERTY, str(now_ms)),))
 
 
@@ -150,14 +149,14 @@ def placeholder(now_ms: int) -> ManagedLedgerInfo:
 def claimed(
     records: ManagedLedgerRecords, name: str, judged: ManagedLedgerInfo | None, now_ms: int
 ) -> Iterator[bool]:
-    """Claim a deletion for a block; whether the record was still the one that objects were judged by.
+    """Claim a deletion for a block; return whether the record is still the one that objects were judged by.
 
     Args:
         name: the managed ledger's.
-        judged: its record as objects were judged by it; None: it had none.
+        judged: the record that objects were judged by; None if there was none.
 
     Raises:
-        VersionConflictError: others wrote the record every time.
+        VersionConflictError: other processes wrote the record every time.
         StoreError, FormatError: of the metadata.
     """
     path = record_path(name)
@@ -188,7 +187,7 @@ def claimed(
 
 
 def release_claim(records: ManagedLedgerRecords, name: str, before_ms: int) -> bool:
-    """Delete a placeholder that was left before (ms since 1970, UTC); whether there was one.
+    """Delete a placeholder from before this time (ms since 1970, UTC); return whether there was one.
 
     Raises:
         StoreError, FormatError: of the metadata.

@@ -1,8 +1,8 @@
-"""Paths of Pulsar's in a metadata store: managed ledgers' records, and the names that tell a live Pulsar's store.
+"""Pulsar's paths in a metadata store: managed ledgers' records, and the names by which a live Pulsar's store is known.
 
-Below `/managed-ledgers` lies `<tenant>/<namespace>/persistent/<topic>`; the namespaces of Pulsar 1 have a cluster's
-name between the two. What follows `/managed-ledgers/` is the managed ledger's name. A ZooKeeper refuses to be written
-where a live Pulsar's tree is; a process that only reads learns it from here. Source: docs/metadata-stores.md.
+Records are at `/managed-ledgers/<tenant>/<namespace>/persistent/<topic>`; namespaces of Pulsar 1 have a cluster's name
+between tenant and namespace. The rest after `/managed-ledgers/` is the managed ledger's name. Source:
+docs/metadata-stores.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DOMAIN = "persistent"
 _OTHER_DOMAIN = "non-persistent"
 
 CONCURRENCY = 32
-"""Requests at once: fewer than of a bucket, for a broker or a ZooKeeper serves others as well."""
+"""Requests at once: fewer than to a bucket, because a broker or a ZooKeeper has other clients."""
 
 
 def record_path(name: str) -> str:
@@ -51,10 +51,10 @@ def list_names(store: MetadataStore, namespaces: Collection[str] | None = None) 
 
 
 def read_record(store: MetadataStore, name: str) -> tuple[ManagedLedgerInfo, int] | None:
-    """A managed ledger's record, however it is wrapped, and its version; None if there is none.
+    """Read a managed ledger's record, with any wrapping, and its version; None if there is none.
 
     Raises:
-        FormatError: it is none, with its path. Others as `MetadataStore.get`.
+        FormatError: it cannot be parsed, with its path. Others as `MetadataStore.get`.
     """
     path = record_path(name)
     found = store.get(path)
@@ -78,18 +78,14 @@ PULSARS = frozenset(
         "stream",
     )
 )
-"""Names of nodes that Pulsar and BookKeeper have below their own root: no root of ours is one of them or below."""
+"""Nodes of Pulsar and BookKeeper below their root: no root of ours is one of them, or below one."""
 
 _OTHERS = ("admin", "bookies", "ledgers", "loadbalance")
-"""Those of them that no metadata store of ours has anything below."""
+"""Those of them that do not occur in a metadata store of ours."""
 
 
 def refuse_live_pulsar(store: MetadataStore) -> None:
-    """Refuse a store that has more of Pulsar's than managed ledgers' records.
-
-    Raises:
-        OptionError: it has. StoreError: it cannot be read.
-    """
+    """Refuse a store of a live Pulsar (`OptionError`): it has more than managed ledgers' records."""
     found = [name for name in _OTHERS if store.children(f"/{name}")]
     if found:
         raise OptionError(

@@ -1,7 +1,7 @@
 """Open a metadata store by its URL, and write to it by compare-and-set.
 
-A write whose outcome the store does not know is resolved by reading back. That is sound because a version never comes
-back: while the version that was read is there, nothing was written, and the same write may be made again.
+A write whose outcome the store does not know is resolved by reading back. That is sound because a version never occurs
+twice: while the version that was read is there, nothing was written, and the write may be repeated.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _UPDATES = 100
 
 
 def put_resolved(store: WritableMetadataStore, path: str, data: bytes, version: int | None) -> int:
-    """Store a value in place of the one of this version (None: there is none yet); its own version.
+    """Store a value in place of the one of this version (None: there is none yet); return the new version.
 
-    Of two writers of the same bytes both may be told that they wrote, if the store loses an answer.
+    If the store loses an answer, two writers of the same bytes may both succeed.
 
     Raises:
-        VersionConflictError: another value is there, or none. After an answer that was lost it may be one that was
-            written upon this one.
-        OutcomeUnknownError: and the value could not be read back, or never came to rest.
+        VersionConflictError: another value is there, or none. After a lost answer it may be one that was written over
+            this one.
+        OutcomeUnknownError: the value could not be read back either, or changed all the time.
     """
     for is_last in (*[False] * _RESOLUTIONS, True):
         try:
@@ -56,13 +56,13 @@ def delete_resolved(store: WritableMetadataStore, path: str, version: int) -> No
 
 
 def until_first(turn: Callable[[], T]) -> T:
-    """Return what a turn of reading and writing gives, made again as often as another process was faster.
+    """Return the result of a turn of reading and writing, which is repeated as often as another process was faster.
 
     Raises:
         VersionConflictError: another process was faster every time. Others: those of the turn.
     """
-    # Not stamina, which tells of each turn in the log: that another process was faster need not be reported.
-    import tenacity  # here, as who only reads records never comes here: a Spark worker, for instance
+    # Not stamina, which logs each turn: that another process was faster need not be reported.
+    import tenacity  # here: a process that only reads records, such as a Spark worker, does not need it
 
     turns = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(VersionConflictError),
@@ -85,7 +85,7 @@ def _read_back(
 def _unresolved(
     path: str, found: tuple[bytes, int] | None, version: int | None, unknown: OutcomeUnknownError
 ) -> VersionConflictError | OutcomeUnknownError:
-    """Return what to raise when neither was written what should be, nor may it be written again."""
+    """The error for a write that was not made, or not known to be, and may not be repeated."""
     there = None if found is None else found[1]
     if there == version:
         return unknown
@@ -98,7 +98,7 @@ def _unresolved(
 
 
 def open_metadata_store(url: str, options: Mapping[str, object] | None = None) -> WritableMetadataStore:
-    """The metadata store of a URL, with its options by name; the caller closes it.
+    """Open the metadata store of a URL, to read and write; the caller closes it.
 
     Raises:
         OptionError: no URL, a wrong option, or a store that only reads. PluginError: see `registry.make_driver`.

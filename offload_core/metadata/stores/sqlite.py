@@ -1,9 +1,9 @@
-"""Managed ledgers' records in an SQLite file: our own metadata store for the processes of one machine.
+"""The metadata store in an SQLite file, for the processes of one machine.
 
-The file is made if there is none, and refused if it is not one of ours. Many processes and threads use it at once. A
-process has at most two connections to it, one that reads and one that writes, so no reader waits for a writer. None of
-them lives through a fork: SQLite would take the locks of the parent's for the child's own. SQLite's errors become
-ours. Source: docs/formats/metadata-database.md.
+The file is created on request, and refused if it is another program's. Many processes and threads use it at once. A
+process has at most two connections, one that reads and one that writes, so no reader waits for a writer. None of them
+survives a fork: SQLite would take the parent's locks for the child's own. SQLite's errors become ours. Source:
+docs/formats/metadata-database.md.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from offload_hooks.private_files import check_file, create_file
 from offload_hooks.shown_urls import holds_user
 
 APPLICATION_ID = 0x504F4D44
-"""Of our files, at byte 68: `POMD`."""
+"""The application id of our files, at byte 68: `POMD`."""
 
 SCHEMA_VERSION = 1
-"""At byte 60. A file with a larger one is refused."""
+"""The version at byte 60. A file with a larger one is refused."""
 
 MAX_VALUE_BYTES = 64 << 20
 """A larger value is neither written nor read."""
@@ -57,7 +57,7 @@ _WAIT_S = 0.01
 
 
 class SqliteFile:
-    """A file, and how it is opened. `path` is absolute."""
+    """A database file and its settings. `path` is absolute."""
 
     def __init__(self, path: str, *, create: bool, synchronous: str, timeout_s: float) -> None:
         self.path = path
@@ -66,12 +66,12 @@ class SqliteFile:
         self._timeout_s = timeout_s
 
     def connect(self) -> sqlite3.Connection:
-        """A connection, without a transaction; errors within `translated`."""
+        """Open a connection, without a transaction; call it within `translated`."""
         if not self._create and not os.path.lexists(self.path):
             raise ObjectNotFoundError(
                 "there is no such metadata database",
                 key=f"sqlite:{self.path}",
-                hint="With the option 'create' it is made.",
+                hint="Set the option 'create' to make it.",
             )
         self._make_private()
         connection = sqlite3.connect(
@@ -90,7 +90,7 @@ class SqliteFile:
 
     @contextmanager
     def translated(self, path: str) -> Iterator[None]:
-        """SQLite's errors in this block are raised as ours, with the record's path."""
+        """Raise SQLite's errors in the block as ours, with the record's path."""
         try:
             yield
         except sqlite3.Error as error:
@@ -98,7 +98,7 @@ class SqliteFile:
 
     @contextmanager
     def committing(self, path: str) -> Iterator[None]:
-        """As `translated`, where an error that is no refusal leaves open whether what was written is there."""
+        """As `translated`, but an error that is no refusal becomes an `OutcomeUnknownError`."""
         try:
             yield
         except sqlite3.Error as error:
@@ -110,7 +110,7 @@ class SqliteFile:
             ) from error
 
     def _make_private(self) -> None:
-        """Create the file if that is asked for; what SQLite puts beside it gets its mode."""
+        """Create the file on request; SQLite's files beside it get its mode."""
         try:
             (create_file if self._create else check_file)(self.path)
         except OSError as error:
@@ -203,7 +203,7 @@ _DENIED = (
     sqlite3.SQLITE_AUTH,
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
-"""A table that is not there, or another one, is an `ERROR`: our statements are right."""
+"""An `ERROR` means a missing or different table: our statements are right."""
 
 
 def _kind(error: sqlite3.Error) -> int:
@@ -217,7 +217,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Return whether no program has written anything to the file."""
+    """Return whether the file has no contents yet."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return (tables, _pragma(connection, "application_id"), _pragma(connection, "user_version")) == (0, 0, 0)
 
@@ -237,10 +237,10 @@ class SqliteStore:
 
     Args:
         url: `sqlite:/var/lib/offload.db`, `sqlite:///var/lib/offload.db`, or `sqlite:offload.db` in the current folder.
-        create: whether the file is made if there is none.
-        synchronous: `full`: what was written is on the disk; `normal`: a power failure may take the last writes, all
-            processes still see the same.
-        timeout_s: how long a call may wait for other processes.
+        create: whether the file is created if there is none.
+        synchronous: `full`: writes are on the disk; `normal`: a power failure may lose the last ones, all processes
+            still see the same.
+        timeout_s: the longest wait of a call for other processes.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class SqliteStore:
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """No call is under way in this block, and no connection is open."""
+        """Hold all calls in the block, and close the connections."""
         with ExitStack() as held:
             for each in (self._writer, self._reader):
                 held.enter_context(each.lock)
@@ -328,7 +328,7 @@ class SqliteStore:
 
     @contextmanager
     def _writing(self, path: str, expected_version: int | None) -> Iterator[sqlite3.Connection]:
-        """A transaction that writes, if the record has the version that is expected."""
+        """A write transaction, if the record has the expected version."""
         with self._using(self._writer, path) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -371,7 +371,7 @@ def parse_file(url: str) -> str:
 
 
 class _Connection:
-    """A connection that is made when it is first used; `lock` is held while it is used."""
+    """A connection that is opened when it is first used; `lock` is held while it is used."""
 
     def __init__(self, file: SqliteFile) -> None:
         self.lock = threading.Lock()
@@ -385,14 +385,14 @@ class _Connection:
         return self._connection
 
     def disconnect(self) -> None:
-        """Give it back; `lock` must be held."""
+        """Close it; `lock` must be held."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
 
     def roll_back(self) -> None:
-        """Take back the transaction that is open, if one is; `lock` must be held."""
+        """Roll back an open transaction; `lock` must be held."""
         try:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -400,7 +400,7 @@ class _Connection:
             self.disconnect()
 
     def close(self) -> None:
-        """Give it back as soon as it is not used any more."""
+        """Close it as soon as it is not used any more."""
         with self.lock:
             self.disconnect()
 
@@ -409,7 +409,7 @@ class _Connection:
 
 
 class _Forks:
-    """Has the stores of this process at rest, without a connection, while it forks."""
+    """Keep the stores of this process at rest, without connections, while it forks."""
 
     def __init__(self) -> None:
         self._stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
@@ -418,7 +418,7 @@ class _Forks:
         self._is_registered = False
 
     def add(self, store: SqliteStore) -> None:
-        """From now on this store, too."""
+        """Add a store."""
         with self._lock:
             if not self._is_registered:  # registered twice, a fork would wait for itself
                 os.register_at_fork(

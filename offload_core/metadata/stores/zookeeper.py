@@ -1,12 +1,12 @@
 """A ZooKeeper as a metadata store: a Pulsar's, which is only read, or a root of our own in any ensemble.
 
-Writes are made by compare-and-set, each made once, and known to be, though connections break. A write is one
-transaction of three: the root's count of deletions is still what it was when the node was inspected (see
-`zookeeper_connection`); the node is changed, if it has the version that it had then; and a marker, an ephemeral node
-of this session that one write at a time uses, gets the write's number. When an answer is lost, the same transaction is
-sent again: it can succeed only if the first did not, and if it fails, the marker tells whether the first did. If the
-session is lost as well, the marker is, too: then a node that is as it was tells that nothing was written, and
-otherwise the outcome is unknown. Source: docs/metadata-stores.md.
+Writes are compare-and-set, and made exactly once, also if connections break. A write is one transaction of three
+operations: check that the root's count of deletions is the same as when the node was inspected (see
+`zookeeper_connection`); change the node, if it still has the same version; and set the write's number in a marker, an
+ephemeral node of this session that one write at a time uses. If an answer is lost, the same transaction is sent again:
+it can succeed only if the first did not, and if it fails, the marker shows whether the first did. If the session is
+lost as well, so is the marker: then an unchanged node means that nothing was written, and otherwise the outcome is
+unknown. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, 
 from offload_hooks.tls_options import tls_context
 
 MAX_VALUE_BYTES = 1_000_000
-"""ZooKeeper closes the connection of a client that sends 1 MiB (`jute.maxbuffer`), all else of the request included."""
+"""ZooKeeper closes the connection of a client that sends a request of 1 MiB (`jute.maxbuffer`)."""
 
 MARKERS = ".writers"
 _TURNS = 200
@@ -58,11 +58,11 @@ _LOOK_AGAIN = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A node as it was seen.
+    """A node when it was inspected.
 
     Attributes:
-        version: of its value, as the store's caller knows it; None if it has none, or there is no such node.
-        own_version: as ZooKeeper counts it; None if there is no such node.
+        version: of its value, for the store's callers; None if it has none, or there is no such node.
+        own_version: ZooKeeper's; None if there is no such node.
     """
 
     version: int | None
@@ -107,7 +107,7 @@ class ZooKeeperWriter:
             return SetData(at, None, node.own_version) if node.has_children else Delete(at, node.own_version)
 
         self._write(at, expected_version, change)
-        with suppress(StoreError):  # the value is gone; names that lead nowhere do no harm
+        with suppress(StoreError):  # the value is deleted; empty parents do no harm
             self._prune(at)
 
     def _write(self, at: str, expected_version: int | None, change: Callable[[_Node], Any]) -> int:
@@ -128,11 +128,11 @@ class ZooKeeperWriter:
                 self._root.make_parents(at)
             time.sleep(min(0.05, turn / 1000))
         raise StoreUnavailableError(
-            "others write to the same ZooKeeper all the time, and were faster", key=self._key(at)
+            "other processes write to the same ZooKeeper all the time, and were faster", key=self._key(at)
         )
 
     def _look(self, at: str) -> _Node:
-        """The node; not older than the root's generation that was asked for before."""
+        """Inspect a node, not earlier than the root's generation that was read before."""
         stat = self._connection.ask(lambda client: client.exists_async(at), at)
         data: bytes | None = b"some"
         if stat is not None and not stat.dataLength:
@@ -146,7 +146,7 @@ class ZooKeeperWriter:
         )
 
     def _commit(self, at: str, generation: int, node: _Node, change: Any) -> int | None:
-        """Make one change; the new version, or None if it was not made and the node is to be looked at again.
+        """Make one change; return the new version, or None if it was not made and the node must be inspected again.
 
         Raises:
             OutcomeUnknownError, AccessDeniedError, StoreError.
@@ -177,7 +177,7 @@ class ZooKeeperWriter:
     def _find_out(
         self, at: str, generation: int, node: _Node, marker: str, number: bytes, lost: Exception
     ) -> int | None:
-        """Return what became of a change whose answer was lost, now that it is not made any more; as `_commit`."""
+        """Find out whether a change with a lost answer was made, after its repetition failed; as `_commit`."""
         try:
             found = self._connection.ask(lambda client: client.get_async(marker), marker)
             if found is not None:
@@ -190,7 +190,7 @@ class ZooKeeperWriter:
         raise self._unknown(at) from lost
 
     def _prune(self, at: str) -> None:
-        """Delete the nodes above one that was deleted that do not lead anywhere any more."""
+        """Delete the nodes above a deleted one that are empty now."""
         parent = at.rpartition("/")[0]
         for _ in range(_TURNS):
             if parent == self._root.path:
@@ -206,7 +206,7 @@ class ZooKeeperWriter:
             parent = parent.rpartition("/")[0]
 
     def _in_generation(self, generation: int, change: Any) -> Any:
-        """The operation that fails unless there was no deletion since, and counts this one if it is one."""
+        """The operation that fails if there was a deletion since then; it counts this change if that is one."""
         if isinstance(change, Delete):
             return SetData(self._root.path, MARK, generation)
         return CheckVersion(self._root.path, generation)
@@ -234,7 +234,7 @@ class ZooKeeperWriter:
         return marker
 
     def _give_back(self, marker: str) -> None:
-        """From now on it may be used again: no write of its is under way."""
+        """Let other writes use a marker again."""
         self._free_markers.setdefault(os.getpid(), []).append(marker)
 
     # --- names and errors ----------------------------------------------------------------------
@@ -259,7 +259,7 @@ class ZooKeeperWriter:
 
 
 def _failure(results: Sequence[Any]) -> KazooException | None:
-    """Return what the first operation of a transaction that failed says; None if there is none."""
+    """The error of the first operation that failed in a transaction; None if none failed."""
     failures = (each for each in results if isinstance(each, KazooException))
     return next((each for each in failures if not isinstance(each, RolledBackError)), None)
 

@@ -1,11 +1,11 @@
 """A connection to a ZooKeeper ensemble, by kazoo, and the root of our own in it.
 
-A connection is made once for each process: threads of kazoo's do not live through a fork, so a forked child has a
-session of its own. kazoo's errors become ours.
+Each process has one connection: kazoo's threads do not survive a fork, so a forked child has a session of its own.
+kazoo's errors become ours.
 
-The root is marked as ours, or refused, so that none is written where a live Pulsar's is. Its data says what it is, and
-its version counts deletions: every writer checks both. ZooKeeper lets versions of a node begin anew when it is deleted
-and made again; with the count, what was read before is never taken for it.
+The root is marked as ours, or refused, so that nothing is written to a live Pulsar's tree. Its data identifies it, and
+its version counts deletions: every writer checks both. ZooKeeper's versions of a node begin anew when it is deleted and
+created again; the count tells the two apart.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ Request = Callable[[KazooClient], Any]
 
 
 class ZooKeeperConnection:
-    """A session of each process that uses it, made by the first request there, and here at once.
+    """One session for each process: here it is made at once, in others by the first request.
 
     Args:
         place: the URL, without anything secret; errors begin with it.
         hosts: as kazoo takes them, without chroot.
         digest: `user:password` of the scheme `digest`.
         sasl: kazoo's options of SASL.
-        tls: how TLS is spoken; None for not.
-        timeout_s: how long it may take to be connected, and each request.
+        tls: None for a connection without TLS.
+        timeout_s: for connecting, and for each request.
         attempts: the most requests for one answer.
     """
 
@@ -99,7 +99,7 @@ class ZooKeeperConnection:
         return self._session().client(self._connect)
 
     def ask(self, request: Request, path: str) -> Any | None:
-        """The answer to a request that only reads; None if there is no such node. It is made again where that may help.
+        """The answer to a request that only reads; None if there is no such node. Passing errors are retried.
 
         Raises:
             AccessDeniedError, StoreUnavailableError, StoreTimeoutError, StoreError: with the path.
@@ -144,7 +144,7 @@ class ZooKeeperConnection:
             ) from error
 
     def is_back(self) -> bool:
-        """Return whether a connection that was lost is there again, within the time limit."""
+        """Wait for a lost connection to come back, within the time limit; return whether it did."""
         client, deadline = self.client(), time.monotonic() + self._timeout_s
         while not client.connected and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -196,7 +196,7 @@ class ZooKeeperConnection:
 
 
 class _Session:
-    """One process's client; its parent's is left alone, as are the locks that another thread held in a fork."""
+    """One process's client; after a fork, its parent's client and locks are not touched."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -227,12 +227,12 @@ def _may_help(error: Exception) -> bool:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with the end of the one that holds the connection, and reads that allocate what is there.
+    """kazoo's threads; reports the end of the connection's thread, and bounds the memory of reads.
 
     Attributes:
-        ended: set when it is not going to connect any more.
-        failure: what ended it, None if it ended in good order.
-        not_connected: why the last connection did not come about, in words; None if it did.
+        ended: set when it will not connect any more.
+        failure: the error that ended it, None if there was none.
+        not_connected: the reason why the last connection failed; None if it did not.
     """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
@@ -243,7 +243,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.not_connected: str | None = None
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:
-        """A thread of kazoo's; an exception is kept, instead of printed."""
+        """Start a thread of kazoo's; an exception is stored, not printed."""
 
         def run() -> None:
             try:
@@ -258,7 +258,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
     ) -> Any:
-        """A connection; kazoo would have it allocate as many bytes as the server announces."""
+        """Connect with bounded reads: kazoo would allocate as many bytes as the server announces."""
         self.not_connected = None
         try:
             connection = super().create_connection(address, timeout=timeout)
@@ -272,7 +272,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Bounded:
-    """A socket that receives so many bytes at a time at most."""
+    """A socket that receives a limited number of bytes at a time."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -301,14 +301,14 @@ class ZooKeeperRoot:
 
     @property
     def acl(self) -> list[Any]:
-        """Return who may do what with nodes of ours: with a login no other user may write, without one all may."""
+        """The rights of our nodes: with a login no other user may write, without one all may."""
         found: list[Any] = (
             [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if self._connection.has_login else OPEN_ACL_UNSAFE
         )
         return found
 
     def generation(self) -> int:
-        """Return how many deletions there were. A root that is not there yet, or empty, is made one of ours.
+        """The number of deletions so far. A root that is missing or empty is made ours.
 
         Raises:
             OptionError: the ensemble's own root, or a node of Pulsar's.
@@ -349,7 +349,7 @@ class ZooKeeperRoot:
         return client.get_async(self.path)
 
     def _try(self, request: Callable[[KazooClient], Any]) -> None:
-        """Ask for what another process may do at the same time; who looks again sees what came of it."""
+        """Make a request that another process may make at the same time; the caller inspects the result."""
         with suppress(NodeExistsError, NoNodeError, BadVersionError):
             self._connection.ask_once(request, self.path)
 

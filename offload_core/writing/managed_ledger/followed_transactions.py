@@ -239,7 +239,7 @@ def _opened(environment: Environment, name: str) -> Iterator[_SealedTopic]:
 
     def find(ledger_id: int) -> LedgerRecord | None:
         ledger = read_info().ledger(ledger_id)
-        return None if ledger is None or ledger.is_condemned else ledger
+        return None if ledger is None or ledger.is_marked_for_deletion else ledger
 
     reader = TopicReader(name, find, environment.open_ledger, TailCache(0))
     try:

@@ -31,8 +31,8 @@ from offload_core.metadata.records import (
     OtherRole,
     unfinished_segment,
 )
-from offload_core.metadata.records.replacement_record import others_of
-from offload_core.metadata.records.segment_deletion import needed_objects
+from offload_core.metadata.records.ledger_changes import needed_objects
+from offload_core.metadata.records.replacements import others_of
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property
@@ -61,7 +61,7 @@ def ledgers_to_trim(
         open_bytes: of the ledger that is written.
         consumed_before: ledgers with entries from here on stay; None for none.
     """
-    ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
+    ledgers = [ledger for ledger in info.in_order if not ledger.is_marked_for_deletion]
     left = open_bytes + sum(ledger.info.size or 0 for ledger in ledgers)
     chosen: dict[int, str] = {}
     unfinished = unfinished_segment(info)
@@ -165,7 +165,7 @@ def delete_marked(
     failures: list[OffloadError] = []
     copies = CopyDeletion(environment, name, info)
     for ledger in info.in_order:
-        if not ledger.is_condemned:
+        if not ledger.is_marked_for_deletion:
             continue
         try:
             copies.delete_copies(ledger, why.get(ledger.ledger_id, "its deletion was begun before"))

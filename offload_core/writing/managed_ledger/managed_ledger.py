@@ -23,7 +23,7 @@ from typing import Self
 
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.appender import Appender, RolloverPolicy
 from offload_core.writing.managed_ledger.environment import Environment
@@ -346,11 +346,11 @@ class ManagedLedger:
                 consumed_before=consumed_before,
             )
             why.update(chosen)
-            return condemn_ledgers(info, chosen)
+            return mark_for_deletion(info, chosen)
 
         known = self._appender.change(mark)
         for ledger in known.ledgers:
-            if ledger.is_condemned:
+            if ledger.is_marked_for_deletion:
                 self._reader.readers.forget(ledger.ledger_id)
         deleted, failures = delete_marked(self._environment, self.name, known, why, listener)
         self._appender.change(lambda info: without_ledgers(info, deleted))
@@ -398,7 +398,7 @@ class ManagedLedger:
     def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
-        return None if ledger is None or ledger.is_condemned else ledger
+        return None if ledger is None or ledger.is_marked_for_deletion else ledger
 
 
 def open_managed_ledger(

@@ -6,7 +6,7 @@
     end_ledger          it is sealed, with what it has; forgotten if it is empty
     lose_ledger         it is not there any more; what is left of it are its complete segments
     terminate           nothing is added any more
-    without_ledgers     ledgers that were marked for deletion (`condemn_ledgers`) and deleted are forgotten
+    without_ledgers     ledgers that were marked for deletion (`mark_for_deletion`) and deleted are forgotten
     begin_deletion      the whole topic is to be deleted
 
 Each is a pure function from record to record and does nothing to its own result, so that it can be made again after an
@@ -27,8 +27,8 @@ from uuid import uuid4
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_deletion import condemn_ledgers
-from offload_core.metadata.records.segment_shares import covered_stop, shares_of, with_hot_copy_deleted
+from offload_core.metadata.records.ledger_changes import mark_for_deletion
+from offload_core.metadata.records.segments import covered_stop, shares_of, with_hot_copy_deleted
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change, VersionedInfo, is_claim, no_record
 from offload_hooks.errors import (
@@ -184,7 +184,7 @@ def begin_deletion(info: ManagedLedgerInfo, deletion: str) -> ManagedLedgerInfo:
     """Record that the whole topic is to be deleted, and has no owner any more."""
     if get_property(info, DELETION_PROPERTY) is not None:
         return info
-    info = condemn_ledgers(info, [ledger.ledger_id for ledger in info.ledgers])
+    info = mark_for_deletion(info, [ledger.ledger_id for ledger in info.ledgers])
     return with_property(with_property(info, OWNER_PROPERTY, None), DELETION_PROPERTY, deletion)
 
 

@@ -79,7 +79,7 @@ def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
     """The first position that is in no complete cold copy; if all are, one past the last entry."""
     end = EntryPosition(0, 0)
     for ledger in info.in_order:
-        if ledger.is_condemned:
+        if ledger.is_marked_for_deletion:
             continue
         end = EntryPosition(ledger.ledger_id, ledger.offloaded_stop or 0)
         if not ledger.info.is_closed or end.entry_id < (ledger.info.entries or 0):
@@ -99,7 +99,7 @@ def _waiting(due: Sequence[LedgerRecord], waits_for: str) -> dict[int, str]:
 def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
     """True if a ledger is sealed, wholly before a position, and in no tier yet."""
     entries = ledger.info.entries
-    if not ledger.info.is_closed or not entries or ledger.has_complete_copy or ledger.is_condemned:
+    if not ledger.info.is_closed or not entries or ledger.has_complete_copy or ledger.is_marked_for_deletion:
         return False
     has_segments = ledger.context is not None and bool(ledger.context.segments)
     return not has_segments and EntryPosition(ledger.ledger_id, entries - 1) < target

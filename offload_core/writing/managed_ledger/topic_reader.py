@@ -175,7 +175,7 @@ class LedgersView:
     @classmethod
     def of(cls, info: ManagedLedgerInfo, writer: LedgerWriter | None) -> Self:
         """The view of a record, with the writer of the last ledger."""
-        ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
+        ledgers = [ledger for ledger in info.in_order if not ledger.is_marked_for_deletion]
         return cls(
             ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
             entry_counts=tuple(ledger.info.entries or 0 for ledger in ledgers),

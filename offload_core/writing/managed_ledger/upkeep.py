@@ -81,7 +81,7 @@ def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: in
     skipped: dict[int, str] = {}
     newer_bytes = 0
     for ledger in reversed(info.in_order):
-        if ledger.info.is_closed and not ledger.is_condemned:
+        if ledger.info.is_closed and not ledger.is_marked_for_deletion:
             newer_bytes += ledger.info.size or 0
         if ledger.has_complete_copy:
             continue
@@ -95,7 +95,7 @@ def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: in
 
 def _why_not(ledger: LedgerRecord, policies: EffectivePolicies, held_bytes: int, now_ms: int) -> str | None:
     """Why a ledger is not due; None if it is."""
-    if ledger.is_condemned:
+    if ledger.is_marked_for_deletion:
         return "it is being deleted"
     if not ledger.info.is_closed:
         return "it is open"

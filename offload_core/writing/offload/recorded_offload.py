@@ -26,15 +26,14 @@ from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
+    begin_attempt,
     complete_attempt,
     mark_hot_copy_deleted,
     mark_segmented_hot_copy_deleted,
-    prepare_attempt,
     replacement_of,
 )
-from offload_core.metadata.records.offload_attempt import is_complete
-from offload_core.metadata.records.record_corrections import is_marked_damaged
-from offload_core.metadata.records.segment_deletion import needed_objects
+from offload_core.metadata.records.attempts import is_complete
+from offload_core.metadata.records.ledger_changes import is_marked_damaged, needed_objects
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.reading.transaction_buffers import SnapshotStore
@@ -240,7 +239,7 @@ class RecordedOffloads:
 
             def prepare(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
                 check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid, process=self._process)
-                return prepare_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
+                return begin_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
 
             def watch(progress: OffloadProgress) -> None:
                 attempt.check()

@@ -29,12 +29,13 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
 )
-from offload_core.metadata.records.segment_shares import Segment, find_segment
 from offload_core.metadata.records.segments import (
+    Segment,
     abandon_segment,
     assign_segment,
     complete_segment,
     extend_segment,
+    find_segment,
     renew_segment,
     resume_segment,
 )

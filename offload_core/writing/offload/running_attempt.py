@@ -34,10 +34,15 @@ import xxhash
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, Segment
-from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.offload_attempt import abandon_attempt, fail_attempt, renew_attempt
-from offload_core.metadata.records.segment_shares import find_segment
-from offload_core.metadata.records.segments import abandon_segment, forget_segment
+from offload_core.metadata.records.attempts import (
+    AttemptHolder,
+    AttemptLease,
+    abandon_attempt,
+    forget_attempt,
+    lease_of,
+    renew_attempt,
+)
+from offload_core.metadata.records.segments import abandon_segment, find_segment, forget_segment
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.hot.file_calls import boot_identity
@@ -338,7 +343,7 @@ def ledger_attempt(name: str, ledger: LedgerRecord, why: str, uuid: UUID | None 
             size_bytes=ledger.info.size,
         ),
         abandon=partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid),
-        forget=partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
+        forget=partial(forget_attempt, ledger_id=ledger_id, uuid=uuid),
         check=check,
     )
 

@@ -1,7 +1,7 @@
-"""The policies of one namespace or topic, between value and JSON.
+"""The policies of one namespace or topic: the value, and its JSON record.
 
-A namespace's record is Pulsar's `Policies`; a topic's has the names of Pulsar's `TopicPolicies`. All that is not known
-here is kept as it is. Source: docs/policies.md, "Where they are kept".
+A namespace's record is Pulsar's `Policies`; a topic's has the names of Pulsar's `TopicPolicies`. Unknown fields stay as
+they are. Source: docs/policies.md, "Where they are kept".
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from offload_hooks.json_text import read_json
 from offload_hooks.shown_urls import MASK
 
 Part = Literal["offload", "retention"]
-"""What a record says that is known here."""
+"""A part of a record that is known here."""
 
 _VOUCHED = "pulsarOffloadVouchedTier"
-"""Ours in a record: the digest of what it says of a tier, where an operator said that."""
+"""Our field of a record: the digest of its tier's policies, if an operator set them."""
 
 _MAPPINGS = ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions")
 
 _DERIVED = frozenset(("s3Driver", "gcsDriver", "fileSystemDriver"))
-"""What Pulsar tells beside a policy's fields, and takes from none."""
+"""Fields that Pulsar writes beside the policies, and never reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Names:
     """The names of a record's parts.
 
     Attributes:
-        older: names that values had before there were offload policies, by the policy; −1 and null say nothing.
+        older: names from before there were offload policies, by the policy; −1 and null set nothing.
     """
 
     offload: str
@@ -70,10 +70,10 @@ class LevelPolicies:
     """The policies of a namespace or a topic; None where it has none.
 
     Attributes:
-        unknown_offload: fields of its offload policies that are not known here, as they were given.
-        others: all else that its record holds.
-        vouched: whether an operator said what is said of the tier, and not a tenant or a broker; so does who makes a
-            level in this process.
+        unknown_offload: unknown fields of its offload policies, as they were given.
+        others: the rest of its record.
+        vouched: whether an operator set the tier's policies, not a tenant or a broker; True for a level that is made
+            in this process.
     """
 
     offload: OffloadPolicies | None = None
@@ -83,51 +83,51 @@ class LevelPolicies:
     vouched: bool = field(default=True, compare=False)
 
     def shown_offload(self) -> dict[str, Any] | None:
-        """Its offload policies for people and for answers to requests, by Pulsar's names, secrets masked."""
+        """Its offload policies with secrets masked, by Pulsar's names."""
         if self.offload is None:
             return None
         return {**shown_value(dict(self.unknown_offload)), **self.offload.shown()}
 
-    def saying(self, **fields: Any) -> LevelPolicies:
-        """The same with these fields of its offload policies; None says nothing any more.
+    def with_fields(self, **fields: Any) -> LevelPolicies:
+        """The level with these fields of its offload policies; None unsets one.
 
         Raises:
-            OptionError: see `parse_policies`; of these fields alone, others may be as a broker wrote them.
+            OptionError: see `parse_policies`; only these fields are checked, others may be as a broker wrote them.
         """
         checked = parse_policies(fields)
-        said = parse_policies({}) if self.offload is None else self.offload
-        offload = said.model_copy(update={name: getattr(checked, name) for name in fields})
-        is_silent = offload == parse_policies({}) and not self.unknown_offload
-        return replace(self, offload=None if is_silent else offload)
+        known = parse_policies({}) if self.offload is None else self.offload
+        offload = known.model_copy(update={name: getattr(checked, name) for name in fields})
+        is_empty = offload == parse_policies({}) and not self.unknown_offload
+        return replace(self, offload=None if is_empty else offload)
 
 
 def parse_offload(given: Mapping[str, Any], where: str) -> tuple[OffloadPolicies, dict[str, Any]]:
-    """Offload policies that are to be set, as Pulsar's JSON has them, and those of its fields that are not known here.
+    """Parse offload policies that are to be set, in Pulsar's JSON; also returns its unknown fields.
 
     Raises:
-        OptionError: a value that makes no sense, by its name; `where` is said with it.
+        OptionError: a value that makes no sense, by its name; `where` names the level.
     """
     known, unknown = _by_knowledge(given)
     return parse_policies(known, where), unknown
 
 
 def unmasked(given: Mapping[str, Any], level: LevelPolicies) -> dict[str, Any]:
-    """Offload policies that are to be set, with the secrets of a level where they were given back masked.
+    """Replace masks in offload policies that are to be set by the secrets of the level.
 
     Raises:
-        OptionError: the mask of a secret that is not kept at this level; or one beside another driver, place, proxy or
-            filter than the secret was given with, where that must be given anew.
+        OptionError: the level has no secret for a mask; or a mask is given with another driver, place, proxy or filter
+            than the secret was, which then must be given anew.
     """
-    said = {} if level.offload is None else level.offload.to_json()
-    kept = _filled(given, {**level.unknown_offload, **said})
+    known = {} if level.offload is None else level.offload.to_json()
+    filled = _filled(given, {**level.unknown_offload, **known})
     for name in _MAPPINGS:
-        given_values = kept.get(name)
+        given_values = filled.get(name)
         if isinstance(given_values, dict):
-            kept[name] = _filled(given_values, said.get(name, {}))
-    if kept == given:
-        return kept
+            filled[name] = _filled(given_values, known.get(name, {}))
+    if filled == given:
+        return filled
     before = parse_policies({}) if level.offload is None else level.offload
-    after, _ = parse_offload(kept, "offload policies")
+    after, _ = parse_offload(filled, "offload policies")
     changed = changed_place(tier_of(before), tier_of(after))
     for part in ("filter", "filter_options"):
         if getattr(before, part) != getattr(after, part):
@@ -138,7 +138,7 @@ def unmasked(given: Mapping[str, Any], level: LevelPolicies) -> dict[str, Any]:
             expected="the secret itself",
             found=f"another {', '.join(changed)}",
         )
-    return kept
+    return filled
 
 
 def _filled(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _filled(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_secret(name: str, value: Any, known: Mapping[str, Any]) -> Any:
-    """The known value of this name, where a mask stands for it; else the value, which must hold no mask itself."""
+    """The known value of this name if the value is its mask; else the value, which must have no mask in it."""
     if name in known and value in (MASK, shown_value(known[name])):
         return known[name]
     if name not in _MAPPINGS and MASK in json.dumps(value):
@@ -157,10 +157,10 @@ def _with_secret(name: str, value: Any, known: Mapping[str, Any]) -> Any:
 
 
 def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:
-    """Retention that is to be set, as Pulsar's JSON has it.
+    """Parse retention that is to be set, in Pulsar's JSON.
 
     Raises:
-        OptionError: a limit that is missing, unknown, or not taken by Pulsar.
+        OptionError: a limit that is missing, unknown, or refused by Pulsar.
     """
     try:
         retention = RetentionPolicies(**given)
@@ -180,7 +180,7 @@ def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:
 
 
 def parse_level(data: bytes, names: Names) -> LevelPolicies:
-    """Decode a record; what a broker wrote is read as Pulsar means it, see `read_policies`.
+    """Decode a record; values of a broker are read as Pulsar means them, see `read_policies`.
 
     Raises:
         MetadataError: it is no JSON object, or a value in it makes no sense.
@@ -210,9 +210,9 @@ def parse_level(data: bytes, names: Names) -> LevelPolicies:
 
 
 def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
-    """A record without its offload policies or its retention, whatever these are.
+    """Decode a record without its offload policies or its retention, even if these cannot be read.
 
-    If what is left makes no sense, it stays as it is; a record that is no JSON object goes as a whole.
+    If the rest makes no sense, it stays as it is; a record that is no JSON object is dropped.
     """
     try:
         record = _parse_record(data)
@@ -227,7 +227,7 @@ def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
 
 
 def pack_level(level: LevelPolicies, names: Names, *, vouching: bool = False) -> bytes:
-    """Encode a record; empty if it says nothing. `vouching` writes that an operator said its tier, if that is so."""
+    """Encode a record; empty for a level without policies. `vouching` writes whether an operator set its tier."""
     record = dict(level.others)
     if level.offload is not None:
         record[names.offload] = {**level.unknown_offload, **level.offload.to_json()}

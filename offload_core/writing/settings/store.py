@@ -1,8 +1,8 @@
 """Policies of namespaces and topics in a metadata store that is ours, changed by compare-and-set.
 
-A namespace's are at Pulsar's path, `/admin/policies/<tenant>/<namespace>`. A topic's, which Pulsar keeps in a system
-topic, are at `/admin/topic-policies/` and its managed ledger's name; all partitions of a topic have one record. Neither
-needs to be made before it is set. The broker's own come from the configuration.
+A namespace's are at Pulsar's path, `/admin/policies/<tenant>/<namespace>`. A topic's, which Pulsar has in a system
+topic, are at `/admin/topic-policies/` and its managed ledger's name; all partitions of a topic share one record.
+Records are created when they are set. The broker's policies come from the configuration.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPolicies:
-    """The policies in force; of retention the lowest level that has any counts as a whole."""
+    """The policies in force; retention is, as a whole, that of the lowest level that has any."""
 
     offload: EffectivePolicies
     retention: RetentionPolicies
     retention_origin: Origin
 
     def explain(self) -> list[tuple[str, str, Origin]]:
-        """Each value that anybody says anything of: Pulsar's name, text with secrets masked, origin."""
-        kept = self.retention.model_dump(by_alias=True)
-        rows = [(name, str(value), self.retention_origin) for name, value in kept.items()]
+        """Each value: Pulsar's name, text with secrets masked, origin."""
+        limits = self.retention.model_dump(by_alias=True)
+        rows = [(name, str(value), self.retention_origin) for name, value in limits.items()]
         return [*self.offload.explain(), *rows]
 
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 Check = Callable[[LevelPolicies, LevelPolicies], None]
-"""Refuses a change from what was said to what is to be said."""
+"""Refuses a change from one level's policies to others."""
 
-_SILENT = LevelPolicies()
+_NONE = LevelPolicies()
 
 _log = logging.getLogger(__name__)
 
@@ -79,13 +79,14 @@ class _Place:
 class PolicyStore:
     """The policies of namespaces (`tenant/namespace`) and topics; calls may come from many threads at once.
 
-    All raise the store's errors, with the path; `MetadataError` for a record that makes no sense; `OptionError` for the
-    name of a namespace that is none.
+    All raise the store's errors, with the path; `MetadataError` for a record that makes no sense; `OptionError` for a
+    wrong name of a namespace.
 
     Args:
-        store: where they are; it is not closed.
-        broker: what the broker says of offloading. broker_retention: of retention.
-        places: where tenants may have their topics offloaded to; without, there are no tenants.
+        store: it is not closed.
+        broker: the broker's offload policies.
+        broker_retention: its retention.
+        places: the tiers that tenants may use; None if there are no tenants.
 
     Raises:
         OptionError: retention would delete what the broker's thresholds offload.
@@ -102,17 +103,17 @@ class PolicyStore:
         self._store = store
         self._places = TenantPlaces() if places is None else places
         self._broker = LevelPolicies(offload=broker, retention=broker_retention)
-        nobody = ResolvedPolicies(
+        defaults = ResolvedPolicies(
             offload=resolve_policies(), retention=RetentionPolicies(), retention_origin="default"
         )
-        _check("the broker", nobody, self._resolve("", _SILENT, _SILENT))
+        _check("the broker", defaults, self._resolve("", _NONE, _NONE))
 
     def namespace(self, namespace: str) -> LevelPolicies:
         """The policies of a namespace."""
         return self._read(_namespace_place(namespace))[0]
 
     def topic(self, topic: TopicName) -> LevelPolicies:
-        """The policies of a topic; of a partition, those of its topic."""
+        """The policies of a topic; for a partition, those of its topic."""
         return self._read(_topic_place(topic))[0]
 
     def namespaces(self) -> list[str]:
@@ -125,18 +126,18 @@ class PolicyStore:
         )
 
     def change_namespace(self, namespace: str, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
-        """Change what a namespace says, however many others change it at the same time; what it says then.
+        """Change the policies of a namespace, also while others change it; return the new ones.
 
-        Refused is only what the change makes worse: what was as wrong before, it need not mend.
+        Only what the change makes worse is refused.
 
         Args:
-            change: what it is to say for what it says; it is called again where somebody else was faster. It has no
-                effects, and may raise; then nothing is written.
-            by_tenant: whether a role of the tenant changes it, and no operator.
+            change: returns the new policies for the known ones; it is called again if another process was faster. It
+                has no effects, and may raise; then nothing is written.
+            by_tenant: whether a role of the tenant changes it, not an operator.
 
         Raises:
-            OptionError: retention would delete before it is offloaded what a threshold names: of the namespace, or
-                of a topic in it with policies of its own; or a tenant names a tier or a filter that it may not.
+            OptionError: a threshold of the namespace, or of a topic in it with policies of its own, is not below
+                retention; or a tenant names a tier or a filter that it may not.
             UnknownPluginError: a driver or a filter that is not installed.
             VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
         """
@@ -144,13 +145,13 @@ class PolicyStore:
         return self._change(_namespace_place(namespace), change, check, by_tenant)
 
     def change_topic(self, topic: TopicName, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
-        """Change what a topic says; as `change_namespace`."""
+        """Change the policies of a topic; as `change_namespace`."""
         return self._change(_topic_place(topic), change, self._topic_check(topic, by_tenant), by_tenant)
 
     def remove_from_namespace(self, namespace: str, part: Part, *, by_tenant: bool = False) -> None:
         """Remove a namespace's offload policies or its retention, even if they cannot be read.
 
-        Errors as `change_namespace`; of a record that cannot be read nothing is refused.
+        Errors as `change_namespace`; for a record that cannot be read nothing is refused.
         """
         self._remove(_namespace_place(namespace), part, self._namespace_check(namespace, by_tenant))
 
@@ -159,11 +160,11 @@ class PolicyStore:
         self._remove(_topic_place(topic), part, self._topic_check(topic, by_tenant))
 
     def forget_topic(self, topic: TopicName) -> None:
-        """Remove all that a topic says, once no managed ledger of it is left; what is said meanwhile stays."""
+        """Remove the policies of a topic that has no managed ledger any more; those that are set meanwhile stay."""
         place, namespace = _topic_place(topic), namespace_of(topic)
         found = self._store.get(place.path)
-        left = [] if found is None else list_names(self._store, [namespace])
-        if found is None or any(topic_of_managed_ledger(name).base == topic.base for name in left):
+        names = [] if found is None else list_names(self._store, [namespace])
+        if found is None or any(topic_of_managed_ledger(name).base == topic.base for name in names):
             return
         with suppress(VersionConflictError):
             delete_resolved(self._store, place.path, found[1])
@@ -174,8 +175,8 @@ class PolicyStore:
         return self._resolve(namespace, self.namespace(namespace), self.topic(topic))
 
     def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
-        """Resolve the policies for topics of a namespace that have none themselves."""
-        return self._resolve(namespace, self.namespace(namespace), _SILENT)
+        """The policies in force for topics of a namespace that have none themselves."""
+        return self._resolve(namespace, self.namespace(namespace), _NONE)
 
     def _resolve(self, name: str, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
         levels: tuple[tuple[Origin, LevelPolicies], ...] = (
@@ -184,7 +185,7 @@ class PolicyStore:
             ("broker", self._broker),
             ("default", LevelPolicies(retention=RetentionPolicies())),
         )
-        origin, retention = next((o, said.retention) for o, said in levels if said.retention is not None)
+        origin, retention = next((o, each.retention) for o, each in levels if each.retention is not None)
         broker = self._broker.offload
         offload = resolve_policies(topic=topic.offload, namespace=namespace.offload, broker=broker)
         if not (namespace.vouched and topic.vouched):
@@ -197,25 +198,24 @@ class PolicyStore:
         return ResolvedPolicies(offload=offload, retention=retention, retention_origin=origin)
 
     def _namespace_check(self, namespace: str, by_tenant: bool) -> Check:
-        def check(known: LevelPolicies, said: LevelPolicies) -> None:
-            before, after = (self._resolve(namespace, each, _SILENT) for each in (known, said))
-            if by_tenant:
-                self._check_tenants_change(before, after)
-            _check(f"namespace {namespace}", before, after)
-            for topic in self._topics(namespace):
-                own = self._said(_topic_place(topic))
-                before, after = (self._resolve(namespace, each, own) for each in (known, said))
+        def check(known: LevelPolicies, new: LevelPolicies) -> None:
+            unchanged = [(f"namespace {namespace}", _NONE)]
+            unchanged += [
+                (f"topic {each}", self._level(_topic_place(each))) for each in self._topics(namespace)
+            ]
+            for where, topic in unchanged:
+                before, after = (self._resolve(namespace, each, topic) for each in (known, new))
                 if by_tenant:
-                    self._check_tenants_change(before, after, other=own)
-                _check(f"topic {topic}", before, after)
+                    self._check_tenants_change(before, after, other=topic)
+                _check(where, before, after)
 
         return check
 
     def _topic_check(self, topic: TopicName, by_tenant: bool) -> Check:
-        def check(known: LevelPolicies, said: LevelPolicies) -> None:
+        def check(known: LevelPolicies, new: LevelPolicies) -> None:
             name = namespace_of(topic)
-            namespace = self._said(_namespace_place(name))
-            before, after = (self._resolve(name, namespace, each) for each in (known, said))
+            namespace = self._level(_namespace_place(name))
+            before, after = (self._resolve(name, namespace, each) for each in (known, new))
             if by_tenant:
                 self._check_tenants_change(before, after)
             _check(f"topic {topic.base}", before, after)
@@ -223,9 +223,9 @@ class PolicyStore:
         return check
 
     def _check_tenants_change(
-        self, before: ResolvedPolicies, after: ResolvedPolicies, other: LevelPolicies = _SILENT
+        self, before: ResolvedPolicies, after: ResolvedPolicies, other: LevelPolicies = _NONE
     ) -> None:
-        """Refuse a change of the tier that a tenant may not make; `other` is a level that another than it says."""
+        """Refuse a change of the tier that a tenant may not make; `other` is a level that does not change."""
         if _filter_of(after.offload) != _filter_of(before.offload):
             self._places.check_filter(after.offload.filter_name)
         if after.offload.tier() == before.offload.tier():
@@ -234,13 +234,13 @@ class PolicyStore:
             raise OptionError("an operator's policies of a topic in the namespace depend on its tier")
         after.offload.check_tier_may_be_used()
 
-    def _said(self, place: _Place) -> LevelPolicies:
-        """The policies of another level while this one is changed; none, if its record cannot be read."""
+    def _level(self, place: _Place) -> LevelPolicies:
+        """The policies of a level that does not change; none if its record cannot be read."""
         try:
             return self._read(place)[0]
         except MetadataError as error:
             _log.warning("a change of policies is checked without a record that cannot be read: %s", error)
-            return _SILENT
+            return _NONE
 
     def _topics(self, namespace: str) -> Iterator[TopicName]:
         """The topics of a namespace that have policies of their own."""
@@ -258,14 +258,14 @@ class PolicyStore:
     def _change(self, place: _Place, change: Change, check: Check, by_tenant: bool) -> LevelPolicies:
         def turn() -> LevelPolicies:
             known, version = self._read(place)
-            said = change(known)
+            new = change(known)
             if by_tenant:
-                is_same = tier_of(said.offload) == tier_of(known.offload)
-                said = replace(said, vouched=not tier_of(said.offload) or (known.vouched and is_same))
-            if said != known or said.vouched != known.vouched:
-                check(known, said)
-                self._write(place, said, version)
-            return said
+                is_same = tier_of(new.offload) == tier_of(known.offload)
+                new = replace(new, vouched=not tier_of(new.offload) or (known.vouched and is_same))
+            if new != known or new.vouched != known.vouched:
+                check(known, new)
+                self._write(place, new, version)
+            return new
 
         return until_first(turn)
 
@@ -274,21 +274,22 @@ class PolicyStore:
             found = self._store.get(place.path)
             if found is None:
                 return
-            left = level_without(found[0], place.names, part)
+            rest = level_without(found[0], place.names, part)
             try:
                 known = parse_level(found[0], place.names)
             except MetadataError:
-                self._write(place, left, found[1])
+                known = None
+            if rest == known:
                 return
-            if left != known:
-                check(known, left)
-                self._write(place, left, found[1])
+            if known is not None:
+                check(known, rest)
+            self._write(place, rest, found[1])
 
         until_first(turn)
 
-    def _write(self, place: _Place, said: LevelPolicies, version: int | None) -> None:
-        vouching = self._places.has_tenants or asks_by_surroundings(tier_of(said.offload))
-        data = pack_level(said, place.names, vouching=vouching)
+    def _write(self, place: _Place, new: LevelPolicies, version: int | None) -> None:
+        vouching = self._places.has_tenants or asks_by_surroundings(tier_of(new.offload))
+        data = pack_level(new, place.names, vouching=vouching)
         if data:
             put_resolved(self._store, place.path, data, version)
         elif version is not None:
@@ -296,7 +297,7 @@ class PolicyStore:
 
 
 def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> None:
-    """Refuse what was not so before."""
+    """Refuse what is wrong with the new policies, and was not with the old ones."""
     driver = after.offload.driver
     if driver is not None and driver != before.offload.driver:
         registry.find(registry.DRIVERS, driver)

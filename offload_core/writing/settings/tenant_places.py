@@ -1,7 +1,7 @@
-"""Where tenants may have their topics offloaded to: at the broker's place, at an operator's, and at those of a list.
+"""The tiers that tenants may use: the broker's, those that an operator set, and those of a list.
 
-What an operator said of a namespace's or a topic's tier is vouched for in its record. All else there was said by a
-tenant, or by the broker that wrote the record: it is held against the list when it is set, and before each use.
+Policies of a tier that an operator set are vouched for in their record. All others were set by a tenant, or by the
+broker that wrote the record: they are checked against the list when they are set, and before each use.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _FREE = frozenset(
         *("anonymous", "storage_class", "role_session_name"),
     )
 )
-"""The drivers' options that a tenant may say at a listed place: of credentials those that a policy holds itself."""
+"""The drivers' options that a tenant may set at a listed place; of credentials those in the policy itself."""
 
 _ENDPOINT, _BUCKET = "managedLedgerOffloadServiceEndpoint", "managedLedgerOffloadBucket"
 
 
 class TenantPlaces:
-    """The places of a list, and whether there are tenants to be held to it.
+    """The check of tenants' policies.
 
     Args:
-        listed: where tenants may have topics offloaded to.
+        listed: the places that tenants may name.
         filters: the filters that they may name.
-        has_tenants: whether roles of tenants change policies; without, only a server is refused that an operator did
-            not name and that would be sent credentials of the machine.
+        has_tenants: whether roles of tenants change policies; if not, only a server is refused that an operator did
+            not name and that would get credentials of the machine.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class TenantPlaces:
         """Refuse a tier that a tenant may not name.
 
         Args:
-            vouched: what would hold if nothing were said of a tier that no operator said.
-            policies: what holds.
+            vouched: the policies in force without those of a tier that no operator set.
+            policies: the policies in force.
 
         Raises:
-            OptionError: it is neither the vouched one nor listed. It says the same whatever is there.
+            OptionError: it is neither the vouched one nor listed. The text does not depend on what is there.
         """
         if policies.tier() == vouched.tier():
             return
@@ -90,7 +90,7 @@ class TenantPlaces:
 
 
 def _is_at(place: TenantPlace, vouched: EffectivePolicies, policies: EffectivePolicies) -> bool:
-    """True if a tier is at a place, and all else that is said of it may be said by a tenant."""
+    """True if a tier is at a place, and a tenant may set all other options of it."""
     driver = policies.driver
     assert driver is not None
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from damage.scenes import LEDGER, PAYLOADS, Scene, closed_ledger, in_memory_tier, one_ledger, pip17, share
 from managed_ledgers import Audit
-from records import copied, failed, managed_ledger
+from records import copied, failed, managed_ledger, new_copy
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import Collection, CollectionSummary, GarbageKind, RemovalOutcome, Scope
@@ -18,12 +18,11 @@ from offload_core.metadata.catalogue import Records, TopicName, parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext, pack_managed_ledger_info
-from offload_core.metadata.records.copy_replacement import (
+from offload_core.metadata.records.replacements import (
     abandon_replacement,
     begin_replacement,
     switch_replacement,
 )
-from offload_core.metadata.records.replacement_record import CopyForm
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
@@ -230,7 +229,7 @@ def begun(scene: Scene) -> ManagedLedgerInfo:
     info = info_of(scene)
     driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
     assert driver is not None
-    return begin_replacement(info, [LEDGER], uuid_of(5), CopyForm.LEDGER, driver, 0)
+    return begin_replacement(info, new_copy(uuid_of(5), LEDGER, driver=driver))
 
 
 def replaced() -> tuple[Scene, GarbageKind]:

@@ -15,15 +15,7 @@ from scenes.segments import SegmentedOffloads
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import (
-    MappingRegistry,
-    Move,
-    Mover,
-    RecordRegistry,
-    TopicPlan,
-    Wanted,
-    plan_topic,
-)
+from offload_core.maintenance.relocate import Move, Mover, TopicPlan, Wanted, plan_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.topics import parse_topic
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
@@ -36,6 +28,7 @@ from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier, open_store
 from offload_core.storage.tier.chain import Layer
 from offload_core.writing.managed_ledger import HotLedgers
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_core.writing.offload_filters import FilterRun
 from offload_drivers.local import LocalDriver
 from offload_hooks.testing import MemoryMetadataStore

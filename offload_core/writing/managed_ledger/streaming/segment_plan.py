@@ -16,7 +16,7 @@ from contextlib import closing
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.segment_shares import (
+from offload_core.metadata.records.segments import (
     Segment,
     offered_stop,
     share_of,
@@ -38,7 +38,7 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
     for ledger in info.in_order:
         stop = offered_stop(ledger)
         if (
-            ledger.is_condemned
+            ledger.is_marked_for_deletion
             or has_whole_copy(ledger)
             or (ledger.info.is_closed and stop >= (ledger.info.entries or 0))
         ):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.records.segment_shares import Segment, unfinished_segment
+from offload_core.metadata.records.segments import Segment, unfinished_segment
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.managed_ledger.streaming.feed import (

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
-from records import CLOSED_AT_MS, DRIVER, closed, copied, managed_ledger, position, segment, still_open
+from records import (
+    CLOSED_AT_MS,
+    DRIVER,
+    Step,
+    closed,
+    copied,
+    ledger,
+    managed_ledger,
+    new_copy,
+    position,
+    segment,
+    still_open,
+    taken_twice,
+)
 from tiers import uuid_of
 
 from offload_core.metadata.catalogue.known_tiers import is_same_place
 from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
-    LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
@@ -24,6 +35,7 @@ from offload_core.metadata.records import (
     OtherRole,
     abandon_replacement,
     assign_segment,
+    begin_attempt,
     begin_replacement,
     complete_segment,
     find_segment,
@@ -32,9 +44,6 @@ from offload_core.metadata.records import (
     forget_segment,
     mark_hot_copy_deleted,
     other_copies,
-    pack_managed_ledger_info,
-    parse_managed_ledger_info,
-    prepare_attempt,
     read_copies,
     release_segments,
     renew_replacement,
@@ -43,7 +52,7 @@ from offload_core.metadata.records import (
     switch_replacement,
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.segment_deletion import condemn_ledgers, needed_objects
+from offload_core.metadata.records.ledger_changes import mark_for_deletion, needed_objects
 from offload_hooks.errors import AttemptError, MetadataError
 
 OLD, OTHER_OLD, NEW, NEWER = uuid_of(1), uuid_of(2), uuid_of(3), uuid_of(4)
@@ -51,8 +60,6 @@ SINCE, NOW = CLOSED_AT_MS + 5000, CLOSED_AT_MS + 9000
 THERE = DriverMetadata(name="S3", properties=(("bucket", "new"), ("location", "s3://new/prefix")))
 LEASE = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=NOW)
 WHOLE = managed_ledger(still_open(9), closed(5, 4, copied(OTHER_OLD)), closed(3, 10, copied(OLD)))
-
-Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
 
 
 def extended(of: OffloadSegment, begin: tuple[int, int], end: tuple[int, int]) -> OffloadSegment:
@@ -71,27 +78,16 @@ def streamed() -> ManagedLedgerInfo:
 
 
 def begin(info: ManagedLedgerInfo, *ledger_ids: int, **given: Any) -> ManagedLedgerInfo:
-    fields = {"uuid": NEW, "form": CopyForm.LEDGER, "driver": THERE, "since_ms": SINCE} | given
-    return taken_twice(info, partial(begin_replacement, ledger_ids=ledger_ids, **fields))  # type: ignore[arg-type]
+    lease = given.pop("lease", None)
+    return taken_twice(info, partial(begin_replacement, copy=there(*ledger_ids, **given), lease=lease))
+
+
+def there(*ledger_ids: int, uuid: UUID = NEW, **given: Any) -> OtherCopy:
+    return new_copy(uuid, *ledger_ids, **{"driver": THERE, "since_ms": SINCE} | given)
 
 
 def switch(info: ManagedLedgerInfo, uuid: UUID = NEW, **given: Any) -> ManagedLedgerInfo:
     return taken_twice(info, partial(switch_replacement, uuid=uuid, now_ms=NOW, **given))
-
-
-def taken_twice(info: ManagedLedgerInfo, step: Step) -> ManagedLedgerInfo:
-    """The record after a step, which does nothing to its own result, and which is stored and read without loss."""
-    changed = step(info)
-    assert step(changed) == changed
-    assert parse_managed_ledger_info(pack_managed_ledger_info(changed)) == changed
-    assert [ledger.info for ledger in changed.ledgers] == [ledger.info for ledger in info.ledgers]
-    return changed
-
-
-def ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
-    found = info.ledger(ledger_id)
-    assert found is not None
-    return found
 
 
 def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext:
@@ -117,26 +113,11 @@ def test_another_object_takes_the_place_of_a_ledgers() -> None:
     begun = begin(WHOLE, 3, lease=LEASE)
     assert as_read(begun) == WHOLE, "until the switch all is as it was"
     under_way = replacement_of(ledger(begun, 3))
-    assert under_way == OtherCopy(
-        role=OtherRole.REPLACEMENT,
-        uuid=NEW,
-        form=CopyForm.LEDGER,
-        driver=THERE.with_property("lease", str(LEASE)),
-        since_ms=SINCE,
-        ledger_ids=(3,),
-    )
+    assert under_way == there(3, driver=THERE.with_property("lease", str(LEASE)))
     assert under_way is not None
     assert (under_way.is_abandoned, lease_of(under_way.driver)) == (False, LEASE)
     switched = switch(begun)
-    replaced = OtherCopy(
-        role=OtherRole.REPLACED,
-        uuid=OLD,
-        form=CopyForm.LEDGER,
-        driver=DRIVER,
-        since_ms=NOW,
-        ledger_ids=(3,),
-    )
-    assert other_copies(switched) == (replaced,)
+    assert other_copies(switched) == (new_copy(OLD, 3, role=OtherRole.REPLACED, since_ms=NOW),)
     assert is_same_place(THERE, context(switched, 3).driver or DRIVER)
     forgotten = taken_twice(switched, partial(forget_replaced, uuid=OLD))
     assert context(forgotten, 3) == replace(context(WHOLE, 3), uuid=NEW, driver=THERE)
@@ -204,20 +185,20 @@ SWITCHED = switch(begin(WHOLE, 3))
 
 
 @pytest.mark.parametrize(
-    ("info", "step", "message"),
+    ("info", "copy", "message"),
     [
-        (begin(WHOLE, 3), partial(begin_replacement, ledger_ids=[3], uuid=NEWER), "is not ended"),
-        (ABANDONED, partial(begin_replacement, ledger_ids=[3], uuid=NEWER), "is not ended"),
-        (ABANDONED, partial(begin_replacement, ledger_ids=[3], uuid=NEW), "is not ended"),
-        (WHOLE, partial(begin_replacement, ledger_ids=[9], uuid=NEW), "has all entries of its ledger"),
-        (WHOLE, partial(begin_replacement, ledger_ids=[4], uuid=NEW), "no such ledger"),
-        (WHOLE, partial(begin_replacement, ledger_ids=[3, 5], uuid=NEW), "follow each other, or one"),
-        (condemn_ledgers(WHOLE, [3]), partial(begin_replacement, ledger_ids=[3], uuid=NEW), "all entries"),
+        (begin(WHOLE, 3), there(3, uuid=NEWER), "is not ended"),
+        (ABANDONED, there(3, uuid=NEWER), "is not ended"),
+        (ABANDONED, there(3), "is not ended"),
+        (WHOLE, there(9), "has all entries of its ledger"),
+        (WHOLE, there(4), "no such ledger"),
+        (WHOLE, there(3, 5), "follow each other, or one"),
+        (mark_for_deletion(WHOLE, [3]), there(3), "all entries"),
     ],
 )
-def test_what_cannot_be_begun(info: ManagedLedgerInfo, step: Step, message: str) -> None:
+def test_what_cannot_be_begun(info: ManagedLedgerInfo, copy: OtherCopy, message: str) -> None:
     with pytest.raises(AttemptError, match=message):
-        step(info, form=CopyForm.LEDGER, driver=THERE, since_ms=SINCE)  # type: ignore[call-arg]
+        begin_replacement(info, copy)
 
 
 @pytest.mark.parametrize(
@@ -229,11 +210,11 @@ def test_what_cannot_be_begun(info: ManagedLedgerInfo, step: Step, message: str)
         (SWITCHED, partial(renew_replacement, uuid=NEW, lease=LEASE), "is not recorded"),
         (SWITCHED, partial(abandon_replacement, uuid=NEW), "is not recorded"),
         (SWITCHED, partial(forget_replacement, uuid=NEW), "is read"),
-        (begin(WHOLE, 3), partial(forget_replacement, uuid=NEW), "is abandoned before"),
+        (begin(WHOLE, 3), partial(forget_replacement, uuid=NEW), "was not abandoned"),
         (begin(WHOLE, 3), partial(forget_replaced, uuid=OLD), "is read"),
         (SWITCHED, partial(forget_replaced, uuid=NEW), "is read"),
         (
-            condemn_ledgers(begin(WHOLE, 3), [3]),
+            mark_for_deletion(begin(WHOLE, 3), [3]),
             partial(switch_replacement, uuid=NEW, now_ms=NOW),
             "abandoned",
         ),
@@ -246,7 +227,7 @@ def test_what_is_refused(info: ManagedLedgerInfo, step: Step, message: str) -> N
 
 def test_no_offload_begins_beside_it() -> None:
     with pytest.raises(AttemptError, match="offloaded already"):
-        prepare_attempt(begin(WHOLE, 3), 3, NEWER, DRIVER)
+        begin_attempt(begin(WHOLE, 3), 3, NEWER, DRIVER)
 
 
 # --- segments ----------------------------------------------------------------------------------
@@ -338,7 +319,7 @@ def test_a_ledger_of_segments_becomes_one_object_and_the_segment_of_another_stay
 def test_what_filters_did_to_several_segments_has_to_be_said() -> None:
     shares = [segment(OLD, 5).with_filter_record("{}"), segment(OTHER_OLD, 9)]
     info = begin(managed_ledger(closed(3, 10, OffloadContext.of_segments(shares, complete=True))), 3)
-    with pytest.raises(AttemptError, match="what filters did"):
+    with pytest.raises(AttemptError, match="cannot be joined"):
         switch(info)
     driver = context(switch(info, filter_records={3: "{1}"}), 3).driver
     assert driver is not None
@@ -365,20 +346,20 @@ def test_a_segment_that_is_not_so_is_not_replaced(
 
 def test_condemning_one_ledger_ends_a_replacement_of_several() -> None:
     begun = begin(WHOLE, 3, 5, form=CopyForm.SEGMENT)
-    condemned = condemn_ledgers(begun, [3])
+    condemned = mark_for_deletion(begun, [3])
     under_way = replacement_of(ledger(condemned, 5))
     assert under_way is not None
     assert under_way.is_abandoned
     assert NEW in needed_objects(condemned), "ledger 5 is not deleted, and tells of it"
     with pytest.raises(AttemptError, match="abandoned"):
         switch(condemned)
-    assert NEW not in needed_objects(condemn_ledgers(condemned, [5]))
+    assert NEW not in needed_objects(mark_for_deletion(condemned, [5]))
 
 
 def test_a_replaced_segment_is_needed_until_its_last_ledger_is_condemned() -> None:
     switched = switch(begin(streamed(), 3, 5, form=CopyForm.SEGMENT, segment=OTHER_OLD))
-    assert OTHER_OLD in needed_objects(condemn_ledgers(switched, [3]))
-    assert OTHER_OLD not in needed_objects(condemn_ledgers(switched, [3, 5]))
+    assert OTHER_OLD in needed_objects(mark_for_deletion(switched, [3]))
+    assert OTHER_OLD not in needed_objects(mark_for_deletion(switched, [3, 5]))
 
 
 def test_segments_are_released_only_if_none_is_being_replaced() -> None:
