@@ -16,8 +16,8 @@ from benchmarks.material import LEDGER_ID, Block, block_of, random_entries, run_
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.codec.blocks import BlockCursor
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.messages.decode import BATCH_BYTES
-from offload_core.format.messages.schema import ENTRY_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import ENTRY_COLUMNS, arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.reading.scan.read import entry_reader
 
 BLOCK_BYTES = 64 << 20

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from entries import batch_entry, entry, ledger_metadata
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.index import BlockEntry, IndexedBlock
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey

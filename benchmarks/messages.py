@@ -11,7 +11,7 @@ from offload_core.format.codec.blocks import BlockCursor
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import Compression
-from offload_core.format.messages.schema import MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import MESSAGE_COLUMNS, arrow_schema
 from offload_core.reading.scan.read import message_reader
 from offload_core.reading.scan.tasks import ReadOptions
 from offload_core.reading.scan.windows import message_decoder

@@ -37,19 +37,6 @@ def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[t
     assert read.data_length == sum(length for length, _ in blocks)
 
 
-def test_cut_off_lengthened_or_with_any_bit_flipped_they_are_refused() -> None:
-    for length in range(len(BYTES)):
-        with pytest.raises(FormatError):
-            parse_block_checksums(BYTES[:length])
-    with pytest.raises(BadLengthError):
-        parse_block_checksums(BYTES + b"\0")
-    for bit in range(8 * len(BYTES)):
-        changed = bytearray(BYTES)
-        changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(FormatError):
-            parse_block_checksums(bytes(changed))
-
-
 def resealed(body: bytes) -> bytes:
     return body + google_crc32c.value(body).to_bytes(4, "big")
 
@@ -138,7 +125,6 @@ def test_what_comes_before_is_summed_up_after_going_back() -> None:
 )
 def test_the_key_tells_of_which_object_they_are(data_key: str, key: str) -> None:
     of = parse_key(data_key)
-    assert of is not None
     assert (of.block_checksums_key, parse_block_checksums_key(key), parse_key(key)) == (key, of, None)
     assert of.block_checksums_key in of.companion_keys
 

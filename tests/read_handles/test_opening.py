@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from entries import read_through
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from records import copied, failed, segment, streaming_record
 from scenes.copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory
@@ -34,13 +35,7 @@ PAYLOADS = [b"%d" % i * 20 for i in range(50)]
 
 
 def whole(reader: ColdReader) -> list[bytes]:
-    begin, found = 0, []
-    count = reader.status().entry_count
-    while begin < count:
-        batch = reader.read(begin, count - 1, 10_000)
-        found += [bytes(each) for each in batch]
-        begin = batch.stop_entry_id
-    return found
+    return [payload for _, payload in read_through(reader, 0, reader.status().entry_count - 1, 10_000)]
 
 
 @pytest.mark.parametrize("name", PIP17_CASES)

@@ -24,7 +24,6 @@ def stored(service: Service, namespace: str) -> Any:
     """The record of a namespace."""
     with closing(open_metadata_store(service.metadata)) as store:
         kept = store.get(f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}")
-    assert kept is not None
     return json.loads(kept[0])
 
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offload_core.format.codec.block_header import BLOCK_MAGIC
+from offload_core.format.codec.block_layout import BLOCK_MAGIC
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue import (
     Problem,

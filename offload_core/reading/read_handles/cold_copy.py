@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.format.codec.entry_directory import DirectoryPlace
 from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue.copy_check import (
     FoundCopy,

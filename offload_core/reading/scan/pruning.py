@@ -16,13 +16,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.extent import LedgerExtent
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.kernels import entries
-from offload_core.format.messages.kernels import fields as f
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.reading.scan.positions import Position, position_of_message_id
 from offload_core.reading.scan.runs import read_share
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, TimeRange

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.index import BlockTable
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
-from offload_core.format.messages.schema import MODES, Level, Mode, arrow_schema
+from offload_core.format.messages.message_columns import MODES, Level, Mode, arrow_schema
 from offload_core.format.schemas import Payloads
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Ledger
 from offload_core.reading.scan.positions import Position

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.messages.transactions import NO_TIMES, TransactionFinder, join_ranges
+from offload_core.format.messages.transaction_finder import NO_TIMES, TransactionFinder, join_ranges
 from offload_core.reading.scan.tasks import Run
 from offload_core.reading.scan.windows import EntryLocator, fetch_windows, walk_windows
 from offload_core.storage.tier import Tier
