@@ -16,7 +16,7 @@ from mapfiles import lay_out_golden
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects, lay_out_case
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.storage.tier import open_store

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from offload_core.format.codec.mapfile.index_file import METADATA_KEY
-from offload_core.format.codec.mapfile.layout import METADATA_KEY
 from offload_core.format.codec.mapfile.record_batches import (
     KEY_BYTES,
     RECORD_HEAD_BYTES,
@@ -24,13 +23,6 @@ from offload_core.format.codec.mapfile.record_batches import (
     most_of,
     open_value,
     read_sync_block,
-)
-from offload_core.format.codec.mapfile.records import (
-    KEY_BYTES,
-    RECORD_HEAD_BYTES,
-    SYNC_ESCAPE,
-    SYNC_MARK_BYTES,
-    open_value,
 )
 from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
@@ -44,8 +36,6 @@ from offload_core.format.codec.mapfile.sequence_file import (
     pack_header,
     parse_header,
 )
-from offload_core.format.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
-from offload_core.format.codec.mapfile.zlib_streams import Inflater, inflate, most_of
 from offload_core.format.messages.frame_scan import (
     DamagedBytes,
     EntryVerdict,

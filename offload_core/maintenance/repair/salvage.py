@@ -26,7 +26,6 @@ from offload_core.format.codec.block_layout import (
 )
 from offload_core.format.codec.entry_directory import STRIDE_BYTES, first_of_each_stride, pack_directory
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.format.codec.ledger_metadata import (

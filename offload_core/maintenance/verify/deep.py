@@ -18,18 +18,18 @@ from typing import Self
 
 import numpy as np
 
+from offload_core.format.codec.arrays import Bytes, Longs
 from offload_core.format.codec.block_checksums import BlockChecksums, RunningChecksums, block_lengths_of
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_core.format.codec.blocks import Fault
-from offload_core.format.codec.byte_arrays import Bytes
-from offload_core.format.codec.extent import EntryCursor, LedgerExtent, LocatedEntries, Longs
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent, LocatedEntries
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
-from offload_core.format.codec.mapfile.checksums import ChecksumVerifier
+from offload_core.format.codec.mapfile.crc_files import ChecksumVerifier
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import ObjectMarks
-from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.entry import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC, split_entry
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
 from offload_core.maintenance.verify.findings import (
     ENTRY_CODES,
     FRAME_CODES,
