@@ -1,6 +1,6 @@
-"""Care for what lies in a tier: `verify`, `gc`, `repair`, `recover`, `relocate`, on tiers that `open_tier` opened.
+"""Maintain a tier that `open_tier` opened: `verify`, `gc`, `repair`, `recover`, `relocate`.
 
-Records are named as `scan` names them. `recover` and `relocate` change what they are given, as one iterates over them;
+Records are named as `scan` names them. `recover` and `relocate` make their changes while you iterate over them;
 `gc` and `repair` change nothing before a method of their result is called.
 """
 
@@ -38,10 +38,10 @@ def verify(
     records_options: Mapping[str, object] | None = None,
     **more: Any,
 ) -> Verification:
-    """Verify what lies in a tier: iterate over the result for its findings; its `summary` is right in the end.
+    """Verify a tier: iterate over the result for its findings; its `summary` is complete after the last one.
 
     Args:
-        records: managed ledgers' records, to be compared with what lies there; None for none.
+        records: managed ledgers' records, to compare with the tier; None for none.
         records_options: the options of their place.
         more: `deep=True` for every byte, and what else `Verification` takes.
     """
@@ -62,7 +62,7 @@ def gc(
 
     Args:
         records: a cluster's metadata store, which has all records.
-        scope: what is looked for; None for all that is older than the grace period.
+        scope: which garbage to find; None for all that is older than the grace period.
         records_options: the options of the metadata store.
         elsewhere: other tiers that records may name copies in.
         more: what else `Collection` takes.
@@ -95,7 +95,7 @@ def recover(
     """Rebuild managed ledgers' records from a tier alone, one topic after another.
 
     Args:
-        into: where records that are missing are written; None to see only what they would be.
+        into: where missing records are written; None to write none.
         audit: where each is recorded before; without it nothing is written.
         more: what else `offload_core.maintenance.recover.recover_records` takes.
 

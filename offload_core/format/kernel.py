@@ -188,7 +188,7 @@ def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
 
 
 def _places() -> Iterator[Path]:
-    """Where machine code may be kept, the best first: as numba has it."""
+    """The place where machine code may be kept, the best first: as numba has it."""
     from numba.core import config
     from numba.misc.appdirs import AppDirs
 
@@ -237,7 +237,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether no other user could put code there, which would be run: it is this user's, and others cannot write."""
+    """True if no other user could put code there, which would be run: it is this user's, and others cannot write."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 

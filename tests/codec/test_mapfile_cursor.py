@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapfiles import SYNC, index_of, mapfile, read_mapfile
 
-from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.index_file import parse_index_file
 from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
@@ -131,12 +131,11 @@ def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCo
     assert all(10_000 <= b.length < 16_000 for b in blocks[1:-1])
     assert read_mapfile(written, stretch_bytes=10_000) == list(written.entries)
     for block in blocks:
-        cursor = open_cursor(
+        cursor = MapFileCursor(
             written.data[block.offset : block.offset + block.length],
-            index.object_format,
+            index.sequence_file,
             7,
             block,
-            sequence_file=index.sequence_file,
         )
         cursor.skip_to(0)
         assert block.first_entry_id <= cursor.next_entry_id < (block.end_entry_id or 0)
@@ -155,12 +154,11 @@ def test_any_way_through_a_stretch_gives_the_same_entries(
     end = max(entries) + 1
     stop = data.draw(st.one_of(st.none(), st.integers(0, end + 2)))
     start = data.draw(st.integers(0, end))
-    cursor = open_cursor(
+    cursor = MapFileCursor(
         written.data,
-        index.object_format,
+        index.sequence_file,
         7,
         block,
-        sequence_file=index.sequence_file,
         stop_entry_id=stop,
     )
     cursor.skip_to(start)
@@ -196,7 +194,12 @@ def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone() -> N
         written = mapfile([b"x" * 100], compression=compression)
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
-        cursor = open_cursor(written.data, index.object_format, 7, block, sequence_file=index.sequence_file)
+        cursor = MapFileCursor(
+            written.data,
+            index.sequence_file,
+            7,
+            block,
+        )
         borders, ids = np.empty(2, dtype=np.int32), np.empty(1, dtype=np.int64)
         assert cursor.copy(np.empty(99, dtype=np.uint8), borders, ids) == 0
         assert not cursor.done
@@ -209,7 +212,12 @@ def test_only_uncompressed_entries_have_a_place_in_the_object() -> None:
         written = mapfile([b"payload"], compression=compression)
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
-        cursor = open_cursor(written.data, index.object_format, 7, block, sequence_file=index.sequence_file)
+        cursor = MapFileCursor(
+            written.data,
+            index.sequence_file,
+            7,
+            block,
+        )
         ids, offsets, lengths = (np.empty(1, dtype=np.int64) for _ in range(3))
         assert cursor.locate(ids, offsets, lengths, 100) == 1
         if compression is FileCompression.NONE:

@@ -13,10 +13,10 @@ import numpy as np
 from entries import UUID_OF_OBJECTS, WrittenObject, ledger_metadata
 from golden import GOLDEN
 
-from offload_core.format.codec.cursor import EntryCursor, open_cursor
 from offload_core.format.codec.index import IndexedBlock, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
 from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.index_file import STRETCH_BYTES, parse_mapfile
 from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
@@ -190,12 +190,11 @@ def stretch_entries(
     """The entries of one stretch, read in windows."""
     stretch = memoryview(data)[block.offset : block.offset + block.length]
     step = window_bytes or len(stretch)
-    cursor = open_cursor(
+    cursor = MapFileCursor(
         stretch[:step],
-        index.object_format,
+        index.sequence_file,
         index.ledgers[0].ledger_id,
         block,
-        sequence_file=index.sequence_file,
         more=step < len(stretch),
     )
     fed = step
@@ -207,7 +206,7 @@ def stretch_entries(
             fed += step
 
 
-def entries_at_hand(cursor: EntryCursor, *, room: int = 64) -> Iterator[tuple[int, bytes]]:
+def entries_at_hand(cursor: MapFileCursor, *, room: int = 64) -> Iterator[tuple[int, bytes]]:
     """The entries that the cursor gives before it is done or starved."""
     columns = [np.empty(room, dtype=np.int64) for _ in range(3)]
     while not cursor.done and not cursor.starved:

@@ -23,12 +23,12 @@ from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
 from offload_core.maintenance.verify.verified_objects import VERSION
+from offload_core.metadata.catalogue.model import StoredObject
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import FormatError, StoreError, StoreUnavailableError, UnsupportedVersionError
 from offload_hooks.testing import MemoryDriver, MemoryTier
-from offload_hooks.testing.memory import StoredObject
 
 
 class Recorded:

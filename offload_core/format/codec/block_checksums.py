@@ -39,7 +39,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockChecksums:
-    """What is known of an attempt's two objects.
+    """Lengths and checksums of an attempt's two objects.
 
     Attributes:
         lengths: of each block of the data object, as they follow one another from byte 0 on (int64); of a MapFile, of
@@ -165,7 +165,7 @@ class RunningChecksums:
         self._is_whole = False
 
     def offset(self, block: int) -> int:
-        """Where a block begins, by its number from 0 on."""
+        """The place where a block begins, by its number from 0 on."""
         return int(self._borders[block])
 
     def rewind(self) -> None:

@@ -80,7 +80,7 @@ _HEADER = HEADER_FIELDS.struct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockHeader:
-    """What a block says of itself. `block_length` counts header, entries and padding, in bytes.
+    """A block's header. `block_length` counts header, entries and padding, in bytes.
 
     `ledger_id` is None in PIP-17 objects: there the object's key has it.
     """

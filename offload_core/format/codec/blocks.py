@@ -34,10 +34,10 @@ from offload_hooks.errors import (
 )
 
 NO_STOP = 2**63 - 1
-"""A stop that no walk comes to: an entry before it would have an id behind which there is no position."""
+"""A stop that no walk comes to: an entry before it would have an id after which there is no position."""
 
 TOGETHER_BYTES = 1 << 20
-"""How much of a window is copied behind an entry that begins in the one before it: a batch full, so that no small batch
+"""How much of a window is copied after an entry that begins in the one before it: a batch full, so that no small batch
 comes of it."""
 
 
@@ -53,7 +53,9 @@ class Fault(enum.Enum):
 
 
 class Resume(NamedTuple):
-    """Where a cursor goes on behind damage: the byte of the object at which an entry's frame begins, and its id."""
+    """The place where a cursor goes on after damage: the byte of the object at which an entry's frame begins, and its
+    id.
+    """
 
     place: int
     entry_id: int
@@ -76,7 +78,7 @@ class BlockCursor:
         on_fault: called at damage; without it, damage is raised.
 
     `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes the walk has passed, `done`
-    whether it is over, `starved` whether what comes next lies behind the window. `array` is the window (uint8),
+    whether it is over, `starved` whether what comes next lies after the window. `array` is the window (uint8),
     `offset` its place in the object.
 
     Raises:
@@ -125,7 +127,7 @@ class BlockCursor:
     def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Go on in the next window: the bytes `data` from the object's byte `offset` on.
 
-        It begins where the last one ended, or before that, but not behind `reached`: then the entry that was cut off is
+        It begins where the last one ended, or before that, but not after `reached`: then the entry that was cut off is
         whole in it. Else an entry that lies across the two is copied together, and walked before the rest.
         """
         window = read_only(data)
@@ -144,7 +146,7 @@ class BlockCursor:
         self.array, self.offset, self._position = read_only(joined.data), self.offset + self._position, 0
 
     def _missing_bytes(self, rest: Bytes) -> int | None:
-        """How many bytes behind `rest` the frame at its start goes on; None if it does not tell."""
+        """How many bytes after `rest` the frame at its start goes on; None if it does not tell."""
         if len(rest) < FRAME_HEADER_BYTES:
             return None
         length = int.from_bytes(rest[:4].tobytes(), "big", signed=True)
@@ -235,11 +237,11 @@ class BlockCursor:
 
     @property
     def _block_end(self) -> int:
-        """Where the block ends, counted from the window's start."""
+        """The place where the block ends, counted from the window's start."""
         return self._indexed.offset + self._indexed.length - self.offset
 
     def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
-        """Take over what a kernel answered; False if it should be called again: on the window that waits, or behind
+        """Take over what a kernel answered; False if it should be called again: on the window that waits, or after
         damage.
         """
         self._position = position
@@ -260,7 +262,7 @@ class BlockCursor:
 
     @property
     def _place(self) -> dict[str, int]:
-        """Where the block is, for errors."""
+        """The place where the block is, for errors."""
         return {
             "ledger_id": self._ledger_id,
             "block": self._indexed.part_number,
@@ -274,7 +276,7 @@ class BlockCursor:
         return self._on_fault(fault, error)
 
     def _resume(self, at: Resume | None) -> None:
-        """Leave the block, or go on in it behind damage, perhaps in a window that is still to come."""
+        """Leave the block, or go on in it after damage, perhaps in a window that is still to come."""
         if at is None:
             self.done = True
             return
@@ -285,7 +287,7 @@ class BlockCursor:
         self.starved = self._cut_off and self._ahead is None
 
     def _check_end(self) -> None:
-        """At the block's end: the last entry is the one that the index says; with gaps it does not lie behind that."""
+        """At the block's end: the last entry is the one that the index says; with gaps it does not lie after that."""
         end, reached = self._indexed.end_entry_id, self.next_entry_id
         if self._gaps and (end is None or reached <= end):
             self.next_entry_id = min(self._stop, reached if end is None else end)
@@ -358,7 +360,7 @@ def write_block(
 ) -> None:
     """Write a whole block into `out`: header, the entries `first` … `last` − 1, padding.
 
-    `values` holds the payloads behind one another, `value_offsets` their borders; the entries' ids are consecutive
+    `values` holds the payloads one after another, `value_offsets` their borders; the entries' ids are consecutive
     from the header's first. `out` is `header.block_length` bytes long.
 
     Raises:

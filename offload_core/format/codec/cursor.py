@@ -22,7 +22,7 @@ class EntryCursor(Protocol):
     """Walks the entries of one block once, in order, window by window.
 
     `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes of entries the walk has passed,
-    `done` whether it is over, `starved` whether what comes next lies behind the window.
+    `done` whether it is over, `starved` whether what comes next lies after the window.
     """
 
     next_entry_id: int
@@ -32,7 +32,7 @@ class EntryCursor(Protocol):
 
     @property
     def array(self) -> Bytes:
-        """Where the entries are that were located last (uint8)."""
+        """The place where the entries are that were located last (uint8)."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class EntryCursor(Protocol):
         ...
 
     def skip_to(self, entry_id: int) -> None:
-        """Go on to `entry_id`, or the first entry behind it that there is, unless the cursor is there already."""
+        """Go on to `entry_id`, or the first entry after it that there is, unless the cursor is there already."""
         ...
 
     def locate(self, entry_ids: Longs, offsets: Longs, lengths: Longs, byte_room: int) -> int:
@@ -69,7 +69,7 @@ class EntryCursor(Protocol):
     def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32], entry_ids: Longs) -> int:
         """Copy the payloads of the next entries, as many as fit; how many they are.
 
-        They lie behind one another in `values`; `value_offsets` gets their borders (one more than entries), `entry_ids`
+        They lie one after another in `values`; `value_offsets` gets their borders (one more than entries), `entry_ids`
         their ids, which ascend. 0 at the end, of the block or of the window, or if the next entry alone is larger than
         `values`: then neither `done` nor `starved`, and `next_length` tells its size.
         """

@@ -2,7 +2,7 @@
 
 Everything that reads a cold copy reads extents: a ledger's copy is one extent, or one of each of its segments.
 A cursor gets the bytes window by window and answers where the entries lie in them. What it does at damage is up to
-its caller, who may have it raise, report, or go on behind the damage.
+its caller, who may have it raise, report, or go on after the damage.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class EntryCursor:
 
     @property
     def needs_window(self) -> bool:
-        """True if the window is over: what comes next lies behind it, or in another block."""
+        """True if the window is over: what comes next lies after it, or in another block."""
         return self._block is None or self._block.done or self._block.starved
 
     @property
@@ -174,7 +174,7 @@ class EntryCursor:
 
     @property
     def array(self) -> Bytes:
-        """Where the entries are that were located last (uint8)."""
+        """The place where the entries are that were located last (uint8)."""
         return self._walk.array
 
     @property
@@ -186,7 +186,7 @@ class EntryCursor:
         """Go on in the next window: the bytes `data` of a block, from the object's byte `offset` on.
 
         A block's first window has its header at least (of a MapFile, any bytes). Another one begins where the last one
-        ended, or before that, but not behind `reached`. It is ignored if nothing more is read of the block.
+        ended, or before that, but not after `reached`. It is ignored if nothing more is read of the block.
         """
         if offset == block.offset:
             self._open(block, data)
@@ -196,7 +196,7 @@ class EntryCursor:
             self._walk.skip_to(self.extent.begin_entry_id)
 
     def skip_to(self, entry_id: int) -> None:
-        """Go on to `entry_id` or the first entry behind it, as far as the window goes."""
+        """Go on to `entry_id` or the first entry after it, as far as the window goes."""
         self._walk.skip_to(entry_id)
 
     def located(self, byte_room: int = NO_STOP) -> Iterator[LocatedEntries]:

@@ -1,4 +1,4 @@
-"""What an index object says, whichever format it has.
+"""An index object as a value, whichever format it has.
 
 Each decoder (`pip17`, `streaming`, `mapfile.index_file`) turns bytes into an `ObjectIndex`; `decoder` picks one.
 """
@@ -113,12 +113,12 @@ class BlockTable(Sequence[IndexedBlock]):
 
     @property
     def offsets(self) -> Longs:
-        """Where each block begins in the data object (int64)."""
+        """The place where each block begins in the data object (int64)."""
         return self._rows["offset"]
 
     @property
     def lengths(self) -> Longs:
-        """How many bytes each has (int64)."""
+        """Number of bytes that each has (int64)."""
         return self._rows["length"]
 
     @property
@@ -205,7 +205,7 @@ class LedgerIndex:
 
     @property
     def block_count(self) -> int:
-        """How many blocks the ledger has in the object."""
+        """Number of blocks that the ledger has in the object."""
         return len(self.blocks) if self.condensed_blocks is None else self.condensed_blocks
 
     def condensed(self) -> LedgerIndex:

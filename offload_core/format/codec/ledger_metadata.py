@@ -15,7 +15,7 @@ from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
 
 class LedgerState(enum.Enum):
-    """Whether a ledger may still grow."""
+    """The state of a ledger: open, in recovery, or closed."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -23,7 +23,7 @@ class LedgerState(enum.Enum):
 
 
 class DigestType(enum.Enum):
-    """How BookKeeper guards its entries."""
+    """The checksum that BookKeeper guards entries with."""
 
     CRC32 = 1
     HMAC = 2
@@ -130,7 +130,7 @@ class LedgerInfo:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when this was written."""
+        """True if the ledger was closed when this was written."""
         return bool(self.timestamp_ms)
 
 

@@ -1,4 +1,4 @@
-"""Which format an object has: from its offload context where there is one, else from its key and magic.
+"""The format of an object: from its offload context where there is one, else from its key and magic.
 
 PIP-17 and streaming objects carry the same version in their user metadata, so that says nothing. Keys:
 `<uuid>-ledger-<id>` and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming, `<managed
@@ -32,7 +32,7 @@ _CRC_FILES = (".data.crc", ".index.crc")
 
 
 class ObjectFormat(enum.Enum):
-    """How a pair of data and index object is laid out."""
+    """The layout of a pair of data and index object."""
 
     PIP17 = "pip17"
     STREAMING = "streaming"

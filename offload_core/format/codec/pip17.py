@@ -63,7 +63,7 @@ class BlockPlan:
 
 
 def plan_blocks(entry_lengths: npt.NDArray[np.int64], max_block_bytes: int) -> Iterator[BlockPlan]:
-    """Where Pulsar would end each block of a ledger.
+    """The place where Pulsar would end each block of a ledger.
 
     `entry_lengths`: int64, payload bytes of all the ledger's entries, in order. Every block but the last is exactly
     `max_block_bytes` long, the last ends with its last entry; an entry that fits no such block has one for itself.
@@ -150,7 +150,7 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
 def pack_pip17_index(
     metadata: LedgerMetadata, blocks: Sequence[BlockEntry], data_length: int, directory: bytes = b""
 ) -> bytes:
-    """Encode an index as Pulsar does, and a directory of ours behind its last block."""
+    """Encode an index as Pulsar does, and a directory of ours after its last block."""
     record = pack_ledger_metadata(metadata)
     return b"".join(
         [

@@ -1,4 +1,4 @@
-"""What all protobuf records share: a strict parse, text that is text, the fields that this program does not know."""
+"""The strict parse of protobuf records: text that is UTF-8, and the fields that this program does not know."""
 
 from __future__ import annotations
 

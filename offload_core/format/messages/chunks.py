@@ -34,7 +34,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What lies before the first entry that a reader was given, of one message.
+    """The entries before the first one that a reader was given, of one message.
 
     Attributes:
         chunks: its chunks there, in order.

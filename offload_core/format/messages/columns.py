@@ -332,4 +332,4 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__encryptionParam": lambda group: group.entry_spans(f.E_ENCRYPTION_PARAM, pa.binary()),
     "__encryptionKeys": _parsed(f.E_ENCRYPTION_KEYS, _keys_of, EXTRA_MESSAGE_COLUMNS["__encryptionKeys"]),
 }
-"""How each column is made, but for those that are the same for a whole ledger."""
+"""The maker of each column, but for those that are the same for a whole ledger."""

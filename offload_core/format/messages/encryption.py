@@ -16,15 +16,15 @@ from offload_hooks.key_providers import KeyProvider
 from offload_proto.messages_pb2 import MessageMetadata
 
 CryptoFailureAction = Literal["FAIL", "DISCARD", "CONSUME"]
-"""What becomes of an entry for which there is no key: Pulsar's words of `ConsumerCryptoFailureAction`."""
+"""Treatment of an entry for which there is no key: Pulsar's words of `ConsumerCryptoFailureAction`."""
 
 CRYPTO_FAILURE_ACTIONS: tuple[CryptoFailureAction, ...] = ("FAIL", "DISCARD", "CONSUME")
 
 DATA_KEYS_KEPT = 1024
-"""How many data keys are remembered. A producer makes a new one every few hours."""
+"""Number of data keys that are remembered. A producer makes a new one every few hours."""
 
 TAG_BYTES = 16
-"""AES-GCM's tag, which stands behind the ciphertext."""
+"""AES-GCM's tag, which stands after the ciphertext."""
 
 
 class UndecryptableError(Exception):
@@ -45,7 +45,7 @@ class Decryptor:
 
     @property
     def has_keys(self) -> bool:
-        """Whether there is a provider at all."""
+        """True if there is a provider at all."""
         return self._provider is not None
 
     def decrypt(self, metadata: MessageMetadata, payload: bytes) -> bytes:

@@ -57,12 +57,12 @@ class EntryParts:
 
     @property
     def is_marker(self) -> bool:
-        """Whether it is a broker's marker, which no consumer sees."""
+        """True if it is a broker's marker, which no consumer sees."""
         return self.metadata.HasField("marker_type")
 
     @property
     def is_raw(self) -> bool:
-        """Whether its payload is passed on as it is: encrypted, or one chunk of a message."""
+        """True if its payload is passed on as it is: encrypted, or one chunk of a message."""
         return bool(self.metadata.encryption_keys) or self.metadata.num_chunks_from_msg > 1
 
     def opened(self, payload: bytes) -> EntryParts:
@@ -88,10 +88,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLayout:
-    """Where the parts of an entry lie: half-open ranges of its bytes, each behind its magic or its length.
+    """The place where the parts of an entry lie: half-open ranges of its bytes, each after its magic or its length.
 
-    `broker` is the broker's metadata, behind 2 bytes of magic and 4 of length; `checksum` the CRC-32C, behind 2 of
-    magic; `metadata` the message's, behind 4 of length. The payload is the rest.
+    `broker` is the broker's metadata, after 2 bytes of magic and 4 of length; `checksum` the CRC-32C, after 2 of
+    magic; `metadata` the message's, after 4 of length. The payload is the rest.
     """
 
     broker: tuple[int, int] | None
@@ -100,7 +100,7 @@ class EntryLayout:
 
 
 def locate_parts(entry: bytes) -> EntryLayout:
-    """Where the parts of an entry lie; nothing in them is looked at.
+    """The place where the parts of an entry lie; nothing in them is looked at.
 
     Raises:
         TruncatedError, BadLengthError: with the offset in the entry.
@@ -143,7 +143,7 @@ def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
 
 
 def skip_broker_metadata(entry: bytes) -> int:
-    """Where the entry itself begins, behind the metadata that a broker put before it; 0 if there is none.
+    """The place where the entry itself begins, after the metadata that a broker put before it; 0 if there is none.
 
     Raises:
         TruncatedError, BadLengthError: with the offset in the entry.
@@ -329,7 +329,7 @@ def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: i
 
 
 def pack_tombstone(entry: bytes) -> bytes:
-    """What takes the place of an entry that is dropped: an abort marker of no transaction, which brokers pass over.
+    """Make the placeholder of an entry that is dropped: an abort marker of no transaction, which brokers pass over.
 
     It has the entry's publish time, by which is sought, and what a broker put before it: timestamp and index. In the
     place of a marker it stays itself, since brokers pass over it anyway.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from offload_hooks.errors import OptionError
 
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
-"""What becomes of a message that cannot be read: Spark's words."""
+"""Treatment of a message that cannot be read: Spark's words."""
 
 MODES: tuple[Mode, ...] = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 

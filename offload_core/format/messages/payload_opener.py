@@ -167,7 +167,7 @@ class PayloadPlan:
 
 
 def survey_payloads(table: Table) -> PayloadPlan:
-    """What is to be done by the metadata alone: what is encrypted or a chunk is passed on as it is."""
+    """Decide by the metadata alone: what is encrypted or a chunk is passed on as it is."""
     count = len(table)
     sizes = np.empty(count, dtype=np.int64)
     in_scratch, treatment = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)
@@ -194,7 +194,7 @@ class WrongPayloadError(Exception):
 def fill_scratch(
     block: Bytes, table: Table, plan: PayloadPlan, first: int, last: int, room: Callable[[int], Bytes]
 ) -> tuple[Bytes | None, npt.NDArray[np.int64]]:
-    """Decompress payloads of the entries `first` … `last` − 1 one behind another, and copy what was opened.
+    """Decompress payloads of the entries `first` … `last` − 1 one after another, and copy what was opened.
 
     `room` gives the buffer, of at least so many bytes. Answers it (None if nothing was to be done), and each entry's
     place in it or −1.

@@ -26,7 +26,7 @@ from offload_core.format.schemas.payload_spans import spans_of_one
 from offload_hooks.errors import BadLengthError, SchemaError
 
 MOST_INSTRUCTIONS = 200_000
-"""How many steps may be compiled for a schema, those of branches that are given up counted as well."""
+"""Number of steps that may be compiled for a schema, those of branches that are given up counted as well."""
 
 _TIME_BOUNDS = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _NUMBERS = {"int": op.INT, "long": op.LONG, "float": op.FLOAT, "double": op.DOUBLE, "boolean": op.BOOLEAN}
@@ -47,7 +47,7 @@ _Key = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What the kernel runs.
+    """A program for the kernel.
 
     Attributes:
         instructions: int64 (n × 6).
@@ -83,7 +83,7 @@ def compile_program(writer: AvroType, reader: AvroType, layout: AvroColumns) -> 
 
 
 def goes_to(writer: AvroType, reader: AvroType) -> bool:
-    """Whether a type of the writer may go to one of the reader, by kind and name; neither is a union."""
+    """True if a type of the writer may go to one of the reader, by kind and name; neither is a union."""
     if writer.kind in _NAMED or reader.kind in _NAMED:
         return not _keys(writer, with_aliases=False).isdisjoint(_keys(reader))
     return reader.kind in (writer.kind, *_PROMOTIONS.get(writer.kind, ()))
@@ -228,7 +228,7 @@ class _Compiler:
             self._nulls(target, begin + len(child.level), len(target.level))
 
     def _member(self, union: Target, branch: AvroType) -> tuple[Target, int]:
-        """Where a branch of a union goes, and where in the union's level its own begins."""
+        """The place where a branch of a union goes, and where in the union's level its own begins."""
         if id(union) not in self._members:
             members: dict[int, tuple[Target, int]] = {}
             begin = 1
@@ -414,7 +414,7 @@ class _Compiler:
 
 
 def is_default(value: Any, reader: AvroType) -> bool:
-    """Whether a JSON value is a default of this type, which is no union."""
+    """True if a JSON value is a default of this type, which is no union."""
     kind = reader.kind
     if kind == "null":
         return value is None
@@ -442,7 +442,7 @@ def is_default(value: Any, reader: AvroType) -> bool:
 
 
 def _has_digits(text: str, precision: int) -> bool:
-    """Whether the bytes of a decimal's default are a number of so many digits."""
+    """True if the bytes of a decimal's default are a number of so many digits."""
     number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
     limit: int = 10**precision
     return -limit < number < limit
@@ -523,7 +523,7 @@ class AvroDecoder:
         return array, faults != 0
 
     def has_too_many_cells(self, datum: bytes) -> bool:
-        """Whether a datum is not right because it has more values in lists than one may have."""
+        """True if a datum is not right because it has more values in lists than one may have."""
         one = spans_of_one(datum)
         cells, faults = self._read(one.data, one.offsets, one.lengths, check_text=False)
         cells.array_of_rows(self.layout.root, faults)

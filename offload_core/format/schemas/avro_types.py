@@ -18,7 +18,7 @@ from offload_hooks.json_text import read_json
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MOST_TYPES = 10_000
-"""How many types a schema may have, those of a name counted wherever it is used."""
+"""Number of types that a schema may have, those of a name counted wherever it is used."""
 MOST_DEPTH = 64
 """How deep types may nest, those that are named wherever the name is used."""
 
@@ -291,7 +291,7 @@ _LOGICAL_TYPES: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(Column):
-    """Where a reader's type goes.
+    """The place where a reader's type goes.
 
     Attributes:
         avro: the type, of a nullable union the other branch; a `union` here is one of several types.

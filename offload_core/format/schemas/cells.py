@@ -28,14 +28,16 @@ from offload_hooks.errors import BadLengthError, PayloadError
 Numbers = npt.NDArray[np.int64]
 
 MOST_CELLS = 1 << 22
-"""How many cells a batch may have: rows × columns, and again so many in lists. A batch that would have more is split.
+"""Number of cells that a batch may have: rows × columns, and again so many in lists. A batch that would have more is
+split.
 
 A cell takes 9 bytes here and up to 16 in its Arrow array. What one message has in lists cannot be split: it may have
 this, or `CELLS_PER_BYTE` for each of its bytes if that is more.
 """
 CELLS_PER_BYTE = 16
 MOST_ARROW_BYTES = 16 * MOST_CELLS
-"""How many bytes the arrays of a batch of several versions may have together; a batch that would have more is split.
+"""Number of bytes that the arrays of a batch of several versions may have together; a batch that would have more is
+split.
 
 And how many bytes a batch's texts may have beyond those of the payloads: the texts of defaults and enums.
 """
@@ -55,12 +57,12 @@ class TooManyCells(Exception):  # noqa: N818 - no error: what is decoded is to b
 
 
 def most_cells_of(payload_bytes: int) -> int:
-    """How many cells one message may have in its lists."""
+    """Number of cells that one message may have in its lists."""
     return max(MOST_CELLS, CELLS_PER_BYTE * payload_bytes)
 
 
 def too_many_cells(payload: bytes) -> PayloadError:
-    """What is wrong with a payload that has more than `most_cells_of` its bytes."""
+    """The error of a payload that has more than `most_cells_of` its bytes."""
     return PayloadError(
         "a message has too many values in its lists for its bytes",
         expected=f"at most {most_cells_of(len(payload))} in {len(payload)} bytes",
@@ -68,7 +70,7 @@ def too_many_cells(payload: bytes) -> PayloadError:
 
 
 def count_cells(data_type: pa.DataType) -> int:
-    """How many cells each value of a type has outside of lists: its own, and those of a struct's children."""
+    """Number of cells that each value of a type has outside of lists: its own, and those of a struct's children."""
     if not pa.types.is_struct(data_type):
         return 1
     return 1 + sum(count_cells(each.type) for each in data_type)
@@ -105,7 +107,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """What a kernel filled.
+    """The cells that a kernel filled.
 
     Attributes:
         base, counts: per slot, its first cell (and in the end the last one's end) and how many it has.
@@ -236,7 +238,7 @@ class Cells:
 
 
 class Room:
-    """How many cells each slot gets: what one batch has needed, the next one has at once.
+    """Number of cells that each slot gets: what one batch has needed, the next one has at once.
 
     `owners` (int64) has for each slot that of the list or map around it; below 0 for one that has a cell per row.
     """
@@ -296,7 +298,7 @@ def _numbers(data_type: pa.DataType, cells: Numbers) -> pa.Buffer:
 
 
 def _last_of_each_key(ends: Numbers, keys: pa.Array) -> tuple[Numbers, pa.Array | None]:
-    """Where maps end of which each key is there once, and the entries that are kept; None for all."""
+    """The place where maps end of which each key is there once, and the entries that are kept; None for all."""
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     owners = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     ids = owners * (len(keys) + 1) + codes

@@ -29,7 +29,7 @@ from offload_core.format.schemas.payload_spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _BETWEEN = b"\n{}\n"
-"""Stands between payloads: only whole objects can stand before and behind it, so no payload reaches over it."""
+"""Stands between payloads: only whole objects can stand before and after it, so no payload reaches over it."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
@@ -105,7 +105,7 @@ class JsonValues:
         return array, np.zeros(len(spans), dtype=np.bool_)
 
     def _fits(self, spans: Spans) -> bool:
-        """Whether payloads that are there cannot have too many cells in lists: each item follows a bracket or a comma.
+        """True if payloads that are there cannot have too many cells in lists: each item follows a bracket or a comma.
 
         Raises:
             TooManyCells: several could have.

@@ -43,7 +43,7 @@ class ValueDecoder(Protocol):
         """A value per payload, and which payloads are not right; theirs and null ones are null."""
 
     def explain(self, payload: bytes) -> FormatError:
-        """What is wrong with a payload that `decode` marked."""
+        """The error of a payload that `decode` marked."""
 
 
 def spans_of(array: pa.Array) -> Spans:

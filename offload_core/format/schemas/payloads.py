@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads:
-    """How the payloads of a scan become columns: plain values that cross to other processes.
+    """The schemas of a scan's payloads: plain values that cross to other processes.
 
     Attributes:
         histories: for each topic (of a partitioned one its base name) all versions of its schema.

@@ -184,4 +184,4 @@ PRIMITIVE_TYPES: dict[str, Callable[[], FixedValues | TextValues | BinaryValues]
     "STRING": TextValues,
     **{kind: lambda kind=kind: FixedValues(kind) for kind in _FIXED},  # type: ignore[misc]
 }
-"""How payloads of each of Pulsar's primitive types are decoded, by its name."""
+"""The decoder of each of Pulsar's primitive types, by its name."""

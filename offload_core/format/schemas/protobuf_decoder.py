@@ -126,7 +126,7 @@ class _Builder:
     def struct(
         self, message: MessageType, slot: int, owner: int, wanted: Collection[str] | None = None
     ) -> Column:
-        """The column of a message that has its slot; its fields go to the table together, behind one another."""
+        """The column of a message that has its slot; its fields go to the table together, one after another."""
         place = len(self.messages)
         self.messages.append([])
         children, rows = [], []
@@ -204,7 +204,7 @@ class _Builder:
         ]  # fmt: skip
 
     def _closed_enum(self, enum: EnumType) -> int:
-        """Where the numbers of a closed enum begin in `numbers`."""
+        """The place where the numbers of a closed enum begin in `numbers`."""
         if id(enum) not in self._closed:
             self._closed[id(enum)] = len(self.numbers)
             self.numbers += sorted(enum.symbols)

@@ -165,7 +165,7 @@ class _Source:
         return tag >> 3, tag & 7
 
     def _length(self, end: int) -> int:
-        """Where the value ends whose length stands here."""
+        """The place where the value ends whose length stands here."""
         length = self._varint(end)
         if length > end - self.position:
             raise self._wrong("a field is longer than its message", f"at most {end - self.position}", length)

@@ -25,7 +25,7 @@ from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaVersion
 
 MOST_FIELDS = 10_000
-"""How many fields a schema may have, those of a message type counted wherever it is used."""
+"""Number of fields that a schema may have, those of a message type counted wherever it is used."""
 
 MOST_DEPTH = 100
 """How deep messages may nest: what Protobuf's own readers allow."""

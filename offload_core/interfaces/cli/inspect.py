@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, Span, parse_block_header
-from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     SequenceFile,
@@ -136,7 +136,7 @@ def _check_header(
 ) -> str:
     """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
-        return _check_mapfile_range(tier, key, index, index.sequence_file, ledger, block)
+        return _check_mapfile_range(tier, key, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
         return "not there"
     head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
@@ -160,7 +160,6 @@ def _check_header(
 def _check_mapfile_range(
     tier: Tier,
     key: ObjectKey,
-    index: ObjectIndex,
     file: SequenceFile,
     ledger: LedgerIndex,
     block: IndexedBlock,
@@ -170,9 +169,7 @@ def _check_mapfile_range(
     more = length < block.length
     try:
         with placed(key=key.data_key):
-            cursor = open_cursor(
-                data, index.object_format, ledger.ledger_id, block, sequence_file=file, more=more
-            )
+            cursor = MapFileCursor(data, file, ledger.ledger_id, block, more=more)
             cursor.skip_to(block.first_entry_id)
     except FormatError as error:
         return str(error)

@@ -1,1 +1,1 @@
-"""Compiled loops over byte arrays; each has a plain Python twin that is its oracle."""
+"""Compiled loops over byte arrays; each has a reference implementation in plain Python."""

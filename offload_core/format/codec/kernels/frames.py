@@ -1,8 +1,9 @@
-"""Compiled walks over the entry frames of a block; the twin is `offload_core.format.codec.block_layout`.
+"""Compiled walks over the entry frames of a block; the reference implementation is
+`offload_core.format.codec.block_layout`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position with
-`BAD_FRAME`; the twin then names the fault. Every length is checked against the block before it is used.
-Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
+`BAD_FRAME`; the reference implementation then names the fault. Every length is checked against the block before it is
+used. Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ ALL_READ = 1
 OUT_OF_ROOM = 0
 """The output arrays are full; call again from the answered position."""
 BAD_FRAME = 2
-"""What stands at the answered position is neither an entry nor right padding."""
+"""At the answered position there is neither an entry nor right padding."""
 CUT_OFF = 3
-"""What stands at the answered position goes on behind the window."""
+"""The frame or padding at the answered position goes on after the window."""
 
 INT32_MAX = 2**31 - 1
 
@@ -37,7 +38,7 @@ _PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
 
 @kernel
 def are_borders(borders, first, last, size):
-    """Whether `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
+    """True if `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
 
     Bounds: reads as many as it says, if 0 ≤ `first` ≤ `last` < the length of `borders`; else it answers False.
     """
@@ -153,7 +154,7 @@ def find_entries(
 def copy_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, values, value_offsets, entry_ids
 ):
-    """Copy the payloads of the next entries behind one another, as Arrow's binary layout has them.
+    """Copy the payloads of the next entries one after another, as Arrow's binary layout has them.
 
     As many as fit `entry_ids` (int64) and `values` (uint8); `value_offsets` int32, one more (outputs). Other arguments
     and the answer as of `find_entries`.
@@ -201,7 +202,7 @@ def copy_entries(
 def frame_entries(values, value_offsets, entry_ids, first, last, block, position):
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
-    `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64.
+    `values` uint8 with the payloads one after another, `value_offsets` and `entry_ids` (of each of them) int64.
     Bounds: `position` lies in `block`, payloads in `values`, by `are_borders`; each frame is checked against what is
     left of `block`.
     """
@@ -243,7 +244,7 @@ def copy_kept(data, offsets, dropped, out, out_offsets):
 
     `data` uint8; `offsets` int64, one more than there are payloads, ascending and within `data`; `dropped` bool, of
     each. `out` has room for `offsets[-1] - offsets[0]` bytes; `out_offsets` (int64, as long as `offsets`) is filled
-    up to one behind the answer.
+    up to one after the answer.
     Bounds: payloads lie in `data`, by `are_borders`; all of them fit `out`, and `out_offsets` has one more than there
     are payloads, so that what is kept of them fits as well.
     """

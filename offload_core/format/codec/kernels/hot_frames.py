@@ -1,8 +1,9 @@
-"""Compiled walks over the frames of a ledger file; the twin is `offload_core.storage.hot.ledger_frames`.
+"""Compiled walks over the frames of a ledger file; the reference implementation is
+`offload_core.storage.hot.ledger_frames`.
 
-At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position; the twin
-then names the fault. Every length is checked against the window before it is used. Arguments that do not fit one
-another are an `IndexError`, before anything is read or written out of bounds.
+At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position; the
+reference implementation then names the fault. Every length is checked against the window before it is used. Arguments
+that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PASSED = 0
 BAD_FRAME = 1
 """What stands at the answered position is not the frame of the next entry."""
 CUT_OFF = 2
-"""What stands at the answered position goes on behind the window."""
+"""The frame or padding at the answered position goes on after the window."""
 FULL = 3
 """The next entry is one too many, or has bytes too many."""
 
@@ -58,7 +59,7 @@ def _frame_length(window, position, entry_id, max_bytes, checksum, seed):
 
 @kernel
 def pass_frames(window, position, stop, entry_id, stop_entry_id, max_bytes, checksum, seed):
-    """Check frames until one begins at or behind `stop`, or is that of `stop_entry_id`.
+    """Check frames until one begins at or after `stop`, or is that of `stop_entry_id`.
 
     `window` uint8; `checksum` the address of CRC-32C (uint64), `seed` what it begins with (uint32). Answers (status,
     position, entry id, payload bytes passed).
@@ -81,7 +82,7 @@ def pass_frames(window, position, stop, entry_id, stop_entry_id, max_bytes, chec
 def copy_frames(
     window, position, entry_id, stop_entry_id, max_bytes, checksum, seed, byte_room, values, value_offsets
 ):
-    """Check frames and copy their payloads behind one another, up to `stop_entry_id`.
+    """Check frames and copy their payloads one after another, up to `stop_entry_id`.
 
     No further one once they would have more than `byte_room` bytes. Outputs: `values` uint8, as long as the window has
     bytes left, and `value_offsets` int64. Answers (status, position, count).
@@ -111,7 +112,7 @@ def copy_frames(
 def frame_entries(values, value_offsets, first, last, first_entry_id, checksum, seed, frames):
     """Write the entries `first` … `last` − 1 as frames to the beginning of `frames` (uint8); answers the end.
 
-    `values` uint8 with the payloads behind one another, `value_offsets` int64; entry `first` has the id
+    `values` uint8 with the payloads one after another, `value_offsets` int64; entry `first` has the id
     `first_entry_id`.
     Bounds: payloads lie in `values`, by `are_borders`; each frame is checked against what is left of `frames`.
     """

@@ -1,8 +1,9 @@
-"""Compiled walks over the records of a SequenceFile; the twins are in `offload_core.format.codec.mapfile`.
+"""Compiled walks over the records of a SequenceFile; the reference implementations are in
+`offload_core.format.codec.mapfile`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such thing and answers its position with
-`BAD_FRAME`; the twin then names the fault. Every length is checked before it is used. Arguments that do not fit one
-another are an `IndexError`, before anything is read or written out of bounds.
+`BAD_FRAME`; the reference implementation then names the fault. Every length is checked before it is used. Arguments
+that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ as many bytes more as are missing to 144."""
 
 @kernel
 def locate_records(window, position, end, sync, previous_key, room, byte_room, keys, offsets, lengths):
-    """Find the values of the next records; twin: `records.walk_records`.
+    """Find the values of the next records; reference implementation: `walk_records`.
 
     At most `room` of them; no further one once they have reached `byte_room` bytes. `window` uint8 from the stretch,
     which ends at `end` of it; `sync` 16 bytes uint8; `keys`, `offsets`, `lengths` int64 (outputs). Answers (status,
@@ -96,7 +97,8 @@ def locate_records(window, position, end, sync, previous_key, room, byte_room, k
 
 @kernel
 def inflate_values(inflate, decompressor, window, offsets, lengths, enough, out, sizes, counts):
-    """Inflate zlib streams of `window` (uint8) behind one another into `out` (uint8); twin: `zlib_streams.inflate`.
+    """Inflate zlib streams of `window` (uint8) one after another into `out` (uint8); reference implementation:
+    `inflate`.
 
     `inflate` and `decompressor`: addresses, see `c_functions`. `offsets` and `lengths` int64, inside the window;
     `sizes` int64 (output): bytes of each when inflated; `counts` two uint64 to work with. Stops at the first stream
@@ -147,7 +149,8 @@ def make_checksums(crc32, data, chunk_bytes, checksums):
 
 @kernel
 def open_values(array, offsets, lengths):
-    """Turn the places of `BytesWritable` values into those of the bytes in them; twin: `records.open_value`.
+    """Turn the places of `BytesWritable` values into those of the bytes in them; reference implementation:
+    `open_value`.
 
     `offsets` and `lengths` int64 (in and out), inside `array` (uint8). Answers how many were right.
     Bounds: a value that is not in `array` is not right; `lengths` has as many as `offsets`.
@@ -166,7 +169,7 @@ def open_values(array, offsets, lengths):
 
 @kernel
 def copy_values(array, offsets, lengths, room, values, value_offsets):
-    """Copy at most `room` values behind one another into `values`, as Arrow's binary layout has them; how many.
+    """Copy at most `room` values one after another into `values`, as Arrow's binary layout has them; how many.
 
     `value_offsets` int32 gets their borders.
     Bounds: `room` is no more than the arrays' lengths, each value is checked against `array`, and against what is left
@@ -190,7 +193,7 @@ def copy_values(array, offsets, lengths, room, values, value_offsets):
 
 @kernel
 def read_lengths(data, lengths):
-    """Read `len(lengths)` variable-length integers; twin: `sync_blocks.read_lengths_plainly`.
+    """Read `len(lengths)` variable-length integers; reference implementation: `read_lengths_plainly`.
 
     Stops at one that is negative, has more than 31 bits or is cut off. Answers (how many, where it stopped).
     Bounds: each byte's place is checked against `have` before it is read.

@@ -19,7 +19,7 @@ from offload_core.format.codec.mapfile.sequence_file import Buffer
 from offload_hooks.errors import BadLengthError, BadMagicError, ChecksumError, TruncatedError
 
 CHUNK_BYTES = 512
-"""What Hadoop covers by one checksum."""
+"""Bytes that one checksum covers, as Hadoop has it."""
 
 HEAD_BYTES = 8
 CHECKSUM_BYTES = 4

@@ -52,7 +52,7 @@ class StretchWindow:
 
     @property
     def end(self) -> int:
-        """Where the stretch ends, counted from the array's begin."""
+        """The place where the stretch ends, counted from the array's begin."""
         return self._stretch_end - self.place
 
     @property
@@ -265,7 +265,7 @@ class MapFileCursor:
         return min(room, len(ahead) if self._stop is None else int(np.searchsorted(ahead, self._stop)))
 
     def _pass(self, count: int) -> None:
-        """The next `count` entries are behind."""
+        """The next `count` entries are after."""
         if count:
             self.payload_bytes += int(self._batch.lengths[self._at : self._at + count].sum())
             self._at += count

@@ -142,7 +142,7 @@ _DEFLATED_ROOM = 4096
 def parse_mapfile(
     index: Buffer, data: Buffer, data_length: int, ledger_id: int, *, stretch_bytes: int = STRETCH_BYTES
 ) -> ObjectIndex:
-    """What the index file `index` and the beginning `data` of the data file (of `data_length` bytes) say.
+    """Parse the index file `index` and the beginning `data` of the data file, which has `data_length` bytes.
 
     Its ledger's `blocks` are the stretches, of `stretch_bytes` at least but for the last.
 

@@ -50,10 +50,10 @@ def deflate(data: Buffer) -> bytes:
 
 
 def inflate(data: Buffer, most: int) -> bytes:
-    """What the zlib stream `data` holds, which must be the whole of it.
+    """Inflate the zlib stream `data`, which must be the whole of it.
 
     Raises:
-        DecompressionError: broken, cut off, more than `most` bytes, or something behind it.
+        DecompressionError: broken, cut off, more than `most` bytes, or something after it.
     """
     inflater = isal_zlib.decompressobj()
     try:
@@ -109,7 +109,7 @@ class Inflater:
         """Check that the stream ends here, and its checksum.
 
         Raises:
-            DecompressionError: it goes on, or something stands behind it.
+            DecompressionError: it goes on, or something stands after it.
         """
         more = self._decompress(1)
         if more or not self._inflater.eof or self._inflater.unused_data:
@@ -157,7 +157,7 @@ def walk_records(
     `offset` is the window's place in its file, for the errors' offsets.
 
     Raises:
-        CutOffError: a record goes on behind the window, but not behind `end`.
+        CutOffError: a record goes on after the window, but not after `end`.
         FormatError: a subclass: the first fault there is.
     """
     reader = FieldReader(window, start, end, offset, note)
@@ -245,7 +245,7 @@ class SyncBlock:
 
     Attributes:
         keys: int64, ascending; `lengths` int64, bytes of each value as it is stored.
-        values: the zlib stream that holds the values behind one another, `values_length` bytes, or what is there of it.
+        values: the zlib stream that holds the values one after another, `values_length` bytes, or what is there of it.
         values_place: where that stream begins in the file.
     """
 
@@ -269,7 +269,7 @@ def read_sync_block(
     A block of more than `most_records` is refused before anything of it is inflated.
 
     Raises:
-        CutOffError: it goes on behind the window.
+        CutOffError: it goes on after the window.
         FormatError: a subclass that names the byte.
     """
     place = reader.place
@@ -337,7 +337,9 @@ def read_lengths(data: bytes, count: int) -> Longs:
 
 
 def read_lengths_plainly(data: bytes, count: int) -> tuple[list[int], int]:
-    """The twin of `kernels.read_lengths`: the lengths up to the first that is not right, and where it stands."""
+    """The reference implementation of `kernels.read_lengths`: the lengths up to the first that is not right, and where
+    it stands.
+    """
     lengths: list[int] = []
     position = 0
     while len(lengths) < count and position < len(data):
@@ -405,12 +407,12 @@ class BatchReader(Protocol):
         """The next batch, and where in `window` reading goes on; None at the stretch's end.
 
         Args:
-            window: bytes from the file's byte `place` on; the stretch ends at `end` of it, or behind it.
+            window: bytes from the file's byte `place` on; the stretch ends at `end` of it, or after it.
             position: where to read on, as answered by the last call.
             previous_key: the last key before.
 
         Raises:
-            CutOffError: the next record or block goes on behind the window.
+            CutOffError: the next record or block goes on after the window.
             FormatError: a subclass, with the byte, and the entry where it is known.
         """
         ...
@@ -471,7 +473,7 @@ class _RecordReader:
     def _inflate(
         self, window: Bytes, keys: Longs, offsets: Longs, lengths: Longs, place: int
     ) -> tuple[Bytes, Longs]:
-        """The values, inflated, behind one another, as many as make a batch; and how long each is."""
+        """The values, inflated, one after another, as many as make a batch; and how long each is."""
         sizes = np.empty(len(keys), dtype=np.int64)
         out: Bytes = np.empty(2 * BATCH_BYTES, dtype=np.uint8)
         count = kernels.inflate_values(

@@ -31,7 +31,7 @@ _I64 = struct.Struct(">q")
 
 
 class CutOffError(Exception):
-    """A unit goes on behind the window; its next field ends at byte `needed` of the window."""
+    """A unit goes on after the window; its next field ends at byte `needed` of the window."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
@@ -43,7 +43,7 @@ class FieldReader:
 
     Args:
         window: bytes of the file; they begin at the file's byte `offset`.
-        end: where in the window's count the stretch ends that is read; it may lie behind the window.
+        end: where in the window's count the stretch ends that is read; it may lie after the window.
         note: told of each field that is taken: its place, its length, its name.
     """
 
@@ -58,7 +58,7 @@ class FieldReader:
 
     @property
     def place(self) -> int:
-        """Where the next field begins in the file."""
+        """The place where the next field begins in the file."""
         return self._offset + self.position
 
     @property
@@ -117,7 +117,7 @@ class FieldReader:
 
 
 def vint_bytes(first: int) -> int:
-    """How many bytes the variable-length integer has that begins with the byte `first` (0 … 255)."""
+    """Number of bytes that the variable-length integer has that begins with the byte `first` (0 … 255)."""
     signed = first - 256 if first > 127 else first
     if signed >= -112:
         return 1
@@ -144,7 +144,7 @@ def pack_vint(value: int) -> bytes:
 
 
 def pack_counted(data: bytes) -> bytes:
-    """Bytes behind their number as a variable-length integer."""
+    """Bytes after their number as a variable-length integer."""
     return pack_vint(len(data)) + data
 
 
@@ -204,7 +204,7 @@ def parse_header(
     """The header at the start of `data`, which is the beginning of a file of `end` bytes (None: all of it).
 
     Raises:
-        CutOffError: it goes on behind `data`, but not behind `end`.
+        CutOffError: it goes on after `data`, but not after `end`.
         FormatError: a subclass that names the byte.
     """
     length = len(data) if end is None else end
@@ -245,7 +245,7 @@ def parse_whole_header(data: Buffer, value_class: str) -> SequenceHeader:
     """The header at the start of the whole file `data`; errors as `parse_header`, but `CutOffError`."""
     try:
         return parse_header(data, value_class)
-    except CutOffError as cut:  # only behind `end`, which is the end of data
+    except CutOffError as cut:  # only after `end`, which is the end of data
         raise TruncatedError("a header is cut off", offset=len(data), expected=cut.needed) from None
 
 

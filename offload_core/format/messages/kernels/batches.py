@@ -65,7 +65,7 @@ LEAST_MESSAGE_BYTES = 6
 
 @kernel
 def survey_entries(entries, sizes, compressed, raw):
-    """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
+    """Decide about each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
     `entries` int64 table; `sizes` int64, `compressed` and `raw` (`READ` or `PASS_ON`) uint8 (outputs). Answers how many
     are encrypted, chunks, of transactions (markers as well), and compressed.
@@ -91,7 +91,7 @@ def survey_entries(entries, sizes, compressed, raw):
 
 @kernel
 def message_room(entries, first, last, sizes, raw):
-    """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for.
+    """Number of messages that the entries `first` … `last` − 1 can have: never more than their bytes have room for.
 
     Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths.
     """

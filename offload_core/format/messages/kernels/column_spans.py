@@ -20,7 +20,7 @@ from offload_core.format.messages.kernels.protobuf_fields import read_varint, sk
 
 @kernel
 def span_bytes(lengths):
-    """How many bytes all spans have together; −1 if there is no span at all."""
+    """Number of bytes that all spans have together; −1 if there is no span at all."""
     total = np.int64(0)
     present = False
     for i in range(len(lengths)):
@@ -32,7 +32,7 @@ def span_bytes(lengths):
 
 @kernel
 def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, value_offsets, validity):
-    """Copy one span per row behind one another into `values`; answers the number of rows without one.
+    """Copy one span per row one after another into `values`; answers the number of rows without one.
 
     `offsets`, `lengths`, `flags` int64; a row lies in `scratch` if its flags have `scratch_flag`. Outputs: `values`
     uint8 with room for all, `value_offsets` int32 (rows + 1), `validity` uint8 bitmap, zeroed (least bit first).
@@ -91,7 +91,7 @@ def scale_times(times_ms, absent, times_us, validity):
 
 @kernel
 def all_same(block, offsets, lengths):
-    """Whether all spans (int64) hold the same bytes, or all none.
+    """True if all spans (int64) hold the same bytes, or all none.
 
     Bounds: `lengths` has as many as `offsets`; each span is checked against `block`.
     """

@@ -1,4 +1,4 @@
-"""Where a fact of an entry or message stands in the int64 tables that the kernels fill.
+"""The place where a fact of an entry or message stands in the int64 tables that the kernels fill.
 
 Spans are a byte offset and a length; a length of −1 says that there is none. Offsets are into the block, except those
 of messages whose flags say that they are into the scratch buffer of decompressed payloads.

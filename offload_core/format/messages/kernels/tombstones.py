@@ -1,7 +1,8 @@
 """Tombstones in the place of entries that are dropped, the others copied, run by run.
 
-At an entry that is not right a kernel does not raise: it stops there. The twin is `new_entry.pack_tombstone`.
-Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
+At an entry that is not right a kernel does not raise: it stops there. The reference implementation is
+`entry.pack_tombstone`. Arguments that do not fit one another are an `IndexError`, before anything is read or written
+out of bounds.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _read_long(data, position, end):
 
 @kernel
 def _decimal_fits(data, position, end, limit_high, limit_low):
-    """Whether a big-endian number is less than the limit, and more than its negative.
+    """True if a big-endian number is less than the limit, and more than its negative.
 
     Bounds: reads `data` from `position` to `end` only.
     """
@@ -67,7 +67,7 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
 
 @kernel
 def _is_sound(program, numbers, slots):
-    """Whether all slots, addresses and ranges that a program names are there, no size is negative, and it ends.
+    """True if all slots, addresses and ranges that a program names are there, no size is negative, and it ends.
 
     Bounds: reads `program` below its length; `numbers` is not read.
     """

@@ -13,7 +13,7 @@ _MOST = np.int64(op.LONGEST)
 
 @kernel
 def is_text(data, position, end):
-    """Whether the bytes from `position` to `end` are UTF-8.
+    """True if the bytes from `position` to `end` are UTF-8.
 
     Bounds: reads `data` below `end` only, which the caller has checked.
     """
@@ -53,7 +53,7 @@ def is_text(data, position, end):
 
 @kernel
 def spanned_bytes(cells, there):
-    """How many bytes the spans have together; `cells` int64 and `there` uint8 are of one length.
+    """Number of bytes that the spans have together; `cells` int64 and `there` uint8 are of one length.
 
     Bounds: that of the shorter one.
     """

@@ -10,7 +10,8 @@ from offload_core.format.kernel import kernel
 
 @kernel
 def split_key_values(data, offsets, lengths, keys, values, faults):
-    """Where key and value of each payload are: int64 offsets and lengths (2 × payloads), the length −1 for null.
+    """The place where key and value of each payload are: int64 offsets and lengths (2 × payloads), the length −1 for
+    null.
 
     data uint8; offsets, lengths int64; faults bool (output): payloads that are not right.
 

@@ -35,7 +35,7 @@ CONSTANT = 16
 ITEMS = 17
 """slot, number of items of a constant list, which follow, cells of an item."""
 FAULT = 18
-"""What the writer wrote has no counterpart for the reader."""
+"""The reader has no counterpart of the value."""
 
 AS_IS, TO_DOUBLE, TO_MICROSECONDS, TIME_OF_DAY = 0, 1, 2, 3
 """Conversions: none; of an integer for a float's cell; of ms, null beyond int64; null from the bound on."""

@@ -115,7 +115,7 @@ def _read_number(data, position, end, kind):
 
 @kernel
 def _is_known(numbers, first, count, value):
-    """Whether a closed enum has this number.
+    """True if a closed enum has this number.
 
     Bounds: reads `numbers` from `first` to `first + count`, which `_is_sound` has checked.
     """
@@ -170,7 +170,7 @@ def _clear(
 
 @kernel
 def _is_sound(messages, fields, numbers, owners, is_list):
-    """Whether all slots, fields, messages and ranges that a layout names are there.
+    """True if all slots, fields, messages and ranges that a layout names are there.
 
     Bounds: reads each table below its length.
     """
