@@ -83,7 +83,7 @@ class SchemaFiles:
         return key
 
     def close(self) -> None:
-        """Give back the store's connections."""
+        """Close the store."""
         self._store.close()
 
     def _key(self, topic: str) -> str:
@@ -181,7 +181,7 @@ class LiteralSchema:
         return self._history
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def type_of_definition(declared: Any) -> str:

@@ -62,7 +62,7 @@ class SparkExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What work raised; an error that it gives is a result like any other."""
+    """An error that work raised; an error that it returns is a result."""
 
     error: OffloadError
 
@@ -93,7 +93,7 @@ def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:
 
 
 def _was_tried() -> bool:
-    """Whether this task is another try of one that failed, was lost, or is slow."""
+    """True if this task is another attempt at one that failed, was lost, or is slow."""
     task = TaskContext.get()
     return task is not None and task.attemptNumber() > 0
 

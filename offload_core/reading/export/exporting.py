@@ -116,7 +116,7 @@ def _reached(runs: Sequence[Run], last: Mapping[str, Position]) -> dict[TopicNam
 
 
 def position_after(run: Run, last: Position | None) -> Position | None:
-    """Where to go on after a run whose last row was at `last`; None if nothing was read and its end is not known.
+    """The position after a run whose last row was at `last`; None if nothing was read and its end is not known.
 
     A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
     ledger may grow.
@@ -135,7 +135,7 @@ def position_after(run: Run, last: Position | None) -> Position | None:
 
 
 Plan = Callable[[Mapping[TopicName, Position]], Scan]
-"""What is to be read after these positions."""
+"""Plans what to read after these positions."""
 
 Listener = Callable[[ExportProgress], None]
 
@@ -218,7 +218,7 @@ def export_once(
     Args:
         columns: those to write; None for all of the scan.
         stop: once it is set no further task begins; those under way are committed.
-        listener: told once all is planned, and after each task.
+        listener: called once all is planned, and after each task.
 
     Raises:
         OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.

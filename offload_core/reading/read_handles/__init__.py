@@ -1,4 +1,4 @@
-"""Reading single ledgers: their cold copies, of any format, and the hot ones, as the read priority says."""
+"""Read single ledgers: their cold copies, of any format, and their hot ones, by the read priority."""
 
 from offload_core.reading.read_handles.cold_reader import ColdReader, ColdReaders
 from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory

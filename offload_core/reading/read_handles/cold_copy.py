@@ -1,7 +1,7 @@
-"""A ledger's record → its cold copy, ready to be read: each object looked up in the tier that its record names.
+"""Open a ledger's cold copy by its record: each object is looked up in the tier that its record names.
 
-Three small requests an object: both are there, as long as the index says, of a version that is known. Only complete
-copies are opened. Source: docs/formats/metadata.md.
+Three small requests per object check that both objects exist, with the length that the index states and a known
+version. Only complete copies are opened. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def open_pieces(
         UnknownLedgerError: no copy is recorded as complete.
         OptionError: the tier of an object is not configured, or a MapFile is to be found without its topic's name.
         ObjectNotFoundError: an object that is recorded as complete is not there.
-        FormatError: it is not what its record or index says.
+        FormatError: it differs from its record or index.
         StoreError: the tier fails.
     """
     pieces: dict[int, ColdPiece] = {}
@@ -157,7 +157,7 @@ _ERRORS: dict[MismatchKind, type[OffloadError]] = {
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
-    """About what an open ledger's pieces take."""
+    """Estimate the memory of an open ledger's extents."""
     return sum(_PIECE_BYTES + _BLOCK_BYTES * len(piece.ledger.blocks) for piece in pieces)
 
 

@@ -56,7 +56,7 @@ class ColdReader:
         return self._status.ledger_id
 
     def status(self) -> LedgerStatus:
-        """See `LedgerReader`. What the ledger's record or metadata says; its size can be wrong in the field."""
+        """See `LedgerReader`. By the ledger's record or metadata, whose size can be wrong in the field."""
         self._check_open()
         return self._status
 
@@ -107,7 +107,7 @@ class ColdReader:
         return entries
 
     def _located(self, collected: CollectedEntries, ahead: bool) -> Iterator[tuple[Stretch, Located]]:
-        """All entries of the range, in order, or those before entries that no complete copy here has."""
+        """Locate the entries of the range, in order, or those before entries that no complete copy here has."""
         first, stop = collected.first_entry_id, collected.stop_entry_id
         reached = first
         for stretch in self._stretches.ending_after(first):
@@ -180,7 +180,7 @@ DEFAULT_READ_BUFFER_BYTES = 1 << 20
 
 
 class ColdReaders:
-    """Opens cold copies, wherever their records say that they are. Nothing of it is closed.
+    """Open cold copies in the tiers that their records name. It need not be closed.
 
     Args:
         tiers: those that are configured.
@@ -208,7 +208,7 @@ class ColdReaders:
             UnknownLedgerError: no copy is recorded as complete.
             OptionError: its tier is not configured, or a MapFile is to be found without the name.
             ObjectNotFoundError: what is recorded as complete is not there.
-            FormatError: it is not what its record or index says.
+            FormatError: it differs from its record or index.
             StoreError: the tier fails.
         """
         pieces = open_pieces(self._tiers, record, managed_ledger, self._memory)

@@ -35,7 +35,7 @@ from offload_core.reading.read_handles.read_memory import Fetch, ReadMemory
 from offload_hooks.errors import EntryOrderError, FormatError, placed
 
 WALK_WINDOWS = 8
-"""How many windows are read by one range where a walk only passes over them."""
+"""The number of windows that one range reads where a walk only passes over them."""
 
 
 class Windows:
@@ -60,7 +60,7 @@ class Windows:
         return data[offset - begin : stop - begin]
 
     def read_past(self, offset: int, stop: int) -> memoryview:
-        """Exactly these bytes, which nobody keeps."""
+        """Read exactly these bytes, and do not keep them."""
         return self.piece.tier.read_range(self.piece.key.data_key, offset, stop - offset)
 
     def _window(self, number: int) -> tuple[Hashable, int, Fetch]:
@@ -88,7 +88,7 @@ class BlockBytes:
         self.array: Bytes = read_only(b"")
 
     def drop(self, count: int) -> None:
-        """Leave so many bytes behind."""
+        """Drop this many bytes."""
         self.array, self.base = self.array[count:], self.base + count
 
     def frame_head(self, at: int) -> FrameHead | None:
@@ -100,18 +100,18 @@ class BlockBytes:
         return FrameHead(int.from_bytes(head[4:], "big", signed=True), FRAME_HEADER_BYTES + length)
 
     def is_far(self, at: int) -> bool:
-        """Whether a place is so far behind what was read that what is between need not be fetched."""
+        """True if a place is so far after the bytes read that those between need not be fetched."""
         return at > len(self.array) + self._windows.window_bytes
 
     def jump(self, at: int) -> None:
-        """Go on at a place behind what was read."""
+        """Go on at a place after the bytes read."""
         self.base += at
         self.array = read_only(b"")
 
     def extend(self, at: int, *, far: int | None = None) -> None:
-        """Leave what is before `at` behind, and read on: to the end of the next window.
+        """Drop what is before `at`, and read on: to the end of the next window.
 
-        `far`: what is before this place of the object is wanted to walk over it. Then more is read by one range, but
+        `far`: bytes before this place of the object are only walked over. Then more is read by one range, but
         for the first window, in which the walk may end.
         """
         begin = self.base + len(self.array)
@@ -122,7 +122,7 @@ class BlockBytes:
             self._append(at, self._windows.read(begin, self.block_end, ahead=self._ahead))
 
     def reach(self, at: int, count: int) -> None:
-        """Leave what is before `at` behind, and read on until `count` bytes are there, which the block has."""
+        """Drop what is before `at`, and read on until `count` bytes are there, which the block has."""
         self.drop(at)
         while (missing := count - len(self.array)) > 0:
             begin = self.base + len(self.array)
@@ -144,13 +144,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a walk begins.
+    """The begin of a walk.
 
     Attributes:
         entry_id: the least entry that can stand there; that very one if `is_exact`.
         place: the byte in the object.
         is_block_begin: a block's header stands there, and then the entry.
-        walk_to: the next known place behind the entry that is looked for, or the block's end.
+        walk_to: the next known place after the entry that is searched for, or the block's end.
     """
 
     entry_id: int
@@ -162,7 +162,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEnd:
-    """Where a read has ended: before the frame of `entry_id`, or of the next one that there is."""
+    """The end of a read: before the frame of `entry_id`, or of the next one that there is."""
 
     token: Hashable
     block_offset: int
@@ -179,7 +179,7 @@ class KnownPlaces:
         self.last_end: ReadEnd | None = None
 
     def start(self, piece: ColdPiece, block: IndexedBlock, entry_id: int) -> Start:
-        """Where to begin to walk to this entry of the block."""
+        """The place to begin to walk to this entry of the block."""
         last = self.last_end
         nearest = (block.first_entry_id, block.offset)
         is_anchor = False
@@ -366,7 +366,7 @@ def _walk(
 
 
 def _check_behind(stretch: Stretch, head: FrameHead | None, place: int) -> None:
-    """Where ids may be missing, what stands behind a read is no entry that the block cannot have; if it was fetched."""
+    """Check, if ids may be missing, that the frame after a read, if fetched, is of an entry that the block can have."""
     end = stretch.block.end_entry_id
     if head is None or end is None or head.entry_id < end or not stretch.piece.has_gaps:
         return
@@ -380,7 +380,7 @@ def _check_behind(stretch: Stretch, head: FrameHead | None, place: int) -> None:
 
 
 def _check_end(stretch: Stretch, entry_id: int, place: int) -> None:
-    """At a block's end: unless entries were left out on purpose, it ends with the entry that its index says."""
+    """Check that a block ends with the entry that its index states, unless entries were left out on purpose."""
     end = stretch.block.end_entry_id
     if stretch.piece.has_gaps or entry_id == end or (end is None and entry_id > stretch.block.first_entry_id):
         return
@@ -398,7 +398,7 @@ def _explain(data: BlockBytes, at: int, entry_id: int, *, gaps: bool) -> None:
         data.array.data, at, data.block_end - data.base, entry_id, block_offset=data.base, gaps=gaps
     ):
         break
-    raise AssertionError("the kernel refuses a frame that its twin accepts")
+    raise AssertionError("the kernel refuses a frame that the reference implementation accepts")
 
 
 def _read_mapfile(stretch: Stretch, first: int, stop: int, ahead: bool) -> Iterator[Located]:

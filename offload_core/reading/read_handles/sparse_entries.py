@@ -20,7 +20,7 @@ from offload_hooks.ledger_stores import EntryBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SparseEntries:
-    """All entries that the copy has of the ids from `first_entry_id` to below `stop_entry_id`: perhaps none.
+    """The entries that the copy has of the ids from `first_entry_id` to below `stop_entry_id`: perhaps none.
 
     The next read begins with `stop_entry_id`, which is always greater than `first_entry_id`.
 
@@ -40,7 +40,7 @@ class SparseEntries:
         return len(self.entry_ids)
 
     def runs(self) -> Iterator[EntryBatch]:
-        """The same as batches of entries whose ids follow one another."""
+        """Split into batches of entries with consecutive ids."""
         if not len(self):
             return
         borders = [0, *(np.flatnonzero(np.diff(self.entry_ids) != 1) + 1).tolist(), len(self)]
@@ -48,7 +48,7 @@ class SparseEntries:
             yield self._batch(begin, end)
 
     def dense(self) -> EntryBatch:
-        """All of it as one batch, if no id is missing between the first entry and the last.
+        """Return one batch, if no id is missing between the first entry and the last.
 
         Without an entry, an empty batch at `stop_entry_id`.
         """
@@ -64,7 +64,7 @@ class SparseEntries:
 
 
 MOST_ENTRIES = 1 << 20
-"""How many entries one read gives at most, however small they are."""
+"""The most entries that one read gives, however small they are."""
 
 
 class End(NamedTuple):
@@ -111,7 +111,7 @@ class CollectedEntries:
         return End(int(self._ids[-1][-1]) + 1, located.base + place)
 
     def entries(self) -> SparseEntries:
-        """All that was taken."""
+        """The entries that were taken."""
         offsets = np.zeros(self._count + 1, dtype=np.int64)
         if self._count:
             np.cumsum(np.concatenate(self._lengths), out=offsets[1:])

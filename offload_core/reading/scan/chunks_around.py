@@ -58,7 +58,7 @@ class LookBack:
         self._found: dict[MessageKey, list[Chunk]] = {}
 
     def __call__(self, key: MessageKey) -> Before:
-        """What lies before, of one message."""
+        """The chunks of one message before the task."""
         while not _begins(self._found.get(key, [])):
             if self._held() > self._max_bytes:
                 return Before(chunks=self._found.pop(key, []), reaches_beginning=False)

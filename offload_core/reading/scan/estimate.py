@@ -1,4 +1,4 @@
-"""What a planned scan will ask of its store: requests and bytes, told by its own tasks before any of them is read.
+"""Estimate the requests and bytes of a planned scan by its own tasks, before any of them is read.
 
 A run's ranges are those that the reader will fetch. Of a ledger whose index is left to its task the index is read here,
 unless the whole ledger fits into one range: then that is one, whatever its blocks are. Source: docs/cost.md; ADR 0041.
@@ -26,7 +26,7 @@ from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanEstimate:
-    """What a scan takes, if all of it is read once.
+    """The cost of a scan if all of it is read once.
 
     Attributes:
         partitions: the tasks that read it.
@@ -48,13 +48,13 @@ class ScanEstimate:
 
     @property
     def total(self) -> Requests:
-        """All of it, the look for transactions as well."""
+        """The sum, with the search for transactions."""
         return self.planning + self.reading + self.transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Expected:
-    """What a planned run or ledger takes: its index and its blocks.
+    """The cost of a planned run or ledger: its index and its blocks.
 
     `runs` are what its blocks are, None for one range of a ledger whose index was not read.
     """
@@ -66,7 +66,7 @@ class _Expected:
 def explain_scan(
     tier: TierReader, topics: str | Iterable[str] = (), options: ScanOptions | None = None, **more: Any
 ) -> ScanEstimate:
-    """What a scan takes, before it is read (docs/cost.md); arguments and errors are those of `scan`."""
+    """Estimate the cost of a scan before it is read (docs/cost.md); arguments and errors are those of `scan`."""
     measured = MeasuredTier(tier.store)
     planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
     return _estimate(planned, measured.requests)
@@ -104,7 +104,7 @@ def _expected(scan: Scan, planned: Run | LedgerShare) -> _Expected:
 
 
 def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
-    """Whether all blocks of a ledger are fetched by one range, whatever its index says."""
+    """True if one range fetches all blocks of a ledger, whatever its index contains."""
     stored = share.ledger.unread
     return (
         stored is not None
@@ -115,7 +115,7 @@ def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
 
 
 def _index_of(tier: Tier, ledger: Ledger) -> Requests:
-    """What reading the index of a ledger takes, if it is not read yet."""
+    """The cost of reading a ledger's index, if it is not read yet."""
     stored = ledger.unread
     if stored is None:
         return Requests()
@@ -147,7 +147,7 @@ def _look(
     planned: Sequence[Run | LedgerShare],
     expected: Sequence[_Expected],
 ) -> Requests:
-    """What it takes to look through what is planned for transactions, but for what filters have settled.
+    """The cost of the search for transactions in what is planned, without objects that filters have settled.
 
     The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
     cut ledgers are read again.

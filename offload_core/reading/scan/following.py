@@ -29,7 +29,7 @@ BEGINNING = Position(0, 0)
 
 
 def resume_offsets(topics: Sequence[Topic], reached: Frontier, start: Offsets) -> tuple[list[Topic], Offsets]:
-    """What a scan reads that goes on where topics were read up to: the ledgers in question, and its starts.
+    """Restrict topics to the ledgers from the positions reached on, and return the scan's starts.
 
     Topics that `reached` does not name begin at `start`; those that are gone are passed over.
 
@@ -55,7 +55,7 @@ def resume_offsets(topics: Sequence[Topic], reached: Frontier, start: Offsets) -
 def between(
     topics: Sequence[Topic], start: Frontier, end: Frontier
 ) -> tuple[list[Topic], Frontier, Frontier]:
-    """What lies between two frontiers: the topics with the ledgers in question, and their positions as a scan's bounds.
+    """Restrict topics to the ledgers between two frontiers, and return their positions as a scan's bounds.
 
     A position at a ledger's beginning needs no bound, nor does that ledger have to be there.
     """
@@ -88,7 +88,7 @@ def _from(topic: Topic, position: Position) -> Topic:
 
 
 def _is_inside(position: Position) -> bool:
-    """Whether there are messages of the position's ledger before it."""
+    """True if messages of the position's ledger come before it."""
     return position.entry_id > 0 or position.batch_index > 0
 
 
@@ -97,14 +97,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Budget:
-    """What may still be read, stored bytes and entries; None for no limit. The first entry is always within it."""
+    """The stored bytes and entries that may still be read; None for no limit. The first entry is always within it."""
 
     max_bytes: int | None = None
     max_entries: int | None = None
     _is_touched: bool = False
 
     def take(self, entries: int, data_bytes: int) -> int:
-        """How many of the next entries, which have so many bytes together, are within it; they are taken off."""
+        """Subtract the next entries, which have this many bytes together; return how many are within the budget."""
         count = entries
         if self.max_entries is not None:
             count = min(count, self.max_entries)
@@ -145,7 +145,7 @@ def advance(
     stops: Frontier | None = None,
     fail_on_data_loss: bool,
 ) -> dict[TopicName, Position]:
-    """Where a stream that has come to `start` may read to; a block of each topic in turn, within the budget.
+    """Advance a stream from `start`: a block of each topic in turn, within the budget.
 
     Topics end at `stops`, which take nothing off the budget of the others.
 
@@ -217,7 +217,7 @@ def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
 
 
 def _is_lost(ledger: Ledger, behind: bool) -> bool:
-    """Whether a ledger without a complete copy will never have one.
+    """True if a ledger without a complete copy will never have one.
 
     By its record it may be still in BookKeeper. Without records its attempts failed if later ledgers are there, and it
     is lost if an index is left of it, which is written after its data.
@@ -240,7 +240,7 @@ def _lose(topic: Topic, ledger: Ledger, fail: bool) -> None:
 
 
 def _is_whole(ledger: Ledger, behind: bool) -> bool:
-    """Whether no more entries of a ledger will come; by its record, or since a later one is there."""
+    """True if a ledger gets no more entries: by its record, or since a later one exists."""
     if ledger.formats != (ObjectFormat.STREAMING,):
         return True
     if ledger.record is None:
@@ -331,7 +331,7 @@ class SettledAdvance:
 
         Raises:
             DataLossError: as of `advance`.
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
         asked = (dict(start), max_bytes, max_entries, fail_on_data_loss)
         same = len(topics) == len(self._topics) and all(
@@ -355,7 +355,7 @@ class SettledAdvance:
     def _open_in(
         self, resolver: TransactionResolver, topics: Sequence[Topic], start: Frontier, end: Frontier
     ) -> dict[TopicName, Position]:
-        """Where the first open entry of each topic lies between two frontiers."""
+        """The position of the first open entry of each topic between two frontiers."""
         narrowed, _, _ = between(topics, start, end)
         ranges = {}
         for topic in narrowed:
@@ -381,7 +381,7 @@ class SettledAdvance:
 
 
 Look = Callable[[Catalogue | None], Catalogue]
-"""Makes a catalogue, given the one before."""
+"""Makes a catalogue from the one before."""
 
 
 class TopicFollower:
@@ -412,7 +412,7 @@ class TopicFollower:
         self._is_frozen = False
 
     def topics(self, *, fresh: bool = False) -> list[Topic]:
-        """The topics as they are; not older than the interval, or not at all with `fresh`, unless it was frozen."""
+        """The topics; listed again after the interval, or now with `fresh`, unless frozen."""
         catalogue = self._catalogue
         if catalogue is None or (not self._is_frozen and (fresh or self._is_old())):
             catalogue = self._catalogue = self._look(catalogue)
@@ -420,12 +420,12 @@ class TopicFollower:
         return select_topics(catalogue, self._selection)
 
     def freeze(self) -> None:
-        """Look once more, and then no more."""
+        """List once more, and then never again."""
         self.topics(fresh=True)
         self._is_frozen = True
 
     def check_late(self, topics: list[Topic], reached: Frontier, *, fail_on_data_loss: bool) -> None:
-        """Notice ledgers that appeared behind the position that a stream had reached: they would never be read.
+        """Report ledgers that appeared before the position that a stream has reached: they would never be read.
 
         Raises:
             DataLossError: there is one (`fail_on_data_loss`).

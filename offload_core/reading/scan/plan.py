@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where and when to start and end, and what to do about ledgers in between that have no complete copy.
+    """The bounds of a scan in positions and times, and the policy for ledgers without a complete copy.
 
     What cannot hold a row for which all `conditions` hold is left out as well; `times` may be those that hold for them,
     and `asked_times` are those without.
@@ -90,7 +90,7 @@ def plan_tasks(
 
 
 def first_asked(tier: Tier, topic: Topic, bounds: Bounds) -> Position | None:
-    """Where the range begins that is asked for of a topic, whatever the conditions; None if it holds nothing.
+    """The begin of a topic's range, whatever the conditions; None if the range is empty.
 
     Raises:
         StoreError: the store fails.
@@ -103,7 +103,7 @@ def first_asked(tier: Tier, topic: Topic, bounds: Bounds) -> Position | None:
 
 
 def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:
-    """What is asked for of a topic by positions; None for nothing."""
+    """A topic's range by positions; None if it is empty."""
     start = position_of(bounds.start, topic.name, "earliest")
     stop = position_of(bounds.stop, topic.name, "latest")
     if start == "latest" or stop == "earliest":
@@ -116,7 +116,7 @@ def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:
 
 
 def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
-    """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
+    """The ledgers of a topic's range, with those that cannot be read."""
     in_range = [ledger for ledger in topic.ledgers if asked.holds(ledger)]
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
     last_offloaded = max((ledger.ledger_id for ledger in topic.ledgers if ledger.was_offloaded), default=-1)
@@ -256,7 +256,7 @@ def add_neighbours(
 def _before(
     first: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
 ) -> Iterator[LedgerShare]:
-    """What lies before a task's first run, the nearest first."""
+    """The ledgers before a task's first run, the nearest first."""
     if isinstance(first, LedgerShare):
         begin = first.asked.start
     else:
@@ -271,7 +271,7 @@ def _before(
 def _after(
     last: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
 ) -> Iterator[LedgerShare]:
-    """What lies behind a task's last run, in order."""
+    """The ledgers after a task's last run, in order."""
     if isinstance(last, LedgerShare):
         end = last.asked.stop
     else:

@@ -35,7 +35,7 @@ _MOST = 2**63 - 1
 
 
 class Operator(enum.Enum):
-    """How a column's value is compared."""
+    """A comparison of a column's value."""
 
     EQUAL = "="
     IN = "in"
@@ -139,7 +139,7 @@ def _rounded_down(value: object) -> object:
 
 
 def _places(conditions: Sequence[Condition]) -> list[Position] | None:
-    """Where messages must lie whose ids the conditions name; None if they name none."""
+    """The positions of message ids that the conditions name; None if they name none."""
     named = [
         condition
         for condition in conditions
@@ -174,7 +174,7 @@ _TEXT: dict[Operator, Callable[[str, str], bool]] = {
 
 
 def _may_hold(condition: Condition, fact: str | int | None) -> bool:
-    """Whether a condition holds for a fact; True as well where that cannot be told."""
+    """True if a condition holds for a fact, or if that is not known."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     if fact is None or not values or any(type(value) is not type(fact) for value in values):
         return True
@@ -202,7 +202,7 @@ def _holds(operator: Operator, fact: str | int, values: tuple[object, ...]) -> b
 
 
 PROBE_BYTES = 16 << 10
-"""What is read of a block at first; more only where no entry's metadata is whole in it."""
+"""Bytes that are read of a block at first; more only if they have no entry's metadata whole."""
 
 _GROWTH = 8
 _MOST_ENTRIES = 4096
@@ -269,7 +269,7 @@ def _probe_window(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe 
 
 
 _MOST_PASSED = 8
-"""So many blocks, or ledgers, are looked at for one that tells of times."""
+"""At most this many blocks, or ledgers, are probed for one that has times."""
 
 
 def time_range(start: int | datetime | None, stop: int | datetime | None, slack_ms: int) -> TimeRange | None:
@@ -315,7 +315,7 @@ def _rounded_up(time: int | datetime | None) -> int | None:
 
 
 def narrow(tier: Tier, shares: Sequence[LedgerShare], times: TimeRange) -> list[LedgerShare]:
-    """What of a topic's ledgers can hold messages of a range of times.
+    """Restrict a topic's ledgers to what can hold messages of a range of times.
 
     Two binary searches, each over the ledgers and then over the blocks of one. `shares` are all of the topic's, in
     order; ledgers that cannot be read are kept where they lie between others.
@@ -429,7 +429,7 @@ def _cut_after(search: _Search, shares: list[LedgerShare], border_ms: int) -> li
 
 
 def _count_until(count: int, holds: Callable[[int], bool | None], *, unknown: bool) -> int:
-    """How many of 0 … `count` − 1 come before the first that `holds`, by halving; `count` if none does.
+    """Find by bisection the first of 0 … `count` − 1 that `holds`; `count` if none does.
 
     For one of which `holds` does not tell, such as a block of which a filter left nothing, the next one counts that it
     tells of; `unknown` where none of a few does.

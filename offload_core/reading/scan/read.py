@@ -53,7 +53,7 @@ _task_log = logging.getLogger("offload_core.reading.scan.metrics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
-    """What a task has done, to its end or to where it was stopped.
+    """Measurements of a task, to its end or to where it was stopped.
 
     Attributes:
         rows: rows that were given.
@@ -77,7 +77,7 @@ Report = Callable[[TaskMetrics], None]
 def measured(
     batches: Generator[pa.RecordBatch, None, None], report: Report | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches; at their end, or where they are dropped, what they took is logged, and given to `report`."""
+    """Pass on batches; at their end, or when closed, log their metrics and pass them to `report`."""
     counts = StoreCounts()
     context = counting(counts)
     rows, seconds = 0, 0.0
@@ -108,7 +108,7 @@ def measured(
 
 
 def checksum_verifier(tier: Tier, run: Run) -> ChecksumVerifier | None:
-    """What verifies the run's bytes; None if its object has no checksums beside it.
+    """Make the verifier of the run's bytes; None if its object has no checksum file.
 
     Raises:
         FormatError: the `.crc` file is none, or too short.
@@ -160,7 +160,7 @@ def _read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Generator[pa
 
 
 class _Typing:
-    """What makes typed columns of the messages of each topic of a task, where the options ask for them."""
+    """Makes typed columns of each topic's messages, where the options ask for them."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._payloads = options.payloads
@@ -243,7 +243,7 @@ def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> I
 
 
 def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
-    """How the blocks of a run are read at level `entries`: cursor → batches of its window."""
+    """Make the reader of a run's windows at level `entries`."""
     constants = {
         name: Constant(pa.scalar(value, type=schema.field(name).type))
         for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
@@ -281,7 +281,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
 
 
 def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
-    """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
+    """Make the reader of a run's windows at level `messages`."""
     locator = EntryLocator()
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
@@ -298,7 +298,7 @@ def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
 
 
 def _states(run: Run, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] | None:
-    """What became of the transactions of entries, as the decoder takes it."""
+    """The outcome of each entry's transaction, as the decoder takes it."""
     states = None
     for ranges, state in ((run.aborted, ABORTED), (run.open, OPEN)):
         mask = ranges.mask(entry_ids)

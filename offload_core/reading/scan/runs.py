@@ -32,18 +32,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedRange:
-    """What is asked for of a topic: from `first` (inclusive) to `stop` (exclusive), None for as far as there is."""
+    """A range of a topic: from `first` (inclusive) to `stop` (exclusive), None for no bound."""
 
     first: Position | None
     stop: Position | None
 
     @property
     def is_empty(self) -> bool:
-        """Whether it ends before it begins."""
+        """True if it ends before it begins."""
         return self.first is not None and self.stop is not None and self.first >= self.stop
 
     def holds(self, ledger: Ledger) -> bool:
-        """Whether entries of a ledger are asked for."""
+        """True if the range has entries of a ledger."""
         if self.first is not None and self.first.ledger_id > ledger.ledger_id:
             return False
         return self.stop is None or Position(ledger.ledger_id, 0) < self.stop
@@ -70,7 +70,7 @@ def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Itera
             if not ledger.has_nothing_to_lose and ledger.ledger_id in wanted:
                 missing.append(ledger)
         elif missing:
-            # Of objects that name no topic nobody knows which ledgers follow each other.
+            # Objects that name no topic: it is not known which ledgers follow each other.
             yield Gap(ledgers=tuple(missing), is_loss=topic.name is not None or asked.stop is not None)
             missing = []
     count = len(missing) if asked.stop is not None else _lost(missing)
@@ -81,12 +81,12 @@ def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Itera
 
 
 def _lost(last: Sequence[Ledger]) -> int:
-    """How many of the last ledgers were offloaded, by the record of the last of them, or an index that is left."""
+    """The number of the last ledgers that were offloaded, by a record or a remaining index."""
     return max((i + 1 for i, ledger in enumerate(last) if ledger.is_lost), default=0)
 
 
 def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fail: bool) -> None:
-    """Say what of a range cannot be read, each gap once. A ledger whose index is unread is taken to be readable.
+    """Report what of a range cannot be read, each gap once. A ledger whose index is unread counts as readable.
 
     `wanted` are the ledgers of the range that times and conditions leave, by id.
 
@@ -105,18 +105,18 @@ def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fai
 
 
 def report_lost_objects(topic: Topic, fail: bool) -> None:
-    """Say which objects of a topic are lost, if nothing tells which of its ledgers lack entries: any may.
+    """Report lost objects of a topic if it is not known which of its ledgers lack entries: any may.
 
     Raises:
         DataLossError: there is one (`fail`); else a warning for each.
     """
     for stored in topic.lost:
-        what = f"an object of {topic.label} cannot be read, and nothing tells which entries it has"
+        what = f"an object of {topic.label} cannot be read, and it is not known which entries it has"
         lose(what, None, fail, found=f"{stored.key.data_key}: {stored.detail}")
 
 
 def lose(what: str, ledger_id: int | None, fail: bool, *, found: str, expected: str | None = None) -> None:
-    """Raise a `DataLossError`, or write it down as a warning."""
+    """Raise a `DataLossError`, or log it as a warning."""
     error = DataLossError(
         what,
         ledger_id=ledger_id,
@@ -194,7 +194,7 @@ def _last_readable(topic: Topic) -> Ledger | None:
 
 
 def _read_to(topic: Topic, asked: AskedRange) -> str:
-    """How far a topic is read, whose end was not given as a position."""
+    """State up to where a topic is read whose end was not given as a position."""
     ledger = _last_readable(topic)
     if ledger is None or not asked.holds(ledger):
         return f"nothing of {topic.label} is read"
@@ -244,11 +244,11 @@ def _more(count: int) -> list[str]:
 
 
 INDEXES_AHEAD = 16
-"""So many indexes of a task are on their way while its runs are read."""
+"""The number of indexes of a task that are fetched while its runs are read."""
 
 
 def _lose_ledger(share: LedgerShare, fail: bool) -> None:
-    """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
+    """Report that a ledger has no complete copy after all, as `report_gaps` does for those known before.
 
     If nothing follows, it may still be on its way: a warning. Unless its record, or an index that is left, says that
     there was a copy, or a position behind it was asked for.
@@ -267,7 +267,7 @@ def _lose_ledger(share: LedgerShare, fail: bool) -> None:
 
 
 def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
-    """The same with the ledger's index read, if it was not; errors as of `read_ledger`."""
+    """Read the ledger's index if it was not read; errors as of `read_ledger`."""
     return replace(share, ledger=read_ledger(tier, share.ledger))
 
 
@@ -311,7 +311,7 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
 
 
 def _report_lost(share: LedgerShare, fail: bool) -> None:
-    """Say which entries were lost before an object was made of a damaged one.
+    """Report entries that were lost before a damaged object was repaired.
 
     Raises:
         DataLossError: some that were asked for, and `fail`.
@@ -325,7 +325,7 @@ def _report_lost(share: LedgerShare, fail: bool) -> None:
 
 
 def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
-    """The runs of a task's neighbour. What is missing of it is said where it is read for itself.
+    """The runs of a task's neighbour. Missing entries are reported by the task that reads them.
 
     Raises:
         StoreError: the store fails.
@@ -364,7 +364,7 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
 
 
 def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> Generator[Run, None, None]:
-    """The runs of a task, in order; indexes are fetched ahead. Who does not read to the end closes it.
+    """The runs of a task, in order; indexes are fetched ahead. Close it when not read to the end.
 
     Raises:
         DataLossError: as `runs_of`.

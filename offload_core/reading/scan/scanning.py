@@ -80,7 +80,7 @@ class Scan:
         return sum(task.data_bytes for task in self.planned)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """All batches, task after task, in order of topics and positions."""
+        """Iterate over the batches, task after task, in order of topics and positions."""
         for _, batches in self.parts():
             yield from batches
 
@@ -89,7 +89,7 @@ class Scan:
 
         A task in which a topic's first transaction is met ends there, and goes on as another.
         """
-        # What conditions leave out counts as well, so that it does not do to look from the first transaction on.
+        # Transactions in what conditions leave out count as well, so all are resolved before.
         looks_before = self.resolver is not None and self.resolver.bounds is not None
         rest = deque(self.tasks if looks_before else self.planned)
         while rest:
@@ -118,11 +118,11 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """Read all rows into memory."""
         return pa.Table.from_batches(iter(self), schema=self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas data frame.
+        """Read all rows into a pandas data frame.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -131,7 +131,7 @@ class Scan:
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars data frame.
+        """Read all rows into a Polars data frame.
 
         Raises:
             MissingExtraError: Polars is not installed.
@@ -171,7 +171,7 @@ def scan(
         topics: one topic's name, or several; a partitioned topic's base name stands for all its partitions. None for
             all, or those of `topics_pattern` or `ledger`.
         options: which messages, and how.
-        catalogue: what lies in the tier, from `TierReader.catalogue`, so that it is not listed or looked up again; in
+        catalogue: the tier's contents, from `TierReader.catalogue`, so that it is not listed or looked up again; in
             place of `prefix`, `records` and `records_options`.
         conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
             read may hold other rows as well.
@@ -266,7 +266,7 @@ def select_catalogue(
 def read_options(
     asked: ScanOptions, *, conditions: Sequence[Condition] = (), payloads: Payloads | None = None
 ) -> ReadOptions:
-    """What workers are given of the options; those of the same names are the same.
+    """The options that workers need; those of the same names are the same.
 
     Raises:
         OptionError: a time without a zone, or a key provider in another form.
@@ -283,7 +283,7 @@ def read_options(
 
 
 def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName]) -> Payloads | None:
-    """How the payloads of topics become columns, by the options' `schemas`; None to leave `value` as it is.
+    """Load the schemas by which payloads of topics become columns; None to leave `value` as it is.
 
     Raises:
         OptionError, SchemaError, PluginError, StoreError.
@@ -306,7 +306,7 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
 
 
 def summary_place(tier: TierReader, asked: ScanOptions) -> SummaryPlace | None:
-    """Where summaries are kept; None for nowhere."""
+    """The place where summaries are kept; None for none."""
     return None if asked.summaries is None else SummaryPlace(location=asked.summaries, options=tier.options)
 
 
@@ -318,7 +318,7 @@ def _require(library: str) -> None:
 
 
 def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic: str | None) -> Neighbours:
-    """The neighbours of what is left of a task, whose first part has been read: chunks may begin there."""
+    """Neighbours of the rest of a task, whose first part has been read: chunks may begin there."""
     of_topic = tuple(each for each in read if each is not None and each.topic == topic)
     return replace(near, before=(*near.before, *of_topic))
 
@@ -326,7 +326,7 @@ def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic
 def _behind(
     tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
 ) -> tuple[ScanTask, str | None]:
-    """What is left of a task from where its read stopped, and the topic of the run that it stopped in."""
+    """The rest of a task from where its read stopped, and the topic that it stopped in."""
     for i, each in enumerate(task.runs):
         if each.ledger_id != met.ledger_id or met.entry_id is None:
             continue

@@ -1,4 +1,4 @@
-"""What a worker is given to read: plain values that cross to another process.
+"""The tasks of a scan: plain values that cross to another process.
 
 A task is a list of runs, a run some consecutive blocks of one ledger in one object; or, in place of a run, a ledger
 whose index the worker reads itself. Source: design in docs/spark.md.
@@ -100,7 +100,7 @@ class TimeRange:
 
     @property
     def end_ms(self) -> int | None:
-        """Behind a message of this time or later none of the range is expected."""
+        """After a message of this time or later none of the range is expected."""
         return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
@@ -108,7 +108,7 @@ Isolation = Literal["committed", "uncommitted"]
 """Which messages of transactions are read: those that a consumer sees, or all."""
 
 Chunks = Literal["joined", "raw"]
-"""Whether chunks become messages, or are passed on one by one."""
+"""Join chunks to messages, or pass them on one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class KeyProviderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How entries are read.
+    """The options for reading entries.
 
     Attributes:
         level: `messages` or `entries`.
@@ -132,9 +132,9 @@ class ReadOptions:
         times: leave out messages that were not published in this range.
         payloads: how payloads become typed columns; None to leave `value` as it is.
         isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
-        mode: what becomes of messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
-        key_provider: who decrypts the data keys of encrypted messages; None for nobody.
-        crypto_failure_action: what becomes of messages for which there is no key; None for FAIL with a key provider,
+        mode: the action for messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
+        key_provider: decrypts the data keys of encrypted messages; None for none.
+        crypto_failure_action: the action for messages for which there is no key; None for FAIL with a key provider,
             CONSUME without.
         chunks: `joined` to messages, or `raw`, one by one.
         chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
@@ -185,18 +185,18 @@ class ReadOptions:
 
     @property
     def needs_outcomes(self) -> bool:
-        """Whether what is read depends on what became of transactions."""
+        """True if the read depends on outcomes of transactions."""
         wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
         return self.level == "messages" and wanted
 
     @property
     def joins_chunks(self) -> bool:
-        """Whether messages are put together from chunks."""
+        """True if messages are joined from chunks."""
         return self.level == "messages" and self.chunks == "joined"
 
     @property
     def without_key(self) -> CryptoFailureAction:
-        """What becomes of messages for which there is no key."""
+        """The action for messages for which there is no key."""
         if self.crypto_failure_action is not None:
             return self.crypto_failure_action
         return "CONSUME" if self.key_provider is None else "FAIL"
@@ -283,7 +283,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRange:
-    """What is asked for of one ledger, as a `Run` has it."""
+    """The entries of one ledger that are read."""
 
     start: int = 0
     start_batch: int = 0
@@ -293,7 +293,7 @@ class EntryRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerShare:
-    """What a scan reads of one ledger.
+    """One ledger of a scan.
 
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.
@@ -331,7 +331,7 @@ class LedgerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """What lies around a task's runs of one topic, in order, as far as messages in chunks may reach.
+    """The ledgers and runs around a task's runs of one topic, in order, as far as messages in chunks may reach.
 
     Attributes:
         before: what ends where the task begins; `reaches_beginning` if there is nothing before it.

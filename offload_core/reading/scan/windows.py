@@ -51,18 +51,18 @@ class Window:
 
     @property
     def begins_block(self) -> bool:
-        """Whether it is the block's first."""
+        """True for the block's first window."""
         return self.offset == self.block.offset
 
     @property
     def ends_block(self) -> bool:
-        """Whether it is the block's last."""
+        """True for the block's last window."""
         return self.offset + len(self.data) == self.block.offset + self.block.length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What is fetched by one request: `length` bytes from `offset`, all of them in these blocks of the run."""
+    """The bytes of one request: `length` from `offset`, all of them in these blocks of the run."""
 
     run: Run
     blocks: tuple[IndexedBlock, ...]
@@ -71,12 +71,12 @@ class Range:
 
     @property
     def is_perhaps_last(self) -> bool:
-        """Whether the reader may stop before its end, so that what follows it should not be fetched yet."""
+        """True if the reader may stop before its end, so that what follows should not be fetched yet."""
         return self.run.ends_by_time and self.blocks[-1] == self.run.blocks[-1]
 
 
 def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:
-    """All bytes of all blocks of all runs, in order. Who does not read to the end closes it.
+    """Fetch all bytes of all blocks of all runs, in order. Close it when not read to the end.
 
     As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded; one at a
     time where the reader may stop at any of them.
@@ -110,12 +110,12 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
 
 
 def range_bytes_of(tier: Tier) -> int:
-    """How large the ranges of a tier's blocks are at most."""
+    """The greatest length of a range of a tier's blocks."""
     return max(tier.describe().capabilities.range_bytes, LEAST_RANGE_BYTES)
 
 
 def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
-    """Nothing is under way meanwhile, so that each window of a large block can begin where the last was walked to."""
+    """Fetch one range at a time, so that each window of a large block can begin where the last was walked to."""
     follow_at = 0
     for planned in ranges:
         last = planned.blocks[-1].offset + planned.blocks[-1].length
@@ -180,7 +180,7 @@ class EntryLocator:
         )
 
     def locate(self, cursor: EntryCursor) -> Iterator[Located]:
-        """What is left in the cursor's window, as `MessageDecoder.decode` takes it; the next of them replace these."""
+        """Locate the rest of the cursor's window, as `MessageDecoder.decode` takes it; each replaces the one before."""
         while not cursor.done and not cursor.starved:
             count = cursor.locate(self._ids, self._offsets, self._lengths, self._byte_room)
             if count == 0:
@@ -238,7 +238,7 @@ def message_decoder(
 def read_chunks(
     tier: Tier, run: Run, options: ReadOptions, opener: PayloadOpener
 ) -> Generator[Chunk, None, None]:
-    """The chunks among a run's entries, in order. Who does not read to the end closes it.
+    """Read the chunks among a run's entries, in order. Close it when not read to the end.
 
     Raises:
         FormatError, StoreError: as when its messages are read.

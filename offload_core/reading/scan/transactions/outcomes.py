@@ -73,7 +73,7 @@ def _numbered(ids: Table) -> Table:
 
 
 def _of_same(transaction: Table, nearest: Table) -> Flags:
-    """Whether the event at `nearest` is there, and of the same transaction."""
+    """True where the event at `nearest` exists and is of the same transaction."""
     there: Flags = (nearest >= 0) & (nearest < len(nearest))
     there[there] = transaction[nearest[there]] == transaction[there]
     return there
@@ -127,7 +127,7 @@ class TopicParts:
     whole: bool
 
     def since(self, start: Place, stop: Place) -> Iterator[Looked]:
-        """What there is from a position on, in order; what lies behind `stop` in parts of its own."""
+        """Parts from a position on, in order; what comes after `stop` is in parts of its own."""
         for ledger in self._ledgers(start[0], stop[0]):
             begin = start[1] if ledger.ledger_id == start[0] else 0
             for piece in ledger.pieces:
@@ -138,7 +138,7 @@ class TopicParts:
                     yield _looked(piece, part, max(begin, piece.first_entry_id), end)
 
     def before(self, start: Place) -> Iterator[Looked]:
-        """What there is before a position, the nearest first, block by block unless parts are whole."""
+        """Parts before a position, the nearest first, block by block unless parts are whole."""
         for ledger in reversed(self.topic.ledgers):
             if ledger.ledger_id > start[0] or (ledger.ledger_id == start[0] and not start[1]):
                 continue
@@ -166,7 +166,7 @@ class TopicParts:
             begin, count = begin + len(some), 0
 
     def _split(self, whole: Part, begin: int, stop: Place) -> Iterator[Part]:
-        """Where parts need not be whole, only the blocks that are needed, those behind the stop apart."""
+        """Split off the blocks that are needed, those after the stop apart, unless parts must be whole."""
         if self.whole:
             yield whole
             return
@@ -208,7 +208,7 @@ LOOK_BACK_BYTES = 128 << 20
 """An abort is looked for in about so many stored bytes before a range; where parts are whole, to a ledger more."""
 
 _NAMED = 10
-"""So many open transactions are named."""
+"""At most this many open transactions are named."""
 
 _log = logging.getLogger(__name__)
 
@@ -227,11 +227,11 @@ class Outcome:
 
     @property
     def first_open(self) -> Place | None:
-        """Where the first open entry is."""
+        """The position of the first open entry."""
         return self.unsettled[0][:2] if self.unsettled else None
 
     def name_open(self) -> tuple[int, str]:
-        """How many transactions are open, and the first of them with their places."""
+        """The number of open transactions, and the first of them with their positions."""
         firsts: dict[tuple[int, int], str] = {}
         for ledger_id, entry_id, *transaction in self.unsettled:
             firsts.setdefault((transaction[0], transaction[1]), f"{ledger_id}:{entry_id}")
@@ -248,11 +248,11 @@ Numbered = tuple[int, Looked]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLook:
-    """Looks topics through.
+    """Find outcomes of topics' transactions.
 
     Attributes:
-        kept: the summaries that are kept; None for none.
-        memory: what was looked through before in this process; None for nothing.
+        kept: the store of summaries; None for none.
+        memory: the summaries of this process; None for none.
     """
 
     tier: Tier
@@ -261,12 +261,12 @@ class TransactionLook:
     memory: SummaryMemory | None = None
 
     def look(self, topic: Topic, known: Mapping[int, Ledger], start: Place, stop: Place) -> Outcome:
-        """What became of the transactions of a topic's entries from `start` up to `stop`.
+        """Find the outcome of the transactions of a topic's entries from `start` up to `stop`.
 
         `known` are ledgers whose index has been read since the topic was listed, by id.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
         parts = TopicParts(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
         behind: Iterator[Numbered] = enumerate(parts.since(start, stop))
@@ -292,7 +292,7 @@ class TransactionLook:
         return _judge([each for _, each in within], ranges, states)
 
     def _look_behind(self, behind: Iterator[Numbered], ranges: Table, states: npt.NDArray[np.int8]) -> None:
-        """Settle what is open by the markers behind the range, as far as there are any."""
+        """Settle open ranges by markers after the range, as far as there are any."""
         while len(unknown := np.flatnonzero(states == OPEN)):
             following = list(islice(behind, MOST_WORKERS))
             if not following:
@@ -303,7 +303,7 @@ class TransactionLook:
     def _look_before(
         self, before: Iterator[Numbered], ranges: Table, markers: Table, states: npt.NDArray[np.int8]
     ) -> None:
-        """Settle what is open since it came to transactions that had been aborted before the range."""
+        """Settle open ranges of transactions that were aborted before the range."""
         left, together = LOOK_BACK_BYTES, [markers]
         while left > 0 and len(unknown := np.flatnonzero(states == OPEN)):
             nearest: list[Numbered] = []

@@ -1,4 +1,4 @@
-"""Planned tasks → tasks that know what became of transactions: which entries are not to be seen, and where to stop.
+"""Resolve the transactions of planned tasks: which entries are hidden, and where to stop.
 
 As a broker's max read position, the first transaction that stays open ends what is read of a topic.
 Source: docs/transactions.md.
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPlace:
-    """Where summaries are kept: a path or URL; `options` are for one of the tier's own driver."""
+    """A place of summaries: a path or URL; `options` are for one of the tier's own driver."""
 
     location: str | os.PathLike[str]
     options: Mapping[str, object]
@@ -38,12 +38,12 @@ class TransactionResolver:
     """Resolves the transactions of a scan's tasks.
 
     Attributes:
-        topics: the topics of the scan, with all ledgers that may be looked through.
+        topics: the topics of the scan, with all ledgers that may be read for it.
         isolation: with `committed` tasks end before the first open transaction.
         fail_on_data_loss: what cannot be read is an error, as in the read itself.
-        ledger_alone: whether the scan is of one ledger, whose topic's other ledgers are not looked through.
+        ledger_alone: the scan is of one ledger; other ledgers of its topic are not read.
         summaries: where to keep summaries; None to keep none.
-        memory: what this process has looked through before; None to remember nothing.
+        memory: the summaries of this process; None for none.
         bounds: what was asked for, if conditions left out some of it: a transaction that is open there counts.
         is_settled: the range was found to have nothing open, so that with `committed` it is an error.
     """
@@ -63,7 +63,7 @@ class TransactionResolver:
         """The tasks, those runs of them resolved that are of `topic` (its full name), in their order.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
             UnresolvedTransactionError: see `is_settled`.
         """
         with self._look() as look:
@@ -78,10 +78,10 @@ class TransactionResolver:
         return resolved
 
     def open_in(self, ranges: Mapping[TopicName, tuple[Place, Place]]) -> dict[TopicName, Outcome]:
-        """What is open in ranges of topics (start inclusive, stop exclusive), of the topics in which something is.
+        """Find open transactions in ranges of topics (start inclusive, stop exclusive), for topics that have any.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
         found = {}
         with self._look() as look:
@@ -94,7 +94,7 @@ class TransactionResolver:
 
     @contextmanager
     def _look(self) -> Iterator[TransactionLook]:
-        """What looks topics through; the place of summaries is open meanwhile."""
+        """Open the place of summaries for a pass over topics."""
         look = TransactionLook(tier=self.tier, verify_checksums=self.verify_checksums, memory=self.memory)
         place = self.summaries
         if place is None:
@@ -140,7 +140,7 @@ class TransactionResolver:
         return tuple(resolved)
 
     def _outcome(self, asked: Sequence[Run], known: Mapping[int, Ledger], look: TransactionLook) -> Outcome:
-        """What became of the transactions of `asked`, a topic's runs in order."""
+        """The outcome of the transactions of `asked`, a topic's runs in order."""
         first, last = asked[0], asked[-1]
         (topic,) = (each for each in self.topics if each.full_name == first.topic)
         start = (first.ledger_id, first.start_entry_id)
@@ -176,7 +176,7 @@ class TransactionResolver:
 
 
 def _apply(run: Run, outcome: Outcome, cut: Place | None) -> Iterator[Run]:
-    """The run with what became of its entries, if anything is left of it before `cut`."""
+    """The run with the outcome of its entries; None if nothing of it comes before `cut`."""
     kept: Run | None = run
     if cut is not None and run.ledger_id >= cut[0]:
         kept = run.stopping_at(cut[1]) if run.ledger_id == cut[0] else None
@@ -194,7 +194,7 @@ def _apply(run: Run, outcome: Outcome, cut: Place | None) -> Iterator[Run]:
 
 
 def _ending_at(task: ScanTask, topic: str | None, cut: Place | None) -> ScanTask:
-    """The task, which knows nothing of its topic behind `cut`: chunks there are not to be seen, as if not yet sent."""
+    """The task without its topic after `cut`: chunks there are hidden, as if not yet sent."""
     near = task.neighbours.get(topic)
     if cut is None or near is None:
         return task

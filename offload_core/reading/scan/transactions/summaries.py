@@ -135,7 +135,9 @@ def _parse_body(facts: JsonObject, body: memoryview) -> LedgerSummary:
     expected = sum(8 * columns * rows[name] for name, columns in _COLUMNS.items())
     if expected != len(body):
         raise BadLengthError(
-            "a summary's tables are not as long as it says", expected=f"{expected} bytes", found=len(body)
+            "a summary's tables have another length than it states",
+            expected=f"{expected} bytes",
+            found=len(body),
         )
     tables = {}
     position = 0
@@ -188,16 +190,14 @@ class SummaryStore:
         except ObjectNotFoundError:
             return None
         except UnsupportedVersionError as error:
-            self._newer.add(key)  # it is of use to whoever wrote it
-            _log.warning("%s It is not used, and the ledger is looked through again", error)
+            self._newer.add(key)  # the version that wrote it can use it
+            _log.warning("%s It is not used, and the ledger is read again", error)
             return None
         except FormatError as error:
             _log.warning("%s. It is made anew", error)
             return None
         except StoreError as error:
-            _log.warning(
-                "a ledger's summary cannot be read, so the ledger is looked through again: %s", error
-            )
+            _log.warning("a ledger's summary cannot be read, so the ledger is read again: %s", error)
             return None
         if found != (data_key, data_bytes, ledger_id):
             _log.info("the summary %s is of another object, %s. It is made anew", key, found)
@@ -213,7 +213,7 @@ class SummaryStore:
         try:
             self._store.write_index(key, data)
         except OffloadError as error:
-            _log.warning("a ledger's summary cannot be kept, so it will be made again: %s", error)
+            _log.warning("a ledger's summary cannot be stored, so it will be made again: %s", error)
 
     def _read(self, key: str) -> LedgerSummary:
         size = self._store.stat(key).size_bytes
@@ -235,7 +235,7 @@ MAX_MEMORY_BYTES = 64 << 20
 """The most that is remembered; beyond it what was not needed for longest is forgotten."""
 
 _NOMINAL_BYTES = 1024
-"""What a summary without a row in its tables takes, about."""
+"""About the memory of a summary without a row in its tables."""
 
 Key = tuple[str, int, int, int, int]
 
@@ -276,13 +276,13 @@ def _size(summary: LedgerSummary) -> int:
 
 
 MOST_WORKERS = 8
-"""At most so many threads look through blocks; there are no more than processors."""
+"""At most this many threads read blocks; no more than processors."""
 
 LOADS_AT_ONCE = 32
 """Summaries that are fetched at once."""
 
 JOB_BYTES = 64 << 20
-"""About how many bytes of blocks a thread looks through at a time."""
+"""About this many bytes of blocks are one job of a thread."""
 
 _ANY_BYTES = 1 << 40
 
