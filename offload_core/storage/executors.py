@@ -11,14 +11,13 @@ import os
 import pickle
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures import Executor as Pool
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
+from offload_hooks.bounded_map import bounded_map, pool_map
 from offload_hooks.errors import OffloadError, OptionError
 
 _Item = TypeVar("_Item")
@@ -73,8 +72,7 @@ class ThreadExecutor:
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """See `Executor`."""
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="offload-worker")
-        return _in_order(pool, self._workers, work, items)
+        return bounded_map(work, items, at_once=self._workers, ahead=self._workers, name="offload-worker")
 
 
 class ProcessExecutor:
@@ -99,37 +97,19 @@ class ProcessExecutor:
             initializer=_receive,
             initargs=(pickle.dumps(work),),
         )
-        return _in_order(pool, self._workers, _work, items)
+        try:
+            yield from pool_map(pool, lambda item: pool.submit(_work, item), items, ahead=self._workers)
+        except BrokenExecutor as error:
+            raise OffloadError(
+                "a worker process ended before its work was done",
+                hint="Was it killed, or is there too little memory?",
+            ) from error
 
 
 def _checked(workers: int | None) -> int:
     if workers is not None and workers < 1:
         raise OptionError("there is no work without a worker", expected="1 or more", found=workers)
     return workers or os.cpu_count() or 1
-
-
-def _in_order(
-    pool: Pool, workers: int, work: Callable[[_Item], _Result], items: Iterable[_Item]
-) -> Iterator[_Result]:
-    under_way: deque[Future[_Result]] = deque()
-    caller = threading.get_ident()
-    try:
-        for item in items:
-            under_way.append(pool.submit(work, item))
-            # One more than there are workers, so that none waits for us.
-            if len(under_way) > workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    except BrokenExecutor as error:
-        raise OffloadError(
-            "a worker process ended before its work was done",
-            hint="Was it killed, or is there too little memory?",
-        ) from error
-    finally:
-        # What nobody ended is ended by whoever collects it as garbage: perhaps a thread of this pool, which would
-        # wait for itself.
-        pool.shutdown(wait=threading.get_ident() == caller, cancel_futures=True)
 
 
 _received: list[Callable[[Any], Any]] = []

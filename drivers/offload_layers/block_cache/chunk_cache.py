@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from offload_hooks import ByteRange, ReadableBuffer
+from offload_hooks.bounded_cache import BoundedCache
 from offload_layers.block_cache.chunk_files import BrokenChunkError, ChunkFiles
-from offload_layers.block_cache.chunk_memory import ChunkMemory
 from offload_layers.block_cache.chunk_names import ChunkName
 
 Fetch = Callable[[Sequence[ByteRange]], list[ReadableBuffer]]
@@ -63,7 +63,7 @@ class ChunkCache:
         self._files = files
         self._fetch = fetch
         self._lock = threading.Lock()
-        self._memory = ChunkMemory(memory_bytes)
+        self._memory = BoundedCache[ChunkName, bytes](memory_bytes, size_of=len)
         self._flights: dict[ChunkName, _Flight] = {}
         self._counts: Counter[str] = Counter()
 
@@ -110,7 +110,7 @@ class ChunkCache:
         """What became of all chunks until now."""
         with self._lock:
             counted = {each.name: self._counts[each.name] for each in fields(CacheStatistics)}
-            return CacheStatistics(**{**counted, "memory_bytes": self._memory.held_bytes})
+            return CacheStatistics(**{**counted, "memory_bytes": self._memory.used})
 
     def _claim(
         self, names: Sequence[ChunkName]

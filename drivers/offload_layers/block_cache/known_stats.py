@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from offload_hooks import ObjectStat
+from offload_hooks.bounded_cache import BoundedCache
 
 _MOST = 100_000
 
@@ -27,7 +27,7 @@ class KnownStats:
         self._valid_s = valid_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._stats: OrderedDict[str, tuple[float, ObjectStat]] = OrderedDict()
+        self._stats: BoundedCache[str, tuple[float, ObjectStat]] = BoundedCache(_MOST)
         self.epoch = 0
 
     def get(self, key: str) -> ObjectStat | None:
@@ -40,14 +40,11 @@ class KnownStats:
         with self._lock:
             if asked_in != self.epoch or self._valid_s <= 0:
                 return
-            self._stats.pop(stat.key, None)
-            self._stats[stat.key] = (asked_at, stat)
-            while len(self._stats) > _MOST:
-                self._stats.popitem(last=False)
+            self._stats.put(stat.key, (asked_at, stat))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop what is known of objects that were, or may have been, changed."""
         with self._lock:
             self.epoch += 1
             for key in keys:
-                self._stats.pop(key, None)
+                self._stats.pop(key)

@@ -8,9 +8,9 @@ Source: docs/encryption.md.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from typing import Any, Literal
 
+from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import DecryptionError, MissingExtraError, OffloadError
 from offload_hooks.key_providers import KeyProvider
 from offload_proto.messages_pb2 import MessageMetadata
@@ -41,7 +41,7 @@ class Decryptor:
 
     def __init__(self, provider: KeyProvider | None) -> None:
         self._provider = provider
-        self._ciphers: OrderedDict[bytes, Any] = OrderedDict()
+        self._ciphers: BoundedCache[bytes, Any] = BoundedCache(DATA_KEYS_KEPT)
 
     @property
     def has_keys(self) -> bool:
@@ -83,17 +83,14 @@ class Decryptor:
     def _cipher(self, name: str, encrypted: bytes, about: dict[str, str]) -> Any:
         """AES-GCM by this data key, None if the provider has no key of this name; why not, if that was an error."""
         place = hashlib.sha256(hashlib.sha256(name.encode()).digest() + encrypted).digest()
-        if place in self._ciphers:
-            self._ciphers.move_to_end(place)
-        else:
+
+        def make() -> Any:
             try:
-                cipher = self._new_cipher(name, encrypted, about)
+                return self._new_cipher(name, encrypted, about)
             except DecryptionError as error:
-                cipher = error
-            self._ciphers[place] = cipher
-            if len(self._ciphers) > DATA_KEYS_KEPT:
-                self._ciphers.popitem(last=False)
-        return self._ciphers[place]
+                return error
+
+        return self._ciphers.load(place, make)
 
     def _new_cipher(self, name: str, encrypted: bytes, about: dict[str, str]) -> Any:
         assert self._provider is not None

@@ -14,12 +14,11 @@ Some topics go at once, and some objects of a topic by one call. A crash leaves 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, RemovalOutcome, Scope
@@ -35,6 +34,7 @@ from offload_core.metadata.stores.managed_ledger_records import claimed, is_clai
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction, Deletion
 from offload_core.writing.offload.attempt_objects import delete_attempt, delete_unless
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
@@ -92,22 +92,22 @@ class Removal:
         Raises:
             StoreError: of the audit log, or one that all others would share; it can be called again.
         """
-        waiting: deque[Future[list[RemovalOutcome | OffloadError]]] = deque()
         batches = _Batches(garbage)
         left = math.inf if limit is None else limit  # without what is waiting, which may all go
-        with ThreadPoolExecutor(at_once, thread_name_prefix="offload-gc") as pool:
-            try:
-                while True:
-                    while len(waiting) < 2 * at_once and (batch := batches.take(int(min(left, _TOGETHER)))):
-                        left -= len(batch)
-                        waiting.append(pool.submit(self._remove, batch))
-                    if not waiting:
-                        return
-                    outcomes = waiting.popleft().result()
+
+        def allowed() -> Iterator[list[Garbage]]:
+            nonlocal left
+            while batch := batches.take(int(min(left, _TOGETHER))):
+                left -= len(batch)
+                yield batch
+
+        while first := next(allowed(), None):  # again where the limit was reached, and some of them stay
+            with closing(
+                bounded_map(self._remove, chain([first], allowed()), at_once=at_once, name="offload-gc")
+            ) as removed:
+                for outcomes in removed:
                     left += sum(isinstance(each, OffloadError) or not each.is_deleted for each in outcomes)
                     yield from outcomes
-            finally:
-                pool.shutdown(cancel_futures=True)
 
     def _remove(self, batch: Sequence[Garbage]) -> list[RemovalOutcome | OffloadError]:
         """Garbage of one topic, or of none."""

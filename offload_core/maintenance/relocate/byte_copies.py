@@ -6,9 +6,7 @@ along. The index comes last, so a copy without one was broken off. Memory is bou
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +15,7 @@ from typing import TypeVar
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.messages.checksum import crc32c
 from offload_core.storage.tier import Tier, upload_blocks
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import DataLossError, ObjectNotFoundError
 from offload_hooks.values import ObjectStat
 
@@ -26,7 +25,8 @@ PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
 """Parts that are read, and parts that are written, at once."""
 
-_T = TypeVar("_T")
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
 
 Check = Callable[[int], None]
 """Told of each part's bytes as it is read; if it raises, the copy is given up."""
@@ -114,14 +114,9 @@ def _copy_object(
             user_metadata=user_metadata,
             parts_in_flight=PARTS_AT_ONCE,
         )
-    with ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="offload-relocate") as pool:
-        ranges = zip(_parts(stat.size_bytes, part_bytes), checksums, strict=True)
-        for compared in _ahead(pool, (_comparison(target, key, *part, crc) for part, crc in ranges)):
-            compared.result()
-
-
-def _comparison(target: Tier, key: str, offset: int, length: int, checksum: int) -> Callable[[], None]:
-    return lambda: _compare(target, key, offset, length, checksum)
+    ranges = zip(_parts(stat.size_bytes, part_bytes), checksums, strict=True)
+    for _ in _map_parts(lambda part: _compare(target, key, *part[0], part[1]), ranges):
+        pass
 
 
 def _compare(target: Tier, key: str, offset: int, length: int, checksum: int) -> None:
@@ -140,31 +135,16 @@ def _read(
     source: Tier, stat: ObjectStat, part_bytes: int, checksums: list[int], check: Check
 ) -> Generator[memoryview, None, None]:
     """The parts of an object, some of which are read ahead."""
-
-    def read(offset: int, length: int) -> Callable[[], memoryview]:
-        return lambda: source.read_range(stat.key, offset, length)
-
-    with ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="offload-relocate") as pool:
-        for under_way in _ahead(pool, (read(*part) for part in _parts(stat.size_bytes, part_bytes))):
-            part = under_way.result()
+    read = _map_parts(lambda part: source.read_range(stat.key, *part), _parts(stat.size_bytes, part_bytes))
+    with closing(read):
+        for part in read:
             checksums.append(crc32c(bytes(part)))
             check(len(part))
             yield part
 
 
-def _ahead(pool: ThreadPoolExecutor, calls: Iterator[Callable[[], _T]]) -> Iterator[Future[_T]]:
-    """The calls in their order, a few of them under way."""
-    under_way: deque[Future[_T]] = deque()
-    try:
-        for call in calls:
-            under_way.append(pool.submit(call))
-            if len(under_way) == PARTS_AT_ONCE:
-                yield under_way.popleft()
-        while under_way:
-            yield under_way.popleft()
-    finally:
-        for each in under_way:
-            each.cancel()
+def _map_parts(work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Generator[_Result, None, None]:
+    return bounded_map(work, parts, at_once=PARTS_AT_ONCE, ahead=PARTS_AT_ONCE, name="offload-relocate")
 
 
 def _part_bytes(target: Tier, size_bytes: int) -> int:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 
 from offload_core.format.codec.block_header import BlockHeader
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.entry import CHECKSUM_MAGIC, skip_broker_metadata, split_entry
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import FormatError
 
 CHUNK_BYTES = 4 << 20
@@ -29,7 +30,7 @@ class ObjectBytes:
         self.key = key
         self.size = size
         self._chunk_bytes = chunk_bytes
-        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+        self._chunks: BoundedCache[int, memoryview] = BoundedCache(_CHUNKS_KEPT)
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from `offset` on, fewer where the object ends."""
@@ -40,22 +41,13 @@ class ObjectBytes:
         while offset < stop:
             number = offset // self._chunk_bytes
             begin = number * self._chunk_bytes
-            chunk = self._chunk(number)
+            length_of_chunk = min(self._chunk_bytes, self.size - begin)
+            chunk = self._chunks.load(
+                number, partial(self._tier.read_range, self.key, begin, length_of_chunk)
+            )
             parts.append(chunk[offset - begin : stop - begin])
             offset = begin + len(chunk)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-
-    def _chunk(self, number: int) -> memoryview:
-        chunk = self._chunks.get(number)
-        if chunk is None:
-            begin = number * self._chunk_bytes
-            chunk = self._tier.read_range(self.key, begin, min(self._chunk_bytes, self.size - begin))
-            self._chunks[number] = chunk
-            if len(self._chunks) > _CHUNKS_KEPT:
-                self._chunks.popitem(last=False)
-        else:
-            self._chunks.move_to_end(number)
-        return chunk
 
 
 _CHECKSUM_HEAD_BYTES = 6

@@ -11,9 +11,7 @@ goes on.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -33,6 +31,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Deletion
 from offload_core.writing.offload.attempt_objects import abort_uploads, delete_unless
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import AttemptError, UnknownTopicError, placed
 
 DEFAULT_AT_ONCE = 16
@@ -64,11 +63,8 @@ def delete_judged(
     Raises:
         StoreError: of the tier, with the object, or of the audit log; it can be called again.
     """
-    failed = threading.Event()
 
     def delete(each: JudgedObject) -> None:
-        if failed.is_set():
-            return
         key, is_kept = each.object.key, False
 
         @contextmanager
@@ -77,30 +73,22 @@ def delete_judged(
             is_kept = not is_as_judged(each)
             yield (key,) if is_kept else ()
 
-        try:
-            if not is_as_judged(each):
-                return
-            for deletion in _deletions(each):
-                audit.record(deletion)
-            with placed(key=key.data_key):
-                abort_uploads(tier, key)
-                delete_unless(tier, [key], needed)
-        except BaseException:
-            failed.set()
-            raise
+        if not is_as_judged(each):
+            return
+        for deletion in _deletions(each):
+            audit.record(deletion)
+        with placed(key=key.data_key):
+            abort_uploads(tier, key)
+            delete_unless(tier, [key], needed)
         if not is_kept:
             listener(each)
 
     def is_as_judged(each: JudgedObject) -> bool:
         return read_again is None or _is_as_judged(each, read_again(each.topics))
 
-    with ThreadPoolExecutor(at_once, thread_name_prefix="offload-rollback") as pool:
-        due = [pool.submit(delete, each) for each in judged if allowed.allows(each.verdict)]
-        try:
-            for each in due:
-                each.result()
-        finally:
-            failed.set()  # Ctrl-C as well
+    due = (each for each in judged if allowed.allows(each.verdict))
+    for _ in bounded_map(delete, due, at_once=at_once, ahead=at_once, name="offload-rollback"):
+        pass
 
 
 def _is_as_judged(judged: JudgedObject, infos: Mapping[TopicName, ManagedLedgerInfo]) -> bool:

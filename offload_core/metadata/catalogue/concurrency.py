@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
 
 from offload_core.storage.executors import Executor
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import OffloadError
 
 CONCURRENCY = 128
@@ -34,11 +34,14 @@ def concurrently(function: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     slices = [items[i : i + together] for i in range(0, len(items), together)]
     if len(slices) < 2:
         return [function(item) for item in items]
-    pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-catalogue")
-    try:
-        return list(chain.from_iterable(pool.map(lambda some: [function(item) for item in some], slices)))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    results = bounded_map(
+        lambda some: [function(item) for item in some],
+        slices,
+        at_once=CONCURRENCY,
+        ahead=len(slices),
+        name="offload-catalogue",
+    )
+    return list(chain.from_iterable(results))
 
 
 def batch_size(executor: Executor | None) -> int:

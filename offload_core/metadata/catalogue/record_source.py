@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,6 +30,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import is_claim
 from offload_core.metadata.stores.record_paths import CONCURRENCY, list_names, read_record
 from offload_core.storage.tier import Tier, open_like, open_store, registry
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import BadLengthError, FormatError, OptionError, placed
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 from offload_hooks.values import ListedObject
@@ -81,13 +81,17 @@ class StoreRecords:
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
         """Read the records of these topics, as they are now, several at once; one that there is none of is left out."""
         wanted = list(topics)
-        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-            found = pool.map(lambda topic: read_record(self._store, self.name(topic)), wanted)
-            return {
-                topic: record[0]
-                for topic, record in zip(wanted, found, strict=True)
-                if record is not None and not is_claim(record[0])
-            }
+        found = bounded_map(
+            lambda topic: read_record(self._store, self.name(topic)),
+            wanted,
+            at_once=CONCURRENCY,
+            name="offload-records",
+        )
+        return {
+            topic: record[0]
+            for topic, record in zip(wanted, found, strict=True)
+            if record is not None and not is_claim(record[0])
+        }
 
     def _is_claim(self, name: str) -> bool:
         """Return whether a topic has no record of this name, but a placeholder."""

@@ -8,10 +8,10 @@ where a live Pulsar's tree is; a process that only reads learns it from here. So
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.records.stored_record import parse_stored_record
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import OptionError, placed
 from offload_hooks.metadata_stores import MetadataStore, check_path
 
@@ -33,21 +33,20 @@ def list_names(store: MetadataStore, namespaces: Collection[str] | None = None) 
 
     A request for each tenant, and two for each namespace, several at once. Errors as `MetadataStore.children`.
     """
-    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
 
-        def below(parents: Iterable[str]) -> list[tuple[str, str]]:
-            places = [check_path(parent) for parent in parents]
-            names = pool.map(store.children, places)
-            return [(f"{p}/{name}", name) for p, of in zip(places, names, strict=True) for name in of]
+    def below(parents: Iterable[str]) -> list[tuple[str, str]]:
+        places = [check_path(parent) for parent in parents]
+        names = bounded_map(store.children, places, at_once=CONCURRENCY, name="offload-records")
+        return [(f"{p}/{name}", name) for p, of in zip(places, names, strict=True) for name in of]
 
-        if namespaces is None:
-            tenants = [path for path, _ in below([_ROOT])]
-            roots = [path for path, _ in below(tenants)]
-        else:
-            roots = [f"{_ROOT}/{name}" for name in namespaces]
-        domains = below(roots)
-        domains += below(path for path, name in domains if name not in (_DOMAIN, _OTHER_DOMAIN))
-        found = below(path for path, name in domains if name == _DOMAIN)
+    if namespaces is None:
+        tenants = [path for path, _ in below([_ROOT])]
+        roots = [path for path, _ in below(tenants)]
+    else:
+        roots = [f"{_ROOT}/{name}" for name in namespaces]
+    domains = below(roots)
+    domains += below(path for path, name in domains if name not in (_DOMAIN, _OTHER_DOMAIN))
+    found = below(path for path, name in domains if name == _DOMAIN)
     return [path.removeprefix(f"{_ROOT}/") for path, _ in found]
 
 

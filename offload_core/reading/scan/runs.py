@@ -10,12 +10,9 @@ and a warning says where that is. Loss is an error or a warning wherever it is n
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from offload_core.format.codec.index import BlockTable
@@ -23,6 +20,7 @@ from offload_core.metadata.catalogue import Ledger, Piece, Topic, piece_of, with
 from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import DataLossError
 
 _MOST_NAMED = 10
@@ -375,22 +373,16 @@ def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> 
         for each in planned:
             yield from _resolved(tier, each, fail)
         return
-    waiting = iter(planned)
-    under_way: deque[Future[Sequence[Run]]] = deque()
-    pool = ThreadPoolExecutor(INDEXES_AHEAD, thread_name_prefix="offload-index")
-
-    def send(count: int) -> None:
-        for each in itertools.islice(waiting, count):
-            under_way.append(pool.submit(copy_context().run, _resolved, tier, each, fail))
-
-    try:
-        send(INDEXES_AHEAD)
-        while under_way:
-            runs = under_way.popleft().result()
-            send(1)
+    resolved = bounded_map(
+        lambda each: _resolved(tier, each, fail),
+        planned,
+        at_once=INDEXES_AHEAD,
+        ahead=INDEXES_AHEAD,
+        name="offload-index",
+    )
+    with closing(resolved):
+        for runs in resolved:
             yield from runs
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Run]:

@@ -7,10 +7,7 @@ does not depend on the size of block or ledger.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +23,7 @@ from offload_core.format.messages.opening import PayloadOpener
 from offload_core.format.messages.schema import arrow_schema
 from offload_core.reading.scan.tasks import ReadOptions, Run
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import placed
 
 LEAST_RANGE_BYTES = 512
@@ -86,27 +84,18 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
     if capabilities.ranges_ahead < 1:
         yield from _one_by_one(tier, ranges)
         return
-    under_way: deque[tuple[Range, Future[memoryview]]] = deque()
-    room = capabilities.ranges_ahead
-    pool = ThreadPoolExecutor(room, thread_name_prefix="offload-fetch")
-
-    def send() -> None:
-        nonlocal room
-        while len(under_way) < room and (planned := next(ranges, None)) is not None:
-            room = 1 if planned.is_perhaps_last else capabilities.ranges_ahead
-            under_way.append((planned, pool.submit(copy_context().run, _fetch, tier, planned)))
-
-    try:
-        send()
-        while under_way:
-            fetched, future = under_way.popleft()
-            data = future.result()
-            del future
-            send()
+    results = bounded_map(
+        lambda planned: (planned, _fetch(tier, planned)),
+        ranges,
+        at_once=capabilities.ranges_ahead,
+        ahead=capabilities.ranges_ahead,
+        waits_after=lambda planned: planned.is_perhaps_last,
+        name="offload-fetch",
+    )
+    with contextlib.closing(results):
+        for fetched, data in results:
             yield from _windows(fetched, data)
             del data
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def range_bytes_of(tier: Tier) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
 
 from offload_core.storage.hot.ledger_layout import FRAMES_OFFSET, MAX_POINTS, Points
+from offload_hooks.bounded_cache import BoundedCache
 
 STRIDE_BYTES = 1 << 16
 
@@ -77,37 +77,26 @@ class Indexes:
     """The indexes of a store's ledgers: those of ledgers that are being written, and those used lately.
 
     Args:
-        max_points: how many points the latter may have together, 16 bytes each; one index is always kept.
+        max_points: how many points the latter may have together, 16 bytes each.
     """
 
     def __init__(self, max_points: int) -> None:
-        self._max_points = max_points
-        self._lock = threading.Lock()
         self._growing: dict[int, SparseIndex] = {}
-        self._used: OrderedDict[int, SparseIndex] = OrderedDict()
+        self._used: BoundedCache[int, SparseIndex] = BoundedCache(max_points, size_of=len)
 
     def begin(self, ledger_id: int, index: SparseIndex) -> None:
         """A ledger is written here, and its writer keeps the index."""
-        with self._lock:
-            self._growing[ledger_id] = index
+        self._growing[ledger_id] = index
 
     def end(self, ledger_id: int) -> None:
-        """Nothing is known of a ledger any more: its writer has ended, or it was deleted."""
-        with self._lock:
-            self._growing.pop(ledger_id, None)
-            self._used.pop(ledger_id, None)
+        """Forget a ledger: its writer has ended, or it was deleted."""
+        self._growing.pop(ledger_id, None)
+        self._used.pop(ledger_id)
 
     def find(self, ledger_id: int, make: Callable[[], SparseIndex]) -> SparseIndex:
-        """The index of a ledger; `make` is called where it is not known."""
-        with self._lock:
-            index = self._growing.get(ledger_id) or self._used.get(ledger_id)
+        """The index of a ledger; `make` is called where there is none yet."""
+        index = self._growing.get(ledger_id)
         if index is None:
-            index = make()
-        with self._lock:
-            if ledger_id not in self._growing:
-                self._used[ledger_id] = index
-                self._used.move_to_end(ledger_id)
-                points = sum(map(len, self._used.values())) if len(index) > 1 else 0
-                while points > self._max_points and len(self._used) > 1:
-                    points -= len(self._used.popitem(last=False)[1])
+            index = self._used.load(ledger_id, make)
+            self._used.put(ledger_id, index)  # it may have grown
         return index

@@ -15,7 +15,7 @@ wrapper below a retrying layer runs once for each attempt. A layer without an im
 passed over; `tryfirst` and `trylast` count for nothing. When nothing below a level implements an optional
 hook, `read_ranges` is made of that level's `read_range`, and `list_uploads` raises `StoreError`.
 
-`ConcurrentReads` reads many ranges at once from a store that can only read one. `FirstThatHas` are the hooks of several
+`FirstThatHas` are the hooks of several
 tiers: an object that the first lacks is read from the first of the others that has it. Topics that have moved in part
 have copies in two tiers, each under a uuid of its own. Only tiers that are configured are asked; what an object or a
 record states opens none. It is for reading objects by known keys: nothing is listed, written or deleted.
@@ -24,75 +24,19 @@ record states opens none. It is for reading objects by known keys: nothing is li
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeVar
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 import pluggy
 from pluggy import HookimplOpts
 
 from offload_hooks import OPTIONAL_HOOKS, PROJECT, ByteRange, ReadableBuffer, TierHooks
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError
 
 THREADS = 8
-
-
-class ReadsRange(Protocol):
-    """Whatever has the hook `read_range`."""
-
-    @property
-    def read_range(self) -> _ReadRange:
-        """The hook, called by keyword."""
-
-
-class _ReadRange(Protocol):
-    def __call__(self, *, key: str, offset: int, length: int) -> ReadableBuffer: ...
-
-
-class ConcurrentReads:
-    """The hook `read_ranges` made of `read_range`.
-
-    Each level of a chain has one of its own, so that a layer's `read_range` which calls `read_ranges` of
-    what is below it never waits for a thread that waits for it.
-    """
-
-    def __init__(self, source: ReadsRange) -> None:
-        self._source = source
-        self._pools: dict[int, ThreadPoolExecutor] = {}
-
-    def __call__(self, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
-        """Read all ranges, in their order; the error of the first one that fails is raised."""
-        if len(ranges) < 2:
-            return [self._read(each) for each in ranges]
-        pool = self._pool()
-        futures = [pool.submit(self._read, each) for each in ranges]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
-
-    def close(self) -> None:
-        """Stop this process's threads, if there are any; a later call starts new ones."""
-        pool = self._pools.pop(os.getpid(), None)
-        if pool is not None:
-            pool.shutdown()
-
-    def _read(self, wanted: ByteRange) -> ReadableBuffer:
-        return self._source.read_range(key=wanted.key, offset=wanted.offset, length=wanted.length)
-
-    def _pool(self) -> ThreadPoolExecutor:
-        # No lock, which a fork could copy while it is held: whoever comes second uses the pool of the
-        # first; the pool that it made in vain has no threads yet.
-        process = os.getpid()
-        pool = self._pools.get(process)
-        if pool is None:
-            pool = self._pools.setdefault(
-                process, ThreadPoolExecutor(THREADS, thread_name_prefix="tier-read")
-            )
-        return pool
 
 
 Call = Callable[..., Any]
@@ -139,7 +83,6 @@ class Chain:
         self._manager = _Manager(PROJECT)
         self._manager.add_hookspecs(TierHooks)
         self._hook_names = tuple(vars(self._manager.hook))
-        self._reads: list[ConcurrentReads] = []
         self.hooks = Rest()
         rests = [self.hooks] + [Rest() for _ in layers]
         who = [f"layer {layer.name!r}" for layer in layers] + [f"driver {driver_name!r}"]
@@ -154,9 +97,7 @@ class Chain:
             rest._calls = {name: self._call(name, level, rest) for name in self._hook_names}
 
     def close(self) -> None:
-        """Stop the threads that this process started for concurrent reads, and close the plugins that can be."""
-        for reads in self._reads:
-            reads.close()
+        """Close the plugins that can be closed."""
         for plugin in self._plugins:
             shut = getattr(plugin, "close", None)
             if callable(shut):
@@ -206,8 +147,7 @@ class Chain:
                 others = [plugin for plugin in self._plugins if id(plugin) not in kept]
                 return _answered(self._manager.subset_hook_caller(name, others), name, self._who[i])
         if name == "read_ranges":
-            self._reads.append(ConcurrentReads(rest))
-            return self._reads[-1]
+            return partial(_read_each, rest)
         return _refused(name, self._who[-1])
 
     def _implementations(self, name: str, plugin: object) -> list[pluggy.HookImpl]:
@@ -238,6 +178,18 @@ def _answered(caller: pluggy.HookCaller, name: str, who: str) -> Call:
         return answer
 
     return call
+
+
+def _read_each(rest: Rest, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+    """The hook `read_ranges` made of `read_range`."""
+
+    def read(each: ByteRange) -> ReadableBuffer:
+        data: ReadableBuffer = rest.read_range(key=each.key, offset=each.offset, length=each.length)
+        return data
+
+    if len(ranges) < 2:
+        return [read(each) for each in ranges]
+    return list(bounded_map(read, ranges, at_once=THREADS, name="tier-read"))
 
 
 def _refused(name: str, who: str) -> Call:

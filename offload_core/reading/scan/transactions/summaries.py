@@ -15,9 +15,7 @@ import logging
 import os
 import struct
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +25,8 @@ from offload_core.format.messages.transactions import NO_TIMES, TransactionFinde
 from offload_core.reading.scan.tasks import Run
 from offload_core.reading.scan.windows import EntryLocator, fetch_windows, walk_windows
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -244,26 +244,15 @@ class SummaryMemory:
     """The summaries of runs of blocks. Not for several threads at once."""
 
     def __init__(self, max_bytes: int = MAX_MEMORY_BYTES) -> None:
-        self._left = max_bytes
-        self._kept: OrderedDict[Key, LedgerSummary] = OrderedDict()
+        self._summaries: BoundedCache[Key, LedgerSummary] = BoundedCache(max_bytes, size_of=_size)
 
     def get(self, run: Run, data_bytes: int) -> LedgerSummary | None:
         """The summary of exactly these blocks of an object of this length, if it is remembered."""
-        key = _key(run, data_bytes)
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
+        return self._summaries.get(_key(run, data_bytes))
 
     def put(self, run: Run, summary: LedgerSummary) -> None:
         """Remember the summary of a run's blocks."""
-        key = _key(run, summary.data_bytes)
-        if key not in self._kept:
-            self._kept[key] = summary
-            self._left -= _size(summary)
-        while self._left < 0 and self._kept:
-            _, forgotten = self._kept.popitem(last=False)
-            self._left += _size(forgotten)
+        self._summaries.put(_key(run, summary.data_bytes), summary)
 
 
 def _key(run: Run, data_bytes: int) -> Key:
@@ -316,13 +305,13 @@ def survey(
         summaries = [memory.get(part.run, part.data_bytes) for part in parts]
     unknown = [i for i, summary in enumerate(summaries) if summary is None]
     if kept is not None and unknown:
-        with ThreadPoolExecutor(
-            min(LOADS_AT_ONCE, len(unknown)), thread_name_prefix="offload-summaries"
-        ) as pool:
-            for i, loaded in zip(unknown, pool.map(lambda i: _load(kept, parts[i]), unknown), strict=True):
-                summaries[i] = loaded
-                if loaded is not None and memory is not None:
-                    memory.put(parts[i].run, loaded)
+        loads = bounded_map(
+            lambda i: _load(kept, parts[i]), unknown, at_once=LOADS_AT_ONCE, name="offload-summaries"
+        )
+        for i, loaded in zip(unknown, loads, strict=True):
+            summaries[i] = loaded
+            if loaded is not None and memory is not None:
+                memory.put(parts[i].run, loaded)
     by_block = memory is not None and kept is None
     runs = {
         i: list(stretches_of(parts[i].run, 0 if by_block else JOB_BYTES))
@@ -350,18 +339,17 @@ def _survey_runs(
     """The summaries of some runs of the parts, by the part's number; by threads, but for those in the memory."""
     known = [None if memory is None else memory.get(run, parts[i].data_bytes) for i, run in jobs]
     unknown = [job for job, summary in zip(jobs, known, strict=True) if summary is None]
-    looked: Iterator[LedgerSummary] = iter(())
-    with contextlib.ExitStack() as stack:
-        if unknown:
-            workers = min(MOST_WORKERS, os.cpu_count() or 1, len(unknown))
-            pool = stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix="offload-survey"))
-            looked = pool.map(
-                lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums), unknown
-            )
+    surveyed = bounded_map(
+        lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums),
+        unknown,
+        at_once=min(MOST_WORKERS, os.cpu_count() or 1),
+        name="offload-survey",
+    )
+    with contextlib.closing(surveyed):
         made: dict[int, list[LedgerSummary]] = {}
         for (i, run), summary in zip(jobs, known, strict=True):
             if summary is None:
-                summary = next(looked)
+                summary = next(surveyed)
                 if memory is not None:
                     memory.put(run, summary)
             made.setdefault(i, []).append(summary)
