@@ -74,7 +74,7 @@ print(len(set(at_once(use))), use(0)[0])
 
 FORK = """
 import contextlib, os, signal
-from offload_core.metadata.records import sqlite
+from offload_core.metadata.stores import sqlite
 
 class Store:
     at_rest = contextlib.nullcontext

@@ -76,7 +76,7 @@ def test_a_change_in_a_module_that_a_kernel_imports_is_compiled_into_it(
 ) -> None:
     for _ in range(2):
         assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (RIGHT, "")
-    changed = copy / "offload_core" / module
+    changed = copy / "offload_core" / "format" / module
     assert changed.read_text().count(before) == 1
     changed.write_text(changed.read_text().replace(before, after))
     assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (answer, "")
@@ -156,7 +156,7 @@ def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path) -> None:
 
 def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path) -> None:
     run(copy, "import os\nos.umask(0o022)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=None)
-    bytecode = copy / "offload_core" / "__pycache__"
+    bytecode = copy / "offload_core" / "format" / "__pycache__"
     (folder,) = bytecode.glob(FOLDERS)
     assert bytecode.stat().st_mode & 0o777 == 0o755
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -193,7 +193,7 @@ def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path) -> 
 def test_where_no_place_can_be_written_kernels_work_and_one_warning_names_the_setting(
     copy: Path, tmp_path: Path, cache_folder: str | None
 ) -> None:
-    (copy / "offload_core" / "__pycache__").touch()
+    (copy / "offload_core" / "format" / "__pycache__").touch()
     (tmp_path / "file").touch()
     place = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "cache"}.get(cache_folder or "")
     shown, logged = run(
@@ -226,7 +226,7 @@ def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
 ) -> None:
     copy.chmod(0o755)
     if bytecode_mode is not None:
-        (copy / "offload_core" / "__pycache__").mkdir(bytecode_mode)
+        (copy / "offload_core" / "format" / "__pycache__").mkdir(bytecode_mode)
     program = AS_ANOTHER_USER.format(program=READ_A_PROPERTY)
     shown, logged = run(copy, program, NUMBA_CACHE_DIR=None, HOME=None, XDG_CACHE_HOME=None)
     assert shown == RIGHT + RIGHT
@@ -239,7 +239,7 @@ def test_kernels_import_from_modules_of_kernels_only() -> None:
     """Else the digest would not see a change in what is compiled into them."""
     digested = {"offload_core.format.kernel"}
     wrong = []
-    for path in PACKAGE.glob("*/kernels/*.py"):
+    for path in PACKAGE.rglob("kernels/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -257,4 +257,4 @@ def test_all_kernels_have_the_one_decorator() -> None:
         for path in PACKAGE.rglob("*.py")
         if "njit" in path.read_text() or "numba.jit" in path.read_text()
     }
-    assert users == {"kernel.py"}
+    assert users == {"format/kernel.py"}

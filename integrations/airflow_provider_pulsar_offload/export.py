@@ -41,7 +41,7 @@ class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
         topics: Sequence[str] | str | None = None,
         topics_pattern: str | None = None,
         to_conn_id: str | None = None,
-        planned: Mapping[str, Any] | None = None,
+        scan: Mapping[str, Any] | None = None,
         offload_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
@@ -52,7 +52,7 @@ class ExportTopicsOperator(BaseOperator):  # type: ignore[misc]  # untyped here
         self.topics = topics
         self.topics_pattern = topics_pattern
         self.to_conn_id = to_conn_id
-        self.scan = planned
+        self.scan = scan
         self.offload_conn_id = offload_conn_id
         self._ended = threading.Event()
 

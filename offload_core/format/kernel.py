@@ -171,7 +171,7 @@ def _digest() -> str:
     import numba
 
     digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
-    for name, source in sorted(_sources(files("offload_core"))):
+    for name, source in sorted(_sources(files(__package__))):
         digest.update(f"\0{name}\0{len(source)}\0".encode() + source)
     return digest.hexdigest()[:32]
 
@@ -179,16 +179,12 @@ def _digest() -> str:
 def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
     """Names and contents of this module and of all modules in packages that are named `kernels`."""
     yield "kernel", (package / "kernel.py").read_bytes()
-    for wing in package.iterdir():
-        if (
-            wing.name.startswith("__") or not wing.is_dir()
-        ):  # of `__pycache__`, others may not see what is in it
-            continue
-        kernels = wing / "kernels"
-        if kernels.is_dir():
+    for part in package.iterdir():
+        kernels = part / "kernels"
+        if not part.name.startswith("__") and kernels.is_dir():  # others may not see what is in `__pycache__`
             for module in kernels.iterdir():
                 if module.name.endswith(".py"):
-                    yield f"{wing.name}/{module.name}", module.read_bytes()
+                    yield f"{part.name}/{module.name}", module.read_bytes()
 
 
 def _places() -> Iterator[Path]:

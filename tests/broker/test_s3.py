@@ -49,7 +49,7 @@ def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier: 
     with store.open_reader() as tier:
         catalogue = tier.catalogue()
     found = {
-        str(topic.name): [(ledger.ledger_id, ledger.pieces[0].stored.key.uuid) for ledger in topic.ledgers]
+        str(topic.name): [(ledger.ledger_id, ledger.extents[0].key.uuid) for ledger in topic.ledgers]
         for topic in catalogue.topics
     }
     told = {
@@ -66,7 +66,7 @@ def test_our_writer_makes_the_brokers_bytes(s3_tier: S3Tier) -> None:
     with store.open_reader() as reader:
         tier = reader.store
         for topic in reader.catalogue().topics:
-            for key in (piece.stored.key for ledger in topic.ledgers for piece in ledger.pieces):
+            for key in (extent.key for ledger in topic.ledgers for extent in ledger.extents):
                 data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
                 ours = rewritten(data, index, key, DEFAULT_BLOCK_BYTES)
                 assert (ours.data, ours.index) == (data, index), key

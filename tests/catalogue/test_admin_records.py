@@ -129,7 +129,7 @@ def test_the_catalogue_has_the_topics_of_all_namespaces(nameless: Path) -> None:
         catalogue = tier.catalogue(records=rest.url)
     assert [topic.label.rpartition("/")[2] for topic in catalogue.topics] == TOPICS
     for topic in catalogue.topics:
-        pieces = [piece.stored.key.data_key for ledger in topic.ledgers for piece in ledger.pieces]
+        pieces = [extent.key.data_key for ledger in topic.ledgers for extent in ledger.extents]
         assert pieces == [golden.key.data_key for golden in topic_objects(topic.label.rpartition("/")[2])]
     assert [stored.problem for stored in catalogue.problems] == [Problem.UNFINISHED]
 

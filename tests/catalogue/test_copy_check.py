@@ -11,10 +11,9 @@ from damage import scenes
 from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
 from tiers import MANAGED_LEDGER, uuid_of
 
-from offload_core.format.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, TOMBSTONE_MODE
 from offload_core.format.codec.mapfile.header import FileCompression
 from offload_core.format.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
-from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, LOST_KEY, TOMBSTONE_MODE
 from offload_core.maintenance.gc.naming import NamedCopies
 from offload_core.maintenance.verify import Code
 from offload_core.metadata.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
@@ -378,7 +377,7 @@ def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case: Case
 
     assert raised(opened) is not is_read
     (found,) = record_catalogue(tier, {topic: ManagedLedgerInfo(ledgers=(record,))}).topics[0].ledgers
-    assert (len(found.pieces) == len(copies)) is is_read
+    assert (len(found.extents) == len(copies)) is is_read
 
     # reports
     codes = {each.code for each in scene.findings(deep=False) if each.ledger_id in (case.ledger_id, None)}

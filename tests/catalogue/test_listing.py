@@ -85,7 +85,7 @@ def test_an_object_shows_names_sizes_and_time(tmp_path: Path) -> None:
     assert (stored.data_bytes, stored.index_bytes) == (128 + 3 * 12 + 8, len(written.index))
     assert stored.modified_at == MODIFIED_AT
     assert (ledger.ledger_id, ledger.entries, ledger.data_bytes) == (12, 3, 172)
-    assert [(piece.first_entry_id, piece.stop_entry_id) for piece in ledger.pieces] == [(0, 3)]
+    assert [(extent.first_entry_id, extent.stop_entry_id) for extent in ledger.extents] == [(0, 3)]
 
 
 def test_ledgers_are_ordered_by_number_not_by_text(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_of_several_complete_copies_the_newest_is_read(tmp_path: Path) -> None:
             modified_at=MODIFIED_AT + timedelta(days=days),
         )
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
-    assert [piece.stored.key.uuid for piece in ledger.pieces] == [uuid_of(2)]
+    assert [extent.key.uuid for extent in ledger.extents] == [uuid_of(2)]
     assert [stored.key.uuid for stored in ledger.attempts] == [uuid_of(1), uuid_of(3), uuid_of(2)]
     assert [stored.key.uuid for stored in ledger.superseded] == [uuid_of(1), uuid_of(3)]
     with open_tier(tmp_path) as tier:
@@ -215,7 +215,7 @@ def test_copies_of_the_same_time_are_ordered_by_key(tmp_path: Path) -> None:
     for attempt in (2, 1):
         lay_out(tmp_path, pip17_object(PAYLOADS), attempt=attempt)
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
-    assert [piece.stored.key.uuid for piece in ledger.pieces] == [uuid_of(2)]
+    assert [extent.key.uuid for extent in ledger.extents] == [uuid_of(2)]
 
 
 def test_a_scan_warns_of_complete_copies_that_it_does_not_read(
@@ -236,7 +236,7 @@ def test_a_newer_attempt_that_is_not_complete_does_not_replace_an_older_copy(tmp
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=2, modified_at=later, parts=["data"])
     catalogue = catalogue_of(tmp_path)
     (ledger,) = catalogue.topics[0].ledgers
-    assert [piece.stored.key.uuid for piece in ledger.pieces] == [uuid_of(1)]
+    assert [extent.key.uuid for extent in ledger.extents] == [uuid_of(1)]
     assert ledger.superseded == ()
     assert [stored.key.uuid for stored in catalogue.problems] == [uuid_of(2)]
 
@@ -273,7 +273,7 @@ def test_segments_of_a_ledger_are_its_pieces_in_order(tmp_path: Path) -> None:
     for attempt, first in enumerate([5, 0, 9]):
         lay_out(tmp_path, segment(first, 5), attempt=attempt)
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
-    assert [(piece.first_entry_id, piece.stop_entry_id) for piece in ledger.pieces] == [
+    assert [(extent.first_entry_id, extent.stop_entry_id) for extent in ledger.extents] == [
         (0, 5),
         (5, 9),
         (9, None),
@@ -287,7 +287,7 @@ def test_of_two_attempts_at_a_segment_the_newer_is_read(tmp_path: Path) -> None:
     lay_out(tmp_path, segment(4, 4), attempt=2, modified_at=MODIFIED_AT + timedelta(days=2))
     lay_out(tmp_path, segment(4, 4), attempt=3, modified_at=MODIFIED_AT + timedelta(days=1))
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
-    assert [piece.stored.key.uuid for piece in ledger.pieces] == [uuid_of(1), uuid_of(2)]
+    assert [extent.key.uuid for extent in ledger.extents] == [uuid_of(1), uuid_of(2)]
     assert [stored.key.uuid for stored in ledger.superseded] == [uuid_of(3)]
 
 

@@ -113,7 +113,7 @@ def test_a_newer_format_version_is_reported_and_not_read(tmp_path: Path) -> None
 def test_a_ledger_without_a_complete_copy_is_listed_without_pieces(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=3), parts=["data"])
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
-    assert (ledger.ledger_id, ledger.pieces, ledger.entries, ledger.data_bytes) == (3, (), None, 0)
+    assert (ledger.ledger_id, ledger.extents, ledger.entries, ledger.data_bytes) == (3, (), None, 0)
     assert (ledger.formats, ledger.superseded) == ((), ())
 
 
@@ -229,7 +229,7 @@ def test_the_length_in_the_listing_is_compared_with_the_one_in_the_index(tmp_pat
 def test_a_golden_index_is_read_to_its_blocks(tmp_path: Path) -> None:
     lay_out_broker_objects(tmp_path, topics=["big"])
     (topic,) = catalogue_of(tmp_path).topics
-    first = topic.ledgers[0].pieces[0]
-    data = gzip.decompress((BROKER / "objects" / f"{first.stored.key.data_key}.gz").read_bytes())
+    first = topic.ledgers[0].extents[0]
+    data = gzip.decompress((BROKER / "objects" / f"{first.data_key}.gz").read_bytes())
     assert [data[block.offset : block.offset + 4].hex() for block in first.ledger.blocks] == ["fbdbabcb"] * 3
     assert first.data_bytes == len(data)

@@ -65,7 +65,7 @@ def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> list[WrittenObject
 
 
 def ranges(ledger: Ledger) -> list[tuple[int, int | None]]:
-    return [(piece.first_entry_id, piece.stop_entry_id) for piece in ledger.pieces]
+    return [(extent.first_entry_id, extent.stop_entry_id) for extent in ledger.extents]
 
 
 # --- what there is -----------------------------------------------------------------------------
@@ -81,11 +81,11 @@ def test_a_brokers_records_name_the_ledgers_of_objects_that_name_no_topic(tmp_pa
     by_name = {topic.label.rpartition("/")[2]: topic for topic in catalogue.topics}
     for name, topic in by_name.items():
         objects = [golden.key.data_key for golden in topic_objects(name)]
-        pieces = [piece for ledger in topic.ledgers for piece in ledger.pieces]
-        assert [piece.stored.key.data_key for piece in pieces] == objects
+        pieces = [extent for ledger in topic.ledgers for extent in ledger.extents]
+        assert [extent.key.data_key for extent in pieces] == objects
         assert topic.cluster == ("standalone" if objects else None)
         hot = topic.ledgers[-1]
-        assert (hot.pieces, hot.attempts, hot.entries) == ((), (), None)
+        assert (hot.extents, hot.attempts, hot.entries) == ((), (), None)
         assert hot.why_not_read == "by its record it is in BookKeeper only"
     assert [(ledger.ledger_id, ledger.entries) for ledger in by_name["nobatch"].ledgers] == [
         (3, 1000), (7, 1000), (8, 500), (96, None),
@@ -119,7 +119,7 @@ def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
     )
     ledger = ledger_of(tmp_path, still_open(5, context))
     assert ranges(ledger) == [(0, 4), (4, 10)]
-    assert [piece.ledger.blocks[-1].end_entry_id for piece in ledger.pieces] == [4, 10]
+    assert [extent.ledger.blocks[-1].end_entry_id for extent in ledger.extents] == [4, 10]
     assert [stored.problem for stored in ledger.attempts] == [None, None, Problem.UNFINISHED]
     assert ledger.attempts[2].detail == "by its record this segment is not offloaded yet"
     assert ledger.record is not None
@@ -150,7 +150,7 @@ def test_a_segment_of_several_ledgers_is_looked_up_once() -> None:
     driver = MemoryDriver({case.key.data_key: case.data, case.key.index_key: case.index})
     records = {"a/b/c": streaming_record()}
     (topic,) = TierReader(Tier(driver)).catalogue(records=records).topics
-    assert [(ledger.ledger_id, len(ledger.pieces)) for ledger in topic.ledgers] == [
+    assert [(ledger.ledger_id, len(ledger.extents)) for ledger in topic.ledgers] == [
         (15, 1), (16, 1), (17, 1), (21, 0), (30, 0), (40, 0),
     ]  # fmt: skip
     assert [each[0] for each in driver.reads] == [case.key.index_key]
@@ -161,8 +161,8 @@ def test_objects_in_a_folder_are_found_there(tmp_path: Path) -> None:
     record = closed(7, 3, copied(uuid_of(0)))
     for prefix in ("east/old/", "east/old"):
         (ledger,) = topic_of(tmp_path, record, prefix=prefix).ledgers
-        assert ledger.pieces[0].stored.key.data_key == f"east/old/{uuid_of(0)}-ledger-7"
-    assert topic_of(tmp_path, record).ledgers[0].pieces == ()
+        assert ledger.extents[0].key.data_key == f"east/old/{uuid_of(0)}-ledger-7"
+    assert topic_of(tmp_path, record).ledgers[0].extents == ()
 
 
 def test_the_cluster_is_what_the_objects_say_if_they_agree(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_half_a_copy_is_a_problem_as_in_a_listing(tmp_path: Path, part: str, pro
     lay_out(tmp_path, pip17_object(PAYLOADS), parts=[part])
     ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0))))
     assert [stored.problem for stored in ledger.attempts] == [problem]
-    assert ledger.pieces == ()
+    assert ledger.extents == ()
 
 
 def test_a_copy_of_another_length_than_its_index_says_is_a_problem(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_an_object_without_the_ledger_is_a_problem_of_that_ledger_only(tmp_path:
     right = closed(5, 3, OffloadContext.of_segments([segment(uuid_of(1), 2)]))
     wrong = closed(6, 3, OffloadContext.of_segments([segment(uuid_of(1), 2)]))
     five, six = topic_of(tmp_path, right, wrong).ledgers
-    assert len(five.pieces) == 1
+    assert len(five.extents) == 1
     (stored,) = six.attempts
     assert stored.problem is Problem.RECORD_MISMATCH
     assert stored.detail == "by its record it holds entries of ledger 6, by its index none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.format.codec.filtered_objects import filter_of, has_gaps, is_filtered, is_settled
+from offload_core.format.codec.object_marks import ObjectMarks
 
 FILTERED, MODE = "pulsaroffloadfiltered", "pulsaroffloadfilteredmode"
 
@@ -25,7 +25,7 @@ FILTERED, MODE = "pulsaroffloadfiltered", "pulsaroffloadfilteredmode"
 def test_the_key_makes_a_filtered_object_and_the_mode_its_gaps(
     metadata: dict[str, str], name: str | None, gaps: bool, settled: bool
 ) -> None:
-    assert filter_of(metadata) == name
-    assert is_filtered(metadata) is (name is not None)
-    assert has_gaps(metadata) is gaps
-    assert is_settled(metadata) is settled
+    assert ObjectMarks.of(metadata).filter_name == name
+    assert ObjectMarks.of(metadata).is_filtered is (name is not None)
+    assert ObjectMarks.of(metadata).has_gaps is gaps
+    assert ObjectMarks.of(metadata).is_settled is settled

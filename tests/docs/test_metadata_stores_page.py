@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core import metadata
+from offload_core.metadata import records
 from offload_core.metadata.catalogue.admin_records import AdminRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.metadata.stores.zookeeper import ZooKeeperStore
@@ -50,7 +50,7 @@ def test_the_methods_are_those_of_the_contract() -> None:
 def test_the_steps_are_those_that_there_are() -> None:
     section = TEXT.partition("\n## Writing\n")[2].partition("\n## ")[0]
     for name, parameters in re.findall(r"^\| `(\w+)\((.*?)\)` \|", section, re.MULTILINE):
-        assert parameters.split(", ") == list(inspect.signature(getattr(metadata, name)).parameters)
+        assert parameters.split(", ") == list(inspect.signature(getattr(records, name)).parameters)
 
 
 def test_the_attributes_of_the_suite_are_documented_with_their_defaults() -> None:

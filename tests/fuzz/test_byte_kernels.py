@@ -21,12 +21,12 @@ import pytest
 from bounds_checked import Guarded, called, run_checked
 from entries import CODECS, batch_entry, borders, encrypted_entry, entry, marker, mutations, single
 from mapfiles import SYNC, mapfile, read_mapfile
-from offload_core.storage.hot.kernels import ledger_frames as ledger_kernels
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
 from scenes.transactions import found_in
 
 from offload_core.format.codec.frames import pack_frames, padding, walk_frames
 from offload_core.format.codec.kernels import c_functions, frames, kept
+from offload_core.format.codec.kernels import hot_frames as ledger_kernels
 from offload_core.format.codec.kernels import mapfile as mapfile_kernels
 from offload_core.format.codec.mapfile.fields import CutOffError, pack_vint
 from offload_core.format.codec.mapfile.header import FileCompression

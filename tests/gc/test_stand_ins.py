@@ -17,8 +17,7 @@ from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.format.codec.object_format import parse_key
-from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.metadata.catalogue import Records, open_records
 from offload_core.metadata.records import pack_managed_ledger_info

@@ -29,7 +29,7 @@ from offload_core.format.codec.ledger_metadata import (
     parse_ledger_metadata,
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
-from offload_core.format.codec.salvaged_objects import lost_of, parse_lost
+from offload_core.format.codec.object_marks import ObjectMarks, parse_lost
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.maintenance.inventory.prices import parse_prices
 from offload_core.maintenance.verify.state import VerifiedObjects
@@ -302,7 +302,10 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "key of a .crc file": (f"t/n/persistent/x/12-{UUID_TEXT}/.data.crc", parse_checksum_key),
     "topic": ("persistent://t/n/x-partition-12", lambda text: parse_topic(text).partition),
     "lost entries": ("3 entries: 1:2-4,7:8", parse_lost),
-    "lost entries of an object": ("3 entries: 1:2-4", lambda text: lost_of({"pulsaroffloadlost": text})),
+    "lost entries of an object": (
+        "3 entries: 1:2-4",
+        lambda text: ObjectMarks.of({"pulsaroffloadlost": text}).lost,
+    ),
     "lease": (
         "0123456789abcdef:12:34:56",
         lambda text: lease_of(DriverMetadata(name="d", properties=((LEASE_PROPERTY, text),))),

@@ -11,7 +11,7 @@ from scenes.filters import Filtered, chosen
 from scenes.repairs import findings
 from scenes.segments import SETTINGS, pool_of
 
-from offload_core.format.codec.filtered_objects import FILTERED_KEY
+from offload_core.format.codec.object_marks import FILTERED_KEY
 from offload_core.maintenance.recover import Unknown, recover_records
 from offload_core.metadata.records.filter_record import RECORD_KEY, recorded_filter
 from offload_core.metadata.stores import ManagedLedgerRecords

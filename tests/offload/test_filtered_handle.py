@@ -23,8 +23,8 @@ from scenes.offered import (
     parts_of_segments,
 )
 
-from offload_core.format.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
 from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, ObjectMarks
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
@@ -145,7 +145,7 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
                 ) == (record,)
         about = tier.stat(str(UUID_1)).user_metadata
         assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
-        assert has_gaps(about)
+        assert ObjectMarks.of(about).has_gaps
 
 
 @pytest.fixture

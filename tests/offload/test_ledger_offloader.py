@@ -125,7 +125,7 @@ def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold: TierReader, se
     (topic,) = cold.catalogue().topics
     assert str(topic.name) == "persistent://acme/cold/orders"
     (stored,) = topic.ledgers
-    assert (stored.ledger_id, stored.entries, len(stored.pieces)) == (ledger.ledger_id, 1000, 1)
+    assert (stored.ledger_id, stored.entries, len(stored.extents)) == (ledger.ledger_id, 1000, 1)
     assert scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
     assert (done.entries, done.blocks, done.data_bytes) == (1000, len(seen), stored.data_bytes)
     assert [each.blocks for each in seen] == list(range(1, done.blocks + 1))

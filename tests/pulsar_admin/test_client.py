@@ -12,7 +12,7 @@ import pytest
 from network.admin import PATH, TOKEN, AdminRest, asked, client_of, raises_without, reason, said
 from network.fronts import NEVER_SENT, Answer, Front, make_certificate
 
-from offload_core.storage.pulsar_admin import admin_client as client_module
+from offload_core.storage import pulsar_admin as client_module
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,

@@ -17,7 +17,7 @@ from scenes.moves import BLOCK_BYTES, TOPIC_NAME, MovedTopic, watched
 from offload_core.format.codec.mapfile.checksums import make_checksums
 from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.format.codec.object_marks import LOST_KEY
 from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.records import (

@@ -12,8 +12,7 @@ import pytest
 from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
-from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
 from offload_core.maintenance.relocate import MappingRegistry, plan_topic
 from offload_core.maintenance.verify import Verification
 from offload_core.maintenance.verify.sealing import Sealing

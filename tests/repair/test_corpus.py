@@ -7,7 +7,7 @@ from damage import DAMAGES, SCENES, Damage
 from damage.scenes import LEDGER
 from scenes.repairs import contents_of, findings_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
-from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.maintenance.repair import QUARANTINE, Action
 from offload_core.maintenance.verify import Code
 
@@ -142,7 +142,7 @@ def test_what_is_lost_is_said_in_user_metadata_of_both_objects() -> None:
     (planned,), _, _ = repaired(scene, tier)
     pair = pairs_of(tier)[planned.target or ""]
     for key in (pair.key.data_key, pair.key.index_key):
-        lost = lost_of(tier.stat(key).user_metadata)
+        lost = ObjectMarks.of(tier.stat(key).user_metadata).lost
         assert lost is not None
         assert (lost.count, lost.ranges, lost.is_all) == (5, ((LEDGER, 7, 12),), True)
         assert tier.stat(key).user_metadata["pulsaroffloadrepairedfrom"] == planned.key

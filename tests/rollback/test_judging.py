@@ -20,7 +20,7 @@ from scenes.rollbacks import (
 )
 from tiers import Names, put, uuid_of
 
-from offload_core.format.codec.salvaged_objects import LOST_KEY
+from offload_core.format.codec.object_marks import LOST_KEY
 from offload_core.maintenance.rollback import Allowed, JudgedObject, Verdict, judge_tier
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.records import (

@@ -82,7 +82,7 @@ def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entrie
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert {(row["__entryId"], hashlib.sha256(row["value"]).hexdigest()) for row in rows} <= offered
     error = caught.value
-    assert error.key == tier.catalogue().topics[0].ledgers[0].pieces[0].stored.key.data_key
+    assert error.key == tier.catalogue().topics[0].ledgers[0].extents[0].key.data_key
     assert (error.ledger_id, error.block) == (50, 1)
     assert error.offset is not None
 

@@ -9,7 +9,7 @@ from entries import entry, pip17_object
 from scenes.repairs import Lines
 from tiers import TOPIC, lay_out
 
-from offload_core.format.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, parse_lost
+from offload_core.format.codec.object_marks import LOST_KEY, LostEntries, ObjectMarks, parse_lost
 from offload_core.maintenance.repair import Repair
 from offload_hooks.errors import DataLossError, MetadataError
 from pulsar_offload import open_tier, scan
@@ -72,6 +72,6 @@ def test_where_there_is_no_room_for_all_ranges_any_entry_may_be_lost() -> None:
 def test_what_cannot_be_read_is_lost_entries_nonetheless(text: str) -> None:
     with pytest.raises(MetadataError):
         parse_lost(text)
-    lost = lost_of({LOST_KEY: text})
+    lost = ObjectMarks.of({LOST_KEY: text}).lost
     assert lost is not None
     assert lost.touches(1, 2, 3)

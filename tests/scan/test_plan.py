@@ -88,8 +88,8 @@ def test_a_full_scan_reads_every_message_once_and_in_order() -> None:
 
 
 def test_the_topic_that_is_planned_has_what_the_tests_are_about() -> None:
-    assert [len(ledger.pieces) for ledger in ORDERS.ledgers] == [1, 3, 1, 1, 1]
-    assert [[len(piece.ledger.blocks) for piece in ledger.pieces] for ledger in ORDERS.ledgers] == [
+    assert [len(ledger.extents) for ledger in ORDERS.ledgers] == [1, 3, 1, 1, 1]
+    assert [[len(extent.ledger.blocks) for extent in ledger.extents] for ledger in ORDERS.ledgers] == [
         [3],
         [2, 2, 2],
         [1],

@@ -23,8 +23,7 @@ from scenes.moves import moved_by_mapping
 from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
-from offload_core.format.codec.salvaged_objects import REPAIRED_FROM_KEY
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import MAPPED_KEY, REPAIRED_FROM_KEY
 from offload_core.maintenance.verify import Code, Summary, Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.records import OffloadContext

@@ -50,6 +50,25 @@ def pack_block_header(header: BlockHeader) -> bytes:
     return head.ljust(BLOCK_HEADER_BYTES, b"\0")
 
 
+def unpack_block_header(
+    data: bytes | bytearray | memoryview, *, offset: int = 0
+) -> tuple[int, int, int, int, int]:
+    """The header's fields, unchecked: magic, header length, block length, first entry id, ledger id (streaming only).
+
+    Raises:
+        TruncatedError: fewer than 128 bytes.
+    """
+    if len(data) < BLOCK_HEADER_BYTES:
+        raise TruncatedError(
+            "a block's header is cut off",
+            offset=offset,
+            expected=f"{BLOCK_HEADER_BYTES} bytes",
+            found=len(data),
+        )
+    magic, header_length, block_length, first_entry_id, ledger_id = _HEADER.unpack_from(data)
+    return magic, header_length, block_length, first_entry_id, ledger_id
+
+
 def parse_block_header(
     data: bytes | bytearray | memoryview, object_format: ObjectFormat, *, offset: int = 0
 ) -> BlockHeader:
@@ -60,14 +79,7 @@ def parse_block_header(
         BadMagicError: not a block of this format.
         BadLengthError: a header length other than 128, a block shorter than its header, or a negative id.
     """
-    if len(data) < BLOCK_HEADER_BYTES:
-        raise TruncatedError(
-            "a block's header is cut off",
-            offset=offset,
-            expected=f"{BLOCK_HEADER_BYTES} bytes",
-            found=len(data),
-        )
-    magic, header_length, block_length, first_entry_id, ledger_id = _HEADER.unpack_from(data)
+    magic, header_length, block_length, first_entry_id, ledger_id = unpack_block_header(data, offset=offset)
     if magic != BLOCK_MAGIC[object_format]:
         raise BadMagicError(
             f"this is not a block of a {object_format.value} object",

@@ -1,28 +1,40 @@
-"""Blocks in bulk: a cursor over the entries of one, and the writer of one.
+"""Blocks of PIP-17 and streaming objects in bulk: a cursor over the entries of one, and the writer of one.
 
-The cursor refuses a block that is not the one its index describes, before it gives an entry; and at the end, one that
-does not end with the entry that the index says.
+The cursor checks that a block is the one its index describes, before it gives an entry; and at the end, that it ends
+with the entry that the index says.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import enum
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.block_header import (
     BLOCK_HEADER_BYTES,
+    BLOCK_MAGIC,
     BlockHeader,
     pack_block_header,
-    parse_block_header,
+    unpack_block_header,
 )
 from offload_core.format.codec.byte_arrays import Bytes, read_only
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_hooks.errors import EntryOrderError, IndexMismatchError, OptionError, TruncatedError, placed
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    OptionError,
+    TruncatedError,
+    placed,
+)
 
 NO_STOP = 2**63 - 1
 """A stop that no walk comes to: an entry before it would have an id behind which there is no position."""
@@ -30,6 +42,28 @@ NO_STOP = 2**63 - 1
 TOGETHER_BYTES = 1 << 20
 """How much of a window is copied behind an entry that begins in the one before it: a batch full, so that no small batch
 comes of it."""
+
+
+class Fault(enum.Enum):
+    """A kind of damage that a cursor finds."""
+
+    HEADER = "header"
+    """A block's header; `offset` of the error is that of the field."""
+    ENTRY = "entry"
+    """An entry's frame or id, or padding; of a MapFile, any of its records."""
+    END = "end"
+    """A block does not end with the entry that its index says."""
+
+
+class Resume(NamedTuple):
+    """Where a cursor goes on behind damage: the byte of the object at which an entry's frame begins, and its id."""
+
+    place: int
+    entry_id: int
+
+
+OnFault = Callable[[Fault, FormatError], Resume | None]
+"""Answer to damage: None to leave the block (a wrong header is passed over), or where the walk goes on in it."""
 
 
 class BlockCursor:
@@ -42,6 +76,7 @@ class BlockCursor:
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
         gaps: any entries may have been left out on purpose, so that ids only ascend.
         more: `feed` will bring what follows.
+        on_fault: called at damage; without it, damage is raised.
 
     `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes the walk has passed, `done`
     whether it is over, `starved` whether what comes next lies behind the window. `array` is the window (uint8),
@@ -61,6 +96,7 @@ class BlockCursor:
         stop_entry_id: int | None = None,
         gaps: bool = False,
         more: bool = False,
+        on_fault: OnFault | None = None,
     ) -> None:
         self._indexed = indexed
         self._ledger_id = ledger_id
@@ -75,12 +111,14 @@ class BlockCursor:
         self.starved = False
         self._cut_off = False
         self._ahead: tuple[Bytes, int, int] | None = None
-        with self._place():
+        self._on_fault = on_fault
+        with placed(**self._place):
             if len(self.array) > indexed.length or (len(self.array) < indexed.length and not more):
                 raise TruncatedError(
                     "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
                 )
-            check_header(self.array.data, object_format, ledger_id, indexed)
+            for fault in header_faults(self.array.data, object_format, ledger_id, indexed):
+                self._report(Fault.HEADER, fault)
 
     @property
     def reached(self) -> int:
@@ -97,6 +135,7 @@ class BlockCursor:
         self.starved = self._cut_off = False
         if offset <= self.reached:
             self.array, self.offset, self._position = window, offset, self.reached - offset
+            self.starved = self._position > len(window)
             return
         rest = self.array[self._position :]
         missing = self._missing_bytes(rest)
@@ -203,22 +242,50 @@ class BlockCursor:
         return self._indexed.offset + self._indexed.length - self.offset
 
     def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
-        """Take over what a kernel answered; False if it should be called again, on the window that waits."""
+        """Take over what a kernel answered; False if it should be called again: on the window that waits, or behind
+        damage.
+        """
         self._position = position
         self.next_entry_id = int(next_entry_id)
+        if count and self._on_fault is not None and status in (kernels.BAD_FRAME, kernels.ALL_READ):
+            return True  # the entries before damage come before its report
         if status == kernels.BAD_FRAME:
-            self._explain()
+            self._resume(self._report(Fault.ENTRY, self._frame_fault()))
+            return self.done or self.starved
         if status == kernels.ALL_READ:
             self._check_end()
         self._cut_off = status == kernels.CUT_OFF
         self.starved = self._cut_off and self._ahead is None
         self.done = status == kernels.ALL_READ or self.next_entry_id >= self._stop
         if self.done and self.next_entry_id == NO_STOP:
-            self._refuse_id()
+            self._report(Fault.ENTRY, self._id_fault())
         return count > 0 or self.done or self.starved or not self._cut_off
 
-    def _place(self) -> AbstractContextManager[None]:
-        return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
+    @property
+    def _place(self) -> dict[str, int]:
+        """Where the block is, for errors."""
+        return {
+            "ledger_id": self._ledger_id,
+            "block": self._indexed.part_number,
+            "offset": self._indexed.offset,
+        }
+
+    def _report(self, fault: Fault, error: FormatError) -> Resume | None:
+        error.at(**self._place)
+        if self._on_fault is None:
+            raise error
+        return self._on_fault(fault, error)
+
+    def _resume(self, at: Resume | None) -> None:
+        """Leave the block, or go on in it behind damage, perhaps in a window that is still to come."""
+        if at is None:
+            self.done = True
+            return
+        if at.place <= self.reached:
+            raise AssertionError("a walk resumes behind the damage")
+        self._position, self.next_entry_id = at.place - self.offset, at.entry_id
+        self._cut_off = self._position >= len(self.array)
+        self.starved = self._cut_off and self._ahead is None
 
     def _check_end(self) -> None:
         """At the block's end: the last entry is the one that the index says; with gaps it does not lie behind that."""
@@ -228,56 +295,82 @@ class BlockCursor:
             return
         if reached == end or (end is None and reached > self._indexed.first_entry_id):
             return
-        with self._place():
-            raise EntryOrderError(
+        self._report(
+            Fault.END,
+            EntryOrderError(
                 "a block does not end with the entry that its index says",
                 entry_id=reached,
                 offset=self.offset + self._position,
                 expected="an entry" if end is None else f"entries up to {end - 1}",
                 found=f"the end after entry {reached - 1}",
+            ),
+        )
+
+    def _id_fault(self) -> FormatError:
+        return EntryOrderError(
+            "an entry has an id that no entry can have",
+            entry_id=self.next_entry_id - 1,
+            offset=self.offset + self._position,
+            expected=f"less than {NO_STOP - 1}",
+        )
+
+    def _frame_fault(self) -> FormatError:
+        """The error that names what is wrong where the kernel has stopped."""
+        try:
+            next(
+                walk_frames(
+                    self.array.data,
+                    self._position,
+                    self._block_end,
+                    self.next_entry_id,
+                    block_offset=self.offset,
+                    gaps=self._gaps,
+                ),
+                None,
             )
-
-    def _refuse_id(self) -> None:
-        with self._place():
-            raise EntryOrderError(
-                "an entry has an id that no entry can have",
-                entry_id=self.next_entry_id - 1,
-                offset=self.offset + self._position,
-                expected=f"less than {NO_STOP - 1}",
-            )
-
-    def _explain(self) -> None:
-        with self._place():
-            for _ in walk_frames(
-                self.array.data,
-                self._position,
-                self._block_end,
-                self.next_entry_id,
-                block_offset=self.offset,
-                gaps=self._gaps,
-            ):
-                break
-        raise AssertionError("the kernel refuses a frame that its twin accepts")
+        except FormatError as error:
+            return error
+        raise AssertionError("the kernel refuses a frame that its reference implementation accepts")
 
 
-def check_header(
+def header_faults(
     data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
-) -> None:
-    """The block that begins with `data` (at least its header) is the one that its index describes.
+) -> Iterator[FormatError]:
+    """Yield what shows that the block which begins with `data` (at least its header) is not the one of its index.
+
+    Without magic and header length there is no header at all, and nothing else is compared.
 
     Raises:
-        FormatError: it is none, or `IndexMismatchError`: another one.
+        TruncatedError: `data` is shorter than a header.
     """
-    header = parse_block_header(data, object_format, offset=indexed.offset)
+    magic, header_length, block_length, first_entry_id, found_id = unpack_block_header(
+        data, offset=indexed.offset
+    )
+    if magic != BLOCK_MAGIC[object_format]:
+        yield BadMagicError(
+            f"this is not a block of a {object_format.value} object",
+            offset=indexed.offset,
+            expected=f"{BLOCK_MAGIC[object_format]:08X}",
+            found=f"{magic:08X}",
+        )
+    if header_length != BLOCK_HEADER_BYTES:
+        yield BadLengthError(
+            "a block declares a header of another length",
+            offset=indexed.offset + 4,
+            expected=BLOCK_HEADER_BYTES,
+            found=header_length,
+        )
+        if magic != BLOCK_MAGIC[object_format]:
+            return
     facts = [
-        ("length", indexed.length, header.block_length, 12),
-        ("first entry", indexed.first_entry_id, header.first_entry_id, 20),
+        ("length", indexed.length, block_length, 12),
+        ("first entry", indexed.first_entry_id, first_entry_id, 20),
     ]
-    if header.ledger_id is not None:
-        facts.append(("ledger", ledger_id, header.ledger_id, 28))
+    if object_format is ObjectFormat.STREAMING:
+        facts.append(("ledger", ledger_id, found_id, 28))
     for name, expected, found, offset in facts:
         if expected != found:
-            raise IndexMismatchError(
+            yield IndexMismatchError(
                 f"a block's {name} is not what its index says",
                 offset=indexed.offset + offset,
                 expected=f"{expected} by the index",

@@ -128,7 +128,7 @@ def _stored_bytes(topic: Topic) -> int:
 
 
 def _state_of(ledger: Ledger) -> str:
-    if ledger.pieces:
+    if ledger.extents:
         record = ledger.record
         hot = record is not None and record.has_hot_copy
         return "both" if hot else "cold"
@@ -137,7 +137,7 @@ def _state_of(ledger: Ledger) -> str:
 
 def _ledger_bytes(ledger: Ledger) -> int:
     """Of one that is not in the tier, what its record says."""
-    if ledger.pieces:
+    if ledger.extents:
         return ledger.data_bytes
     return 0 if ledger.record is None else ledger.record.info.size or 0
 
@@ -201,18 +201,20 @@ def _days_between(first: str, last: str) -> int:
 
 
 def _map_of(topic: Topic, name: str) -> dict[str, Any]:
-    """The newest ledgers of a topic, piece by piece."""
+    """The newest ledgers of a topic, extent by extent."""
     ledgers = topic.ledgers[-MOST_LEDGERS:]
     pieces: list[dict[str, Any]] = []
     for ledger in ledgers:
         state = _state_of(ledger)
-        if not ledger.pieces:
+        if not ledger.extents:
             entries = ledger.entries
             whole = _piece(ledger, state, _ledger_bytes(ledger), 0, entries, None)
             pieces.append(whole | {"why": ledger.why_not_read if state == "problem" else None})
-        for piece in ledger.pieces:
-            stop = ledger.entries if piece.stop_entry_id is None else piece.stop_entry_id
-            shown = _piece(ledger, state, piece.data_bytes, piece.first_entry_id, stop, piece.stored)
+        for extent in ledger.extents:
+            stop = ledger.entries if extent.stop_entry_id is None else extent.stop_entry_id
+            shown = _piece(
+                ledger, state, extent.data_bytes, extent.first_entry_id, stop, ledger.stored(extent)
+            )
             pieces.append(shown | {"why": None})
     return {
         "topic": name,

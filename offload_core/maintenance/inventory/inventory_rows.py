@@ -97,23 +97,23 @@ class Row:
         if ledger.entries is not None:
             self.entries = (self.entries or 0) + ledger.entries
         self.data_bytes += ledger.data_bytes
-        self.blocks += sum(piece.ledger.block_count for piece in ledger.pieces)
+        self.blocks += sum(extent.ledger.block_count for extent in ledger.extents)
         self.attempts += len(ledger.attempts)
         self.superseded += len(ledger.superseded)
         self.hot_only += not ledger.attempts
         self.formats = _joined(self.formats, [each.value for each in ledger.formats])
         for stored in ledger.attempts:
             self.see(stored)
-        for piece in ledger.pieces:
+        for extent in ledger.extents:
             with suppress(FormatError):  # one that cannot be read is told by `verify`
-                record = indexed_filter(piece.ledger)
+                record = indexed_filter(extent.ledger)
                 if record is not None:
                     self._filtered(record)
 
     def see(self, stored: StoredObject) -> None:
         """Count an attempt's bytes and times in."""
         self.unreadable += not stored.is_complete
-        self.lacking += stored.is_complete and stored.lost is not None
+        self.lacking += stored.is_complete and stored.marks.lost is not None
         self.stored_bytes += (stored.data_bytes or 0) + (stored.index_bytes or 0)
         if stored.storage_class is not None:
             self.storage_classes = _joined(self.storage_classes, [stored.storage_class])
@@ -173,7 +173,7 @@ def _group(found: FoundLedger, level: Level) -> tuple[str, str | None]:
 def _of_ledger(found: FoundLedger) -> Row:
     row = Row(name=_name(found), cluster=found.cluster, ledger_id=found.ledger.ledger_id, topics=1)
     row.add(found.ledger)
-    row.keys = tuple(piece.stored.key.data_key for piece in found.ledger.pieces)
+    row.keys = tuple(extent.key.data_key for extent in found.ledger.extents)
     row.record = found.ledger.record
     return row
 
@@ -183,7 +183,7 @@ def _of_objects(found: Iterable[FoundLedger]) -> Iterator[Row]:
     open_: dict[str, tuple[Row, int]] = {}
     for each in found:
         ledger = each.ledger
-        read = {piece.stored.key.data_key: piece for piece in ledger.pieces}
+        read = {extent.key.data_key: extent for extent in ledger.extents}
         for stored in ledger.attempts:
             key = stored.key.data_key
             row, last = open_.get(key) or (_new(each, stored), _last_ledger(stored, ledger.ledger_id))

@@ -105,7 +105,7 @@ def _order(event: Event) -> tuple[bool, datetime, int, int]:
 
 def _of_objects(ledger: Ledger) -> Iterator[Event]:
     opened: set[int] = set()
-    read = {piece.stored.key for piece in ledger.pieces}
+    read = {extent.key for extent in ledger.extents}
     for stored in ledger.attempts:
         indexed = _indexed(stored, ledger.ledger_id)
         if indexed is not None and isinstance(indexed.metadata, LedgerMetadata) and indexed.metadata.ctime_ms:

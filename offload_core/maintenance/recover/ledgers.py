@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.metadata.catalogue import Ledger, Piece
+from offload_core.metadata.catalogue import Ledger
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
@@ -124,7 +124,7 @@ class RebuiltLedger:
 class _ObjectShare:
     """A ledger's entries in a segment: from `begin` up to `stop`, with what a filter did to them."""
 
-    piece: Piece
+    extent: LedgerExtent
     begin: int
     stop: int
     filtered: FilterRecord | None
@@ -139,21 +139,21 @@ def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuilt
     Raises:
         StoreError: the tier fails.
     """
-    if not ledger.pieces:
+    if not ledger.extents:
         fact = UnknownFact(what=Unknown.NO_COPY, ledger_id=ledger.ledger_id, detail=ledger.why_not_read)
         return RebuiltLedger(record=None, unknown=(fact,))
     choice = _choice(ledger)
     elsewhere = next(
-        (each for each in (piece.stored.key for piece in ledger.pieces) if _is_in_a_folder(each)), None
+        (each for each in (extent.key for extent in ledger.extents) if _is_in_a_folder(each)), None
     )
     if elsewhere is not None:
         fact = UnknownFact(what=Unknown.FOLDER, ledger_id=ledger.ledger_id, key=elsewhere.data_key)
         return RebuiltLedger(record=None, unknown=(fact,))
     try:
-        if ledger.pieces[0].stored.key.object_format is ObjectFormat.STREAMING:
+        if ledger.extents[0].object_format is ObjectFormat.STREAMING:
             rebuilt = _of_segments(tier, ledger, place)
         else:
-            rebuilt = RebuiltLedger(record=_of_one_object(ledger.pieces[0], ledger.ledger_id, place))
+            rebuilt = RebuiltLedger(record=_of_one_object(ledger, place))
     except FormatError as error:
         fact = UnknownFact(
             what=Unknown.BROKEN_DATA, ledger_id=ledger.ledger_id, key=error.key, detail=str(error)
@@ -162,10 +162,11 @@ def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuilt
     return replace(rebuilt, unknown=(*choice, *_lost(ledger), *rebuilt.unknown))
 
 
-def completed_ms(piece: Piece) -> int:
+def _completed_ms(ledger: Ledger, extent: LedgerExtent) -> int:
     """Return when the copy was complete, as far as is known: the time of its index, in ms since 1970, UTC."""
-    assert piece.stored.modified_at is not None
-    return int(piece.stored.modified_at.timestamp() * 1000)
+    modified_at = ledger.stored(extent).modified_at
+    assert modified_at is not None
+    return int(modified_at.timestamp() * 1000)
 
 
 def _is_in_a_folder(key: ObjectKey) -> bool:
@@ -177,13 +178,13 @@ def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
     others = ledger.superseded
     if not others:
         return ()
-    taken = {piece.stored.key: piece.ledger for piece in ledger.pieces}
+    taken = {extent.key: extent.ledger for extent in ledger.extents}
     extents = {_extent(each) for each in taken.values()}
     facts = []
     for stored in others:
         assert stored.index is not None
         other = next(each for each in stored.index.ledgers if each.ledger_id == ledger.ledger_id)
-        same = _extent(other) in extents or stored.has_gaps
+        same = _extent(other) in extents or stored.marks.has_gaps
         keys = ", ".join(key.data_key for key in taken)
         facts.append(
             UnknownFact(
@@ -202,11 +203,11 @@ def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
         UnknownFact(
             what=Unknown.LOST_ENTRIES,
             ledger_id=ledger.ledger_id,
-            key=piece.stored.key.data_key,
-            detail=piece.stored.lost.pack(),
+            key=extent.key.data_key,
+            detail=extent.marks.lost.pack(),
         )
-        for piece in ledger.pieces
-        if piece.stored.lost is not None and piece.stored.lost.touches(ledger.ledger_id, 0, None)
+        for extent in ledger.extents
+        if extent.marks.lost is not None and extent.marks.lost.touches(ledger.ledger_id, 0, None)
     )
 
 
@@ -222,20 +223,21 @@ def _extent(indexed: LedgerIndex) -> tuple[object, ...]:
 # --- one object --------------------------------------------------------------------------------
 
 
-def _of_one_object(piece: Piece, ledger_id: int, place: DriverMetadata) -> LedgerRecord:
-    metadata, at = piece.ledger.metadata, completed_ms(piece)
+def _of_one_object(ledger: Ledger, place: DriverMetadata) -> LedgerRecord:
+    extent = ledger.extents[0]
+    metadata, at = extent.ledger.metadata, _completed_ms(ledger, extent)
     assert isinstance(metadata, LedgerMetadata)
     entries = 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
-    if piece.stored.key.is_mapfile:
+    if extent.key.is_mapfile:
         place = replace(place, name=MAPFILE_DRIVER)
     context = OffloadContext(
-        uuid=piece.stored.key.uuid,
+        uuid=extent.key.uuid,
         complete=True,
         bookkeeper_deleted=True,
         timestamp_ms=at,
-        driver=_filtered(place, indexed_filter(piece.ledger)),
+        driver=_filtered(place, indexed_filter(extent.ledger)),
     )
-    info = LedgerInfo(ledger_id=ledger_id, entries=entries, size=metadata.length, timestamp_ms=at)
+    info = LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=metadata.length, timestamp_ms=at)
     return LedgerRecord(info=info, context=context)
 
 
@@ -247,25 +249,25 @@ def _filtered(place: DriverMetadata, record: FilterRecord | None) -> DriverMetad
 
 
 def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLedger:
-    ledger_id, last = ledger.ledger_id, ledger.pieces[-1]
+    ledger_id, last = ledger.ledger_id, ledger.extents[-1]
     closed = last.ledger.metadata
     assert isinstance(closed, LedgerInfo)
     unknown: list[UnknownFact] = []
     shares: list[_ObjectShare] = []
     stop = 0
-    for number, piece in enumerate(ledger.pieces):
-        filtered = indexed_filter(piece.ledger)
-        begin = stop if piece.begin_entry_id is None else piece.begin_entry_id
+    for number, extent in enumerate(ledger.extents):
+        filtered = indexed_filter(extent.ledger)
+        begin = stop if extent.begin_entry_id is None else extent.begin_entry_id
         if begin > stop:
             if not number and ledger.may_be_trimmed:
                 unknown.append(_entries(Unknown.TRIMMED, ledger_id, 0, begin))
                 return RebuiltLedger(record=None, unknown=tuple(unknown))
             unknown.append(_entries(Unknown.GAP, ledger_id, stop, begin))
-        end = _stop_of(tier, piece, begin, filtered)
-        following = ledger.pieces[number + 1] if number + 1 < len(ledger.pieces) else None
+        end = _stop_of(tier, extent, begin, filtered)
+        following = ledger.extents[number + 1] if number + 1 < len(ledger.extents) else None
         if following is not None and following.begin_entry_id is not None:
             end = min(end, following.begin_entry_id)
-        shares.append(_ObjectShare(piece=piece, begin=begin, stop=end, filtered=filtered))
+        shares.append(_ObjectShare(extent=extent, begin=begin, stop=end, filtered=filtered))
         stop = end
     entries = closed.entries if closed.is_closed and closed.entries is not None else stop
     if stop < entries:
@@ -282,20 +284,20 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
         ledger_id=ledger_id,
         entries=entries,
         size=size,
-        timestamp_ms=closed.timestamp_ms if closed.is_closed else completed_ms(last),
+        timestamp_ms=closed.timestamp_ms if closed.is_closed else _completed_ms(ledger, last),
     )
     base = LedgerRecord(info=info)
     given = [
         OffloadSegment(
-            uuid=share.piece.stored.key.uuid,
+            uuid=share.extent.key.uuid,
             complete=True,
-            offloaded_ms=completed_ms(share.piece),
+            offloaded_ms=_completed_ms(ledger, share.extent),
             end_entry_id=share.stop - 1,
             driver=_filtered(place, share.filtered),
         )
         for share in shares
     ]
-    record = with_hot_copy_deleted(with_shares(base, given, timestamp_ms=completed_ms(last)))
+    record = with_hot_copy_deleted(with_shares(base, given, timestamp_ms=_completed_ms(ledger, last)))
     return RebuiltLedger(record=record, unknown=tuple(unknown))
 
 
@@ -303,19 +305,19 @@ def _entries(what: Unknown, ledger_id: int, begin: int, stop: int) -> UnknownFac
     return UnknownFact(what=what, ledger_id=ledger_id, first_entry_id=begin, last_entry_id=stop - 1)
 
 
-def _stop_of(tier: Tier, piece: Piece, begin: int, filtered: FilterRecord | None) -> int:
+def _stop_of(tier: Tier, extent: LedgerExtent, begin: int, filtered: FilterRecord | None) -> int:
     """One past the last of the ledger's entries that the segment stands for."""
-    metadata = piece.ledger.metadata
+    metadata = extent.ledger.metadata
     assert isinstance(metadata, LedgerInfo)
     if not metadata.is_closed and metadata.entries is not None:
         return metadata.entries
     if filtered is not None:
         return begin + filtered.kept.entries + filtered.total_dropped.entries
-    if piece.stored.has_gaps:
+    if extent.marks.has_gaps:
         return metadata.entries or 0
-    stop, _ = _count(tier, piece, piece.ledger.blocks[-1])
-    lost = () if piece.stored.lost is None else piece.stored.lost.ranges
-    return max([stop, *(end for ledger_id, _, end in lost if ledger_id == piece.ledger.ledger_id)])
+    stop, _ = _count(tier, extent, extent.ledger.blocks[-1])
+    lost = () if extent.marks.lost is None else extent.marks.lost.ranges
+    return max([stop, *(end for ledger_id, _, end in lost if ledger_id == extent.ledger.ledger_id)])
 
 
 def _size_of(tier: Tier, shares: list[_ObjectShare]) -> int:
@@ -325,18 +327,15 @@ def _size_of(tier: Tier, shares: list[_ObjectShare]) -> int:
         if share.filtered is not None:
             total += share.filtered.kept.payload_bytes + share.filtered.total_dropped.payload_bytes
         else:
-            total += sum(_count(tier, share.piece, block)[1] for block in share.piece.ledger.blocks)
+            total += sum(_count(tier, share.extent, block)[1] for block in share.extent.ledger.blocks)
     return total
 
 
-def _count(tier: Tier, piece: Piece, block: IndexedBlock) -> tuple[int, int]:
+def _count(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> tuple[int, int]:
     """One past the last entry of a block, and the payload bytes of its entries."""
-    index, key = piece.stored.index, piece.stored.key.data_key
-    assert index is not None
-    data = tier.read_range(key, block.offset, block.length)
-    with placed(key=key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
-        cursor = open_cursor(
-            data, index.object_format, piece.ledger.ledger_id, block, gaps=piece.stored.skips_ids
-        )
+    data = tier.read_range(extent.data_key, block.offset, block.length)
+    with placed(key=extent.data_key, ledger_id=extent.ledger_id, block=block.part_number):
+        cursor = EntryCursor(replace(extent, begin_entry_id=None, stop_entry_id=None))
+        cursor.feed(block, data, block.offset)
         cursor.skip_to(_NO_END)
     return cursor.next_entry_id, cursor.payload_bytes

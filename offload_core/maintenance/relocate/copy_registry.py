@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import MAPPED_KEY
 from offload_core.maintenance.relocate.planning import Move
 from offload_core.metadata.records import (
     DriverMetadata,

@@ -19,14 +19,6 @@ from tempfile import SpooledTemporaryFile
 from types import MappingProxyType
 from uuid import UUID
 
-from offload_core.format.codec.filtered_objects import (
-    FILTERED_DROPPED_KEY,
-    FILTERED_KEPT_KEY,
-    FILTERED_KEY,
-    FILTERED_MODE_KEY,
-    FILTERED_STOP_KEY,
-    is_filtered,
-)
 from offload_core.format.codec.mapfile.checksums import CHUNK_BYTES, HEAD_BYTES, make_checksums
 from offload_core.format.codec.mapfile.header import SYNC_BYTES, FileCompression
 from offload_core.format.codec.mapfile.writer import MapFileWriter
@@ -38,8 +30,17 @@ from offload_core.format.codec.object_format import (
     ObjectFormat,
     ObjectKey,
 )
-from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
-from offload_core.format.codec.stand_ins import MAPPED_KEY
+from offload_core.format.codec.object_marks import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
+    LOST_KEY,
+    MAPPED_KEY,
+    REPAIRED_FROM_KEY,
+    ObjectMarks,
+)
 from offload_core.maintenance.relocate.byte_copies import Check
 from offload_core.maintenance.relocate.kept_entries import (
     READ_BYTES,
@@ -341,7 +342,7 @@ class EntryCopies:
                 key=piece.key.data_key,
                 hint="It can be moved as it is, in its format.",
             )
-        if record is None and is_filtered(said):
+        if record is None and ObjectMarks.of(said).is_filtered:
             raise OptionError(
                 "a copy went through a filter of which its index says nothing",
                 key=piece.key.data_key,

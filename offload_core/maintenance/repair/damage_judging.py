@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import STRIDE_BYTES
-from offload_core.format.codec.filtered_objects import has_gaps, is_filtered
 from offload_core.format.codec.index import ObjectIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
@@ -27,8 +26,8 @@ from offload_core.format.codec.object_format import (
     ObjectFormat,
     ObjectKey,
 )
+from offload_core.format.codec.object_marks import LostEntries, ObjectMarks
 from offload_core.format.codec.pip17 import pack_pip17_index
-from offload_core.format.codec.salvaged_objects import LostEntries, lost_of, skips_ids
 from offload_core.maintenance.repair.damaged_contents import (
     Contents,
     Expected,
@@ -144,11 +143,11 @@ def judge(
             key,
             index=index,
             expected=expected,
-            gaps=has_gaps(said),
-            lacks=lost_of(said) is not None,
+            gaps=ObjectMarks.of(said).has_gaps,
+            lacks=ObjectMarks.of(said).lost is not None,
         )
     lost = _lost(contents, index, said)
-    prior = lost_of(said)
+    prior = ObjectMarks.of(said).lost
     damaged = any(ledger.damaged for ledger in contents.ledgers)
     is_right = contents.is_clean and not damaged and lost.count == (prior.count if prior else 0)
     made = None
@@ -163,7 +162,7 @@ def judge(
         said=said,
         old_index=_metadata_of(scan, old),
         recorded=infos,
-        is_filtered=is_filtered(said),
+        is_filtered=ObjectMarks.of(said).is_filtered,
     )
     if Code.SUPERSEDED in codes and is_whole(tier, salvage):
         codes.remove(Code.SUPERSEDED)  # by what was saved of it
@@ -259,7 +258,7 @@ def _expected(
 
 def _lost(contents: Contents, index: ObjectIndex | None, said: Mapping[str, str]) -> LostEntries:
     """Return what is missing; of an object with gaps only how many, as far as its index counts what was kept."""
-    if not has_gaps(said):
+    if not ObjectMarks.of(said).has_gaps:
         return contents.lost()
     lost = sum(len(ledger.damaged) for ledger in contents.ledgers)
     ids = [(each.ledger_id, i, i + 1) for each in contents.ledgers for i in each.damaged]
@@ -302,14 +301,14 @@ def _made(
         old=old,
         recorded=infos,
         data_length=data_length,
-        is_filtered=is_filtered(said) or lost_of(said) is not None,
+        is_filtered=ObjectMarks.of(said).is_filtered or ObjectMarks.of(said).lost is not None,
         with_directory=has_directory,
     )
 
 
 def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[str, str]) -> bool:
     """Return whether an index that was made anew is one, and all of the data object is as it says."""
-    key, prior = pair.key, lost_of(said)
+    key, prior = pair.key, ObjectMarks.of(said).lost
     try:
         if key.is_mapfile:
             assert key.ledger_id is not None
@@ -323,8 +322,8 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
         key=key,
         index=index,
         data_bytes=data.size,
-        is_filtered=is_filtered(said),
-        has_gaps=skips_ids(said),
+        is_filtered=ObjectMarks.of(said).is_filtered,
+        has_gaps=ObjectMarks.of(said).skips_ids,
         checksum_key=None,
         lost=0 if prior is None else prior.count,
     )

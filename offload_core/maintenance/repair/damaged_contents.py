@@ -19,7 +19,7 @@ from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.repair.found_frames import BlockFrames, EntryVerdict, FoundFrame, ObjectBytes
 from offload_core.maintenance.repair.frame_scan import FrameScan
 from offload_core.maintenance.repair.mapfile_scan import MapFileScan

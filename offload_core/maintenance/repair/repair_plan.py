@@ -6,7 +6,7 @@ import enum
 from collections.abc import Set
 from dataclasses import dataclass
 
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.verify import Code, Finding
 from offload_core.metadata.records.record_corrections import LedgerCounts
 from offload_hooks.errors import OffloadError

@@ -15,7 +15,7 @@ from functools import partial
 from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectKey, parse_checksum_key, parse_key
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.repair.count_correction import CountCorrection
 from offload_core.maintenance.repair.damage_judging import (
     Judged,

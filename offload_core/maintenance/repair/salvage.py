@@ -39,8 +39,8 @@ from offload_core.format.codec.mapfile.header import (
 )
 from offload_core.format.codec.mapfile.writer import INDEX_INTERVAL, SequenceFileWriter
 from offload_core.format.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, ObjectKey
+from offload_core.format.codec.object_marks import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.format.codec.pip17 import pack_pip17_index, plan_blocks
-from offload_core.format.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.format.codec.streaming import (
     LEAST_PADDING_BYTES,
     pack_streaming_index,

@@ -13,11 +13,6 @@ import numpy as np
 
 from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
 from offload_core.format.codec.entry_directory import parse_directory
-from offload_core.format.codec.filtered_objects import (
-    FILTERED_KEY,
-    FILTERED_MODE_KEY,
-    is_filtered,
-)
 from offload_core.format.codec.index import LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
@@ -32,8 +27,13 @@ from offload_core.format.codec.object_format import (
     ObjectFormat,
     ObjectKey,
 )
-from offload_core.format.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, skips_ids
-from offload_core.format.codec.stand_ins import stands_in
+from offload_core.format.codec.object_marks import (
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    LOST_KEY,
+    LostEntries,
+    ObjectMarks,
+)
 from offload_core.maintenance.verify.codes import Code
 from offload_core.maintenance.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
 from offload_core.metadata.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
@@ -197,14 +197,15 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         block_checksums=listed.block_checksums,
     )
     metadata = (data or index or _NOTHING).user_metadata
+    marks = ObjectMarks.of(metadata)
     examined = Examined(
         pair=pair,
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
-        is_filtered=is_filtered(metadata),
-        has_gaps=skips_ids(metadata),
-        lost=lost_of(metadata),
-        stands_in=stands_in(metadata),
+        is_filtered=marks.is_filtered,
+        has_gaps=marks.skips_ids,
+        lost=marks.lost,
+        stands_in=marks.is_placeholder,
         stat=None if data is None else CopyStat.of(data),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
@@ -323,7 +324,7 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
 
 def _lost(stat: ObjectStat | None) -> list[Finding]:
     """Return what an object says that it lacks."""
-    lost = None if stat is None else lost_of(stat.user_metadata)
+    lost = None if stat is None else ObjectMarks.of(stat.user_metadata).lost
     if stat is None or lost is None:
         return []
     code = Code.LOST_ENTRIES

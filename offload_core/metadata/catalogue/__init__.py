@@ -5,11 +5,10 @@ from offload_core.metadata.catalogue.listing import list_catalogue, with_index
 from offload_core.metadata.catalogue.model import (
     Catalogue,
     Ledger,
-    Piece,
     Problem,
     StoredObject,
     Topic,
-    piece_of,
+    extent_of,
 )
 from offload_core.metadata.catalogue.record_source import (
     Records,
@@ -27,7 +26,6 @@ __all__ = [
     "UNKNOWN_TOPIC",
     "Catalogue",
     "Ledger",
-    "Piece",
     "Problem",
     "RecordSource",
     "RecordedCopy",
@@ -37,11 +35,11 @@ __all__ = [
     "Topic",
     "TopicName",
     "concurrently",
+    "extent_of",
     "list_catalogue",
     "open_records",
     "open_tier",
     "parse_topic",
-    "piece_of",
     "read_each",
     "record_catalogue",
     "record_catalogues",

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.filtered_objects import has_gaps, is_filtered
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import NO_BLOCKS, BlockTable, LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
@@ -28,7 +27,7 @@ from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.header import SequenceFile
 from offload_core.format.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY, ObjectKey
-from offload_core.format.codec.salvaged_objects import LostEntries, lost_of
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
@@ -149,17 +148,12 @@ class CopyStat:
     Attributes:
         version: of its format; None without.
         managed_ledger: that it says it is of; None without.
-        is_filtered: a filter took entries out of it.
-        has_gaps: the filter left nothing in their place.
-        lost: the entries that it says it lacks; None if it says nothing.
     """
 
     size_bytes: int
     version: str | None
     managed_ledger: str | None
-    is_filtered: bool
-    has_gaps: bool
-    lost: LostEntries | None
+    marks: ObjectMarks
 
     @classmethod
     def of(cls, stat: ObjectStat) -> Self:
@@ -169,9 +163,7 @@ class CopyStat:
             size_bytes=stat.size_bytes,
             version=said.get(FORMAT_VERSION_KEY),
             managed_ledger=said.get(TOPIC_KEY),
-            is_filtered=is_filtered(said),
-            has_gaps=has_gaps(said),
-            lost=lost_of(said),
+            marks=ObjectMarks.of(said),
         )
 
 
@@ -209,7 +201,7 @@ def find_mismatches(
             kind=MismatchKind.DAMAGED, what="its record says that it is damaged, as a repair has found"
         )
     yield from _object_mismatches(copy, stat, index)
-    ledger = find_ledger(copy, index, gaps=stat.has_gaps)
+    ledger = find_ledger(copy, index, gaps=stat.marks.has_gaps)
     if ledger is None:
         yield Mismatch(
             kind=MismatchKind.OTHER_LEDGER,
@@ -375,13 +367,13 @@ def _object_mismatches(copy: RecordedCopy, stat: CopyStat, index: ObjectIndex) -
             expected=FORMAT_VERSION,
             found=stat.version or "none",
         )
-    if stat.lost is not None:
+    if stat.marks.lost is not None:
         yield Mismatch(
             kind=MismatchKind.LOST,
             what="it was salvaged from a damaged copy, and lacks entries",
             expected="all entries",
-            found=f"all but {stat.lost.pack()}",
-            entry_id=next((first for at, first, _ in stat.lost.ranges if at == copy.ledger_id), None),
+            found=f"all but {stat.marks.lost.pack()}",
+            entry_id=next((first for at, first, _ in stat.marks.lost.ranges if at == copy.ledger_id), None),
         )
     if stat.managed_ledger is not None and topic_of_managed_ledger(stat.managed_ledger) != copy.topic:
         yield _other_topic(MismatchKind.OTHER_TOPIC, copy, stat.managed_ledger)
@@ -407,9 +399,11 @@ def _entry_mismatches(
         if said is not None and topic_of_managed_ledger(said) != copy.topic:
             yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, said)
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
-    if first != begin and not (first > begin and stat.lost is not None):  # which says so
+    if first != begin and not (first > begin and stat.marks.lost is not None):  # which says so
         yield Mismatch(
-            kind=MismatchKind.GAP_AT_BEGIN if first > begin and stat.has_gaps else MismatchKind.FIRST_ENTRY,
+            kind=MismatchKind.GAP_AT_BEGIN
+            if first > begin and stat.marks.has_gaps
+            else MismatchKind.FIRST_ENTRY,
             what="it does not begin with the entry that its record says",
             expected=f"entries from {begin} on by the record",
             found=f"entries from {first} on in the object",
@@ -434,7 +428,7 @@ def _segment_end(
     counted = known
     if counted is None and isinstance(info, LedgerInfo) and not info.is_closed:
         counted = info.entries
-    skips_ids = stat.has_gaps or stat.lost is not None
+    skips_ids = stat.marks.skips_ids
     most = info.entries if isinstance(info, LedgerInfo) else None
     if stop <= last_block:
         yield Mismatch(
@@ -504,7 +498,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
         )
         return
     if said is None and found is None:
-        if stat.is_filtered:
+        if stat.marks.is_filtered:
             yield Mismatch(
                 kind=MismatchKind.FILTER,
                 what="a filter took entries out of it, and neither record nor index tells of that",
@@ -520,13 +514,13 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
             found=_brief(found),
         )
         return
-    marked = (stat.is_filtered, stat.has_gaps)
+    marked = (stat.marks.is_filtered, stat.marks.has_gaps)
     if marked != (True, found.mode is FilterMode.GAP) and not copy.key.is_mapfile:
         yield Mismatch(
             kind=MismatchKind.FILTER,
             what="user metadata does not say of a filter what the index says",
             expected=found.mode.value,
-            found="no filter" if not stat.is_filtered else "gaps" if stat.has_gaps else "no gaps",
+            found="no filter" if not stat.marks.is_filtered else "gaps" if stat.marks.has_gaps else "no gaps",
         )
     stop = ledger.end_entry_id if copy.stop_entry_id is None else copy.stop_entry_id
     entries = (stop or 0) - copy.begin_entry_id

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
-from offload_core.format.codec.filtered_objects import has_gaps, is_filtered, is_settled
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
     FORMAT_VERSION,
@@ -24,7 +23,7 @@ from offload_core.format.codec.object_format import (
     parse_checksum_key,
     parse_key,
 )
-from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.metadata.catalogue.concurrency import concurrently, in_batches, look_at
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
@@ -203,11 +202,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
-            is_filtered=is_filtered(metadata),
-            has_gaps=has_gaps(metadata),
-            is_settled=is_settled(metadata),
+            marks=ObjectMarks.of(metadata),
             storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
-            lost=lost_of(metadata),
             version=metadata.get(FORMAT_VERSION_KEY),
         )
         judged = _judge(stored, damage)

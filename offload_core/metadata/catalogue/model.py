@@ -1,8 +1,9 @@
 """Contents of a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
 
 A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
-are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces. Objects that
-name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is one.
+are read. Where a ledger has several, the newest counts; a streaming ledger may have an extent in each of several
+segments. Objects that name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is
+one.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.codec.salvaged_objects import LostEntries
+from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
 from offload_core.metadata.catalogue.copy_check import CopyStat
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
@@ -68,11 +70,8 @@ class StoredObject:
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
-        is_filtered: whether a filter took entries out of it, so that it is not as large as its ledger's record says.
-        has_gaps: whether nothing took their place, so that any ids may be missing.
+        marks: entries that it lacks, as its user metadata has them.
         storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
-        is_settled: whether entries of transactions in it count as committed, also without a marker.
-        lost: entries that were lost before it was made of a damaged object; None if it says nothing of any.
         version: of its format, as the user metadata has it; None without.
     """
 
@@ -87,11 +86,8 @@ class StoredObject:
     detail: str | None = None
     checksum_key: str | None = None
     index_checksum_bytes: int | None = None
-    is_filtered: bool = False
-    has_gaps: bool = False
-    is_settled: bool = False
+    marks: ObjectMarks = NO_MARKS
     storage_class: str | None = None
-    lost: LostEntries | None = None
     version: str | None = None
 
     @property
@@ -103,9 +99,7 @@ class StoredObject:
             size_bytes=self.data_bytes,
             version=self.version,
             managed_ledger=self.managed_ledger,
-            is_filtered=self.is_filtered,
-            has_gaps=self.has_gaps,
-            lost=self.lost,
+            marks=self.marks,
         )
 
     @property
@@ -121,14 +115,9 @@ class StoredObject:
         """Return what is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
         if self.problem is not None:
             return self.problem.value, self.detail or ""
-        if self.lost is not None:
-            return LOST_ENTRIES, f"saved from a damaged object; it lacks {self.lost.pack()}"
+        if self.marks.lost is not None:
+            return LOST_ENTRIES, f"saved from a damaged object; it lacks {self.marks.lost.pack()}"
         return None
-
-    @property
-    def skips_ids(self) -> bool:
-        """True if any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
-        return self.has_gaps or self.lost is not None
 
     @property
     def is_lost(self) -> bool:
@@ -147,38 +136,10 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A run of one ledger's entries that is read from one object: from `begin_entry_id` to `stop_entry_id`.
-
-    Of an object with gaps there need be no entry between them, and no block.
-
-    Attributes:
-        begin_entry_id: None where that is not known: of a streaming object with gaps, without a record.
-        stop_entry_id: half-open; None where only the blocks themselves tell the end: the last piece of a streaming
-            ledger.
-    """
-
-    stored: StoredObject
-    ledger: LedgerIndex
-    begin_entry_id: int | None
-    stop_entry_id: int | None
-
-    @property
-    def first_entry_id(self) -> int:
-        """No entry that is read from it comes before this one."""
-        return self.ledger.first_entry_id if self.begin_entry_id is None else self.begin_entry_id
-
-    @property
-    def data_bytes(self) -> int:
-        """Bytes of the ledger's blocks in the object."""
-        return self.ledger.blocks.data_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """One ledger: the pieces to read it from, in order of their entries, and all attempts at it, oldest first.
+    """One ledger: the extents to read it from, in order of their entries, and all attempts at it, oldest first.
 
-    `pieces` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
+    `extents` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
     its managed ledger's record says; None for a catalogue from the bucket alone. By a record a ledger may have no
     attempts: it is in BookKeeper only.
 
@@ -188,7 +149,7 @@ class Ledger:
     """
 
     ledger_id: int
-    pieces: tuple[Piece, ...]
+    extents: tuple[LedgerExtent, ...]
     attempts: tuple[StoredObject, ...]
     record: LedgerRecord | None = None
     may_be_trimmed: bool = False
@@ -198,9 +159,9 @@ class Ledger:
         """Return how many entries its record or metadata says that it has; None if neither says."""
         if self.record is not None and self.record.info.entries is not None:
             return self.record.info.entries
-        if not self.pieces:
+        if not self.extents:
             return None
-        metadata = self.pieces[-1].ledger.metadata
+        metadata = self.extents[-1].ledger.metadata
         if isinstance(metadata, LedgerMetadata):
             return None if metadata.last_entry_id is None else metadata.last_entry_id + 1
         return metadata.entries
@@ -225,11 +186,11 @@ class Ledger:
 
         Without a record only: what a record says is missing shows when the ledger is read.
         """
-        if self.record is not None or not self.pieces:
+        if self.record is not None or not self.extents:
             return None
-        if any(piece.stored.key.ledger_id is not None for piece in self.pieces):
+        if any(extent.key.ledger_id is not None for extent in self.extents):
             return None
-        last = self.pieces[-1].ledger.blocks[-1].first_entry_id
+        last = self.extents[-1].ledger.blocks[-1].first_entry_id
         lost = [
             (stored, ledger.first_entry_id)
             for stored in self.attempts
@@ -244,6 +205,10 @@ class Ledger:
         """True if some of it was, by its record; without one, if that was tried at least."""
         return bool(self.attempts) if self.record is None else self.record.has_complete_copy
 
+    def stored(self, extent: LedgerExtent) -> StoredObject:
+        """The object of one of its extents."""
+        return next(stored for stored in self.attempts if stored.key == extent.key)
+
     @property
     def unread(self) -> StoredObject | None:
         """The one copy that it is read from, if the index of that has not been read yet."""
@@ -252,31 +217,31 @@ class Ledger:
     @property
     def is_readable(self) -> bool:
         """True if there is something to read it from, as far as is known."""
-        return bool(self.pieces) or self.unread is not None
+        return bool(self.extents) or self.unread is not None
 
     @property
     def data_bytes(self) -> int:
         """Bytes in the store that a read of all its entries fetches."""
         if self.unread is not None:
             return self.unread.data_bytes or 0
-        return sum(piece.data_bytes for piece in self.pieces)
+        return sum(extent.data_bytes for extent in self.extents)
 
     @property
     def why_not_read(self) -> str:
-        """Return what is wrong with its attempts, in words, if no piece of it can be read."""
+        """Return what is wrong with its attempts, in words, if nothing of it can be read."""
         if not self.attempts:
             return "by its record it is in BookKeeper only"
         return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)
 
     @property
     def formats(self) -> tuple[ObjectFormat, ...]:
-        """The formats of its pieces, each once."""
-        return tuple(dict.fromkeys(piece.stored.key.object_format for piece in self.pieces))
+        """The formats of its extents, each once."""
+        return tuple(dict.fromkeys(extent.key.object_format for extent in self.extents))
 
     @property
     def superseded(self) -> tuple[StoredObject, ...]:
         """Complete attempts that are not read, since newer ones are."""
-        read = {piece.stored.key for piece in self.pieces}
+        read = {extent.key for extent in self.extents}
         return tuple(
             stored
             for stored in self.attempts
@@ -351,7 +316,7 @@ def _by_key(stored: StoredObject) -> str:
 
 
 def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
-    """Sort objects into topics and ledgers, and choose the pieces that each ledger is read from."""
+    """Sort objects into topics and ledgers, and choose the extents that each ledger is read from."""
     attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
     strays = []
     objects = list(objects)
@@ -409,9 +374,9 @@ def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bo
 
 def as_first(ledger: Ledger) -> Ledger:
     """The first ledger of a topic of which no object is unknown what it holds; it may have been trimmed."""
-    if not ledger.pieces or not ledger.pieces[0].first_entry_id:
+    if not ledger.extents or not ledger.extents[0].first_entry_id:
         return ledger
-    index = ledger.pieces[0].stored.index
+    index = ledger.stored(ledger.extents[0]).index
     with_later = index is not None and any(each.ledger_id > ledger.ledger_id for each in index.ledgers)
     return replace(ledger, may_be_trimmed=with_later)
 
@@ -419,36 +384,47 @@ def as_first(ledger: Ledger) -> Ledger:
 def build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
     """A ledger of these attempts, in any order; one whose index is unread is its only complete one."""
     ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
-    return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
+    return Ledger(ledger_id=ledger_id, extents=_choose_extents(ledger_id, ordered), attempts=tuple(ordered))
 
 
-def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Piece, ...]:
+def _choose_extents(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[LedgerExtent, ...]:
     """The newest whole copy; without one, the newest of each segment's copies, up to where the next begins."""
-    newest: dict[int, Piece] = {}
+    newest: dict[int, LedgerExtent] = {}
     for stored in attempts:
         if stored.index is None or not stored.is_complete:
             continue
         ledger = next(ledger for ledger in stored.index.ledgers if ledger.ledger_id == ledger_id)
         if stored.index.object_format is not ObjectFormat.STREAMING:
-            newest = {-1: piece_of(stored, ledger)}
+            newest = {-1: extent_of(stored, ledger)}
         elif -1 not in newest:
-            newest[ledger.first_entry_id] = piece_of(stored, ledger)
-    return cut_pieces([newest[first] for first in sorted(newest)])
+            newest[ledger.first_entry_id] = extent_of(stored, ledger)
+    return cut_extents([newest[first] for first in sorted(newest)])
 
 
-def piece_of(stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None) -> Piece:
+def extent_of(
+    stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None
+) -> LedgerExtent:
     """All that an object has of a ledger; `recorded_begin` is where that begins by its record."""
     begin = recorded_begin
     if stored.key.ledger_id is not None:
         begin = 0
-    elif not stored.has_gaps:
+    elif not stored.marks.has_gaps:
         begin = ledger.first_entry_id
-    return Piece(stored=stored, ledger=ledger, begin_entry_id=begin, stop_entry_id=ledger.end_entry_id)
+    return LedgerExtent(
+        key=stored.key,
+        ledger=ledger,
+        begin_entry_id=begin,
+        stop_entry_id=ledger.end_entry_id,
+        marks=stored.marks,
+        sequence_file=stored.index.sequence_file if stored.index else None,
+        directory=stored.index.directory if stored.index else None,
+        checksum_key=stored.checksum_key,
+    )
 
 
-def cut_pieces(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Pieces in order of their first entries, each up to where the next begins, the last to its own end."""
-    following = [piece.first_entry_id for piece in pieces[1:]]
+def cut_extents(extents: Sequence[LedgerExtent]) -> tuple[LedgerExtent, ...]:
+    """Extents in order of their first entries, each up to where the next begins, the last to its own end."""
+    following = [extent.first_entry_id for extent in extents[1:]]
     return tuple(
-        replace(piece, stop_entry_id=stop) for piece, stop in zip(pieces, following, strict=False)
-    ) + tuple(pieces[-1:])
+        replace(extent, stop_entry_id=stop) for extent, stop in zip(extents, following, strict=False)
+    ) + tuple(extents[-1:])

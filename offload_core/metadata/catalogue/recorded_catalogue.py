@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.concurrency import in_batches, look_at
 from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
@@ -19,12 +20,11 @@ from offload_core.metadata.catalogue.listing import describe_pair, look_up_pair
 from offload_core.metadata.catalogue.model import (
     Catalogue,
     Ledger,
-    Piece,
     Problem,
     StoredObject,
     Topic,
-    cut_pieces,
-    piece_of,
+    cut_extents,
+    extent_of,
 )
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName
@@ -188,13 +188,13 @@ def _build_ledger(
     topic: TopicName, record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]
 ) -> Ledger:
     attempts = []
-    readable: dict[int, Piece] = {}
+    readable: dict[int, LedgerExtent] = {}
     for copy in recorded_copies(topic, record, folder):
         stored = found[copy.key]
         if copy.unfinished is not None:
             stored = _unfinished(stored, copy.unfinished)
         if stored.is_complete and stored.index is not None:
-            ledger = find_ledger(copy, stored.index, gaps=stored.has_gaps)
+            ledger = find_ledger(copy, stored.index, gaps=stored.marks.has_gaps)
             mismatch = check_copy(record, copy, stored.stat, stored.index)
             is_unreadable = mismatch is not None and mismatch.severity is MismatchSeverity.UNREADABLE
             if ledger is None or is_unreadable:
@@ -202,12 +202,12 @@ def _build_ledger(
                 stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=detail)
             else:
                 ledger = with_end(ledger, copy.stop_entry_id)
-                piece = piece_of(stored, ledger, recorded_begin=copy.begin_entry_id)
-                readable[piece.first_entry_id] = piece
+                extent = extent_of(stored, ledger, recorded_begin=copy.begin_entry_id)
+                readable[extent.first_entry_id] = extent
         attempts.append(stored)
     return Ledger(
         ledger_id=record.ledger_id,
-        pieces=cut_pieces([readable[first] for first in sorted(readable)]),
+        extents=cut_extents([readable[first] for first in sorted(readable)]),
         attempts=tuple(attempts),
         record=record,
     )

@@ -122,7 +122,7 @@ def _open_piece(
     assert found.data is not None
     assert found.index is not None
     assert stat is not None
-    ledger = find_ledger(copy, found.index, gaps=stat.has_gaps)
+    ledger = find_ledger(copy, found.index, gaps=stat.marks.has_gaps)
     assert ledger is not None
     return ColdPiece(
         tier=tier,
@@ -131,8 +131,8 @@ def _open_piece(
         object_format=found.index.object_format,
         data_length=found.index.data_length,
         ledger=with_end(ledger, copy.stop_entry_id),
-        has_gaps=stat.has_gaps,
-        first_entry_id=copy.begin_entry_id if stat.has_gaps else ledger.first_entry_id,
+        has_gaps=stat.marks.has_gaps,
+        first_entry_id=copy.begin_entry_id if stat.marks.has_gaps else ledger.first_entry_id,
         sequence_file=found.index.sequence_file,
         directory=found.index.directory,
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.blocks import check_header
+from offload_core.format.codec.blocks import header_faults
 from offload_core.format.codec.byte_arrays import Bytes, read_only
 from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.entry_directory import (
@@ -317,7 +317,8 @@ def _walk(
     data = BlockBytes(stretch.windows, block, start.place, ahead=ahead)
     if start.is_block_begin:
         data.reach(0, BLOCK_HEADER_BYTES)
-        check_header(data.array.data, piece.object_format, piece.ledger.ledger_id, block)
+        for fault in header_faults(data.array.data, piece.object_format, piece.ledger.ledger_id, block):
+            raise fault
         data.drop(BLOCK_HEADER_BYTES)
     at = 0
     columns = tuple(np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))

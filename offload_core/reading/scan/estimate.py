@@ -109,7 +109,7 @@ def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
     return (
         stored is not None
         and stored.key.object_format is ObjectFormat.PIP17
-        and not stored.has_gaps  # of which nothing may be left
+        and not stored.marks.has_gaps  # of which nothing may be left
         and 0 < share.data_bytes <= range_bytes
     )
 
@@ -159,7 +159,7 @@ def _look(
         if takes.runs is None:
             assert isinstance(each, LedgerShare)
             stored = each.ledger.unread
-            if stored is not None and not stored.is_settled:
+            if stored is not None and not stored.marks.is_settled:
                 total += Requests(gets=1, read_bytes=each.data_bytes)
             continue
         for run in takes.runs:

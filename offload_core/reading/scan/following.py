@@ -184,8 +184,8 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     report_lost_objects(topic, fail)
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
-        behind = any(other.pieces or other.is_lost for other in ledgers[i + 1 :])
-        if not ledger.pieces:
+        behind = any(other.extents or other.is_lost for other in ledgers[i + 1 :])
+        if not ledger.extents:
             if ledger.has_nothing_to_lose:
                 continue
             if not _is_lost(ledger, behind):
@@ -250,7 +250,7 @@ def _is_whole(ledger: Ledger, behind: bool) -> bool:
 
 
 def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator[_Step]:
-    known_end = ledger.pieces[-1].stop_entry_id
+    known_end = ledger.extents[-1].stop_entry_id
     if known_end is None:
         known_end = ledger.entries
     whole = _is_whole(ledger, behind)
@@ -262,34 +262,34 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator
             end=Position(ledger.ledger_id + 1, 0),
         )
         return
-    for piece in ledger.pieces:
+    for extent in ledger.extents:
         if (
-            not piece.ledger.blocks
-            and piece.stop_entry_id is not None
-            and start_entry_id < piece.stop_entry_id
+            not extent.ledger.blocks
+            and extent.stop_entry_id is not None
+            and start_entry_id < extent.stop_entry_id
         ):
-            is_last = whole and piece is ledger.pieces[-1]
+            is_last = whole and extent is ledger.extents[-1]
             yield _Step(
-                first=Position(ledger.ledger_id, max(start_entry_id, piece.first_entry_id)),
+                first=Position(ledger.ledger_id, max(start_entry_id, extent.first_entry_id)),
                 entries=0,
                 data_bytes=0,
                 end=Position(ledger.ledger_id + 1, 0)
                 if is_last
-                else Position(ledger.ledger_id, piece.stop_entry_id),
+                else Position(ledger.ledger_id, extent.stop_entry_id),
             )
-        for number, block in enumerate(piece.ledger.blocks, 1):
+        for number, block in enumerate(extent.ledger.blocks, 1):
             end = block.end_entry_id
             if end is None:
-                end = piece.stop_entry_id if piece.stop_entry_id is not None else known_end
-            elif piece.stop_entry_id is not None:
-                end = min(end, piece.stop_entry_id)
+                end = extent.stop_entry_id if extent.stop_entry_id is not None else known_end
+            elif extent.stop_entry_id is not None:
+                end = min(end, extent.stop_entry_id)
             if end is None:
                 _log.warning("ledger %d: it is not known yet where its segment ends", ledger.ledger_id)
                 return
             first = max(start_entry_id, block.first_entry_id)
             if first >= end:
                 continue
-            is_last = whole and piece is ledger.pieces[-1] and number == len(piece.ledger.blocks)
+            is_last = whole and extent is ledger.extents[-1] and number == len(extent.ledger.blocks)
             yield _Step(
                 first=Position(ledger.ledger_id, first),
                 entries=end - first,
@@ -433,7 +433,7 @@ class TopicFollower:
         for topic in topics:
             if topic.name is None:
                 continue
-            ledger_ids = {ledger.ledger_id for ledger in topic.ledgers if ledger.pieces}
+            ledger_ids = {ledger.ledger_id for ledger in topic.ledgers if ledger.extents}
             seen = self._seen.setdefault(topic.name, ledger_ids)
             position = reached.get(topic.name)
             late = sorted(

@@ -17,12 +17,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.kernels import entries
 from offload_core.format.messages.kernels import fields as f
-from offload_core.metadata.catalogue import Piece
 from offload_core.reading.scan.positions import Position, position_of_message_id
 from offload_core.reading.scan.runs import read_share
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, TimeRange
@@ -217,21 +216,21 @@ class Probe:
     latest_ms: int
 
 
-def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
-    """The publish times of a block's first entries; None if it does not tell (bytes that are not right, for one).
+def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
+    """Read the publish times of a block's first entries; None if they are not found (damaged bytes, for one).
 
-    What is wrong with a block is not said here, but where it is read.
+    Damage is reported where the block is read.
 
     Raises:
         StoreError: the store fails.
     """
     size = min(block.length, PROBE_BYTES)
     while True:
-        data = tier.read_range(piece.stored.key.data_key, block.offset, size)
-        if piece.stored.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
-            return None  # a filter left nothing of it, and its padding may be long
+        data = tier.read_range(extent.data_key, block.offset, size)
+        if extent.marks.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
+            return None  # a filter removed all of its entries, and its padding may be long
         try:
-            found = _probe_window(data, piece, block)
+            found = _probe_window(data, extent, block)
         except FormatError:
             return None
         if found is not None or size == block.length:
@@ -239,24 +238,16 @@ def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
         size = min(block.length, size * _GROWTH)
 
 
-def _probe_window(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe | None:
-    sequence_file = piece.stored.index.sequence_file if piece.stored.index else None
-    object_format = piece.stored.key.object_format
-    cursor = open_cursor(
-        data,
-        object_format,
-        piece.ledger.ledger_id,
-        block,
-        sequence_file=sequence_file,
-        gaps=piece.stored.skips_ids,
-        more=len(data) < block.length,
-    )
+def _probe_window(data: memoryview, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
+    cursor = EntryCursor(extent)
+    cursor.feed(block, data, block.offset)
     entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))
     count = cursor.locate(entry_ids, offsets, lengths, PROBE_BYTES)
-    # Of a block the index says where it begins, with or without that entry.
-    first = int(entry_ids[0]) if count and sequence_file is not None else block.first_entry_id
-    if not count and sequence_file is None and cursor.starved:
-        # The first entry goes on behind the window, its metadata perhaps not.
+    is_mapfile = extent.sequence_file is not None
+    # The index has a block's first id, with or without that entry.
+    first = int(entry_ids[0]) if count and is_mapfile else block.first_entry_id
+    if not count and not is_mapfile and not cursor.block_is_done:
+        # The first entry goes on after the window, its metadata perhaps not.
         count = 1
         offsets[0] = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
         lengths[0] = len(cursor.array) - offsets[0]
@@ -333,19 +324,19 @@ def narrow(tier: Tier, shares: Sequence[LedgerShare], times: TimeRange) -> list[
 
 
 class _Blocks:
-    """The blocks of these pieces, one after another, each made when it is asked for."""
+    """The blocks of these extents, one after another, each made when it is asked for."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self._pieces = pieces
-        self._begins = np.cumsum([0, *(len(piece.ledger.blocks) for piece in pieces)])
+    def __init__(self, extents: Sequence[LedgerExtent]) -> None:
+        self._extents = extents
+        self._begins = np.cumsum([0, *(len(extent.ledger.blocks) for extent in extents)])
 
     def __len__(self) -> int:
         return int(self._begins[-1])
 
-    def __getitem__(self, at: int) -> tuple[Piece, IndexedBlock]:
+    def __getitem__(self, at: int) -> tuple[LedgerExtent, IndexedBlock]:
         number = int(np.searchsorted(self._begins, at, side="right")) - 1
-        piece = self._pieces[number]
-        return piece, piece.ledger.blocks[at - int(self._begins[number])]
+        extent = self._extents[number]
+        return extent, extent.ledger.blocks[at - int(self._begins[number])]
 
 
 class _Search:
@@ -365,14 +356,14 @@ class _Search:
 
     def blocks(self, share: LedgerShare) -> _Blocks:
         """The ledger's blocks, in order."""
-        return _Blocks(self.read(share).ledger.pieces)
+        return _Blocks(self.read(share).ledger.extents)
 
-    def probe(self, place: tuple[Piece, IndexedBlock]) -> Probe | None:
+    def probe(self, place: tuple[LedgerExtent, IndexedBlock]) -> Probe | None:
         """The first entries' times of a block."""
-        piece, block = place
-        at = piece.stored.key.data_key, block.offset
+        extent, block = place
+        at = extent.data_key, block.offset
         if at not in self._probes:
-            self._probes[at] = probe_block(self._tier, piece, block)
+            self._probes[at] = probe_block(self._tier, extent, block)
         return self._probes[at]
 
     def probe_ledger(self, share: LedgerShare) -> Probe | None:

@@ -15,8 +15,9 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable
-from offload_core.metadata.catalogue import Ledger, Piece, Topic, piece_of, with_index
+from offload_core.metadata.catalogue import Ledger, Topic, extent_of, with_index
 from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.storage.tier import Tier
@@ -197,8 +198,8 @@ def _read_to(topic: Topic, asked: AskedRange) -> str:
     if ledger is None or not asked.holds(ledger):
         return f"nothing of {topic.label} is read"
     end = None if ledger.record is None else ledger.record.offloaded_stop
-    if end is None and ledger.pieces:
-        end = ledger.pieces[-1].stop_entry_id
+    if end is None and ledger.extents:
+        end = ledger.extents[-1].stop_entry_id
     where = f"ledger {ledger.ledger_id}" if end is None else f"{ledger.ledger_id}:{end}"
     return f"{topic.label} is read up to {where}"
 
@@ -270,7 +271,7 @@ def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
 
 
 def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
-    """The ledger with its index read, if it was not; without pieces if the copy turns out to be broken.
+    """The ledger with its index read, if it was not; without extents if the copy turns out to be broken.
 
     Raises:
         StoreError: the store fails, or has the index no more.
@@ -280,8 +281,8 @@ def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
         return ledger
     read = with_index(tier, unread)
     attempts = tuple(read if stored is unread else stored for stored in ledger.attempts)
-    pieces = () if read.index is None else (piece_of(read, read.index.ledgers[0]),)
-    return replace(ledger, attempts=attempts, pieces=pieces)
+    extents = () if read.index is None else (extent_of(read, read.index.ledgers[0]),)
+    return replace(ledger, attempts=attempts, extents=extents)
 
 
 def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
@@ -291,10 +292,10 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
         DataLossError: it has no complete copy after all, or its first entries have none (`fail`).
     """
     ledger, asked = share.ledger, share.asked
-    if not ledger.pieces:
+    if not ledger.extents:
         _lose_ledger(share, fail)
         return
-    there = ledger.pieces[0].begin_entry_id
+    there = ledger.extents[0].begin_entry_id
     if there is not None and asked.start < there and (asked.stop is None or asked.start < asked.stop):
         what, found = (
             f"the first entries of a ledger of {share.label} have no copy here",
@@ -315,11 +316,11 @@ def _report_lost(share: LedgerShare, fail: bool) -> None:
         DataLossError: some that were asked for, and `fail`.
     """
     asked = share.asked
-    for piece in share.ledger.pieces:
-        lost = piece.stored.lost
+    for extent in share.ledger.extents:
+        lost = extent.marks.lost
         if lost is not None and lost.touches(share.ledger.ledger_id, asked.start, asked.stop):
             what = f"entries of a ledger of {share.label} were lost before its copy was repaired"
-            lose(what, share.ledger.ledger_id, fail, found=f"{piece.stored.key.data_key} lacks {lost.pack()}")
+            lose(what, share.ledger.ledger_id, fail, found=f"{extent.data_key} lacks {lost.pack()}")
 
 
 def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
@@ -333,30 +334,30 @@ def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
 
 def _runs(share: LedgerShare) -> Iterator[Run]:
     ledger, asked = share.ledger, share.asked
-    for piece, behind in zip(ledger.pieces, [*ledger.pieces[1:], None], strict=True):
-        end = _least(piece.stop_entry_id, asked.stop)
-        blocks = piece.ledger.blocks.overlapping(asked.start, end)
+    for extent, later in zip(ledger.extents, [*ledger.extents[1:], None], strict=True):
+        end = _least(extent.stop_entry_id, asked.stop)
+        blocks = extent.ledger.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
-        following = _following(share, piece, behind)
+        following = _following(share, extent, later)
         yield Run(
             topic=share.topic,
             partition=share.partition,
             ledger_id=ledger.ledger_id,
-            object_format=piece.stored.key.object_format,
-            data_key=piece.stored.key.data_key,
+            object_format=extent.object_format,
+            data_key=extent.data_key,
             blocks=blocks,
             start_entry_id=asked.start,
             start_batch=asked.start_batch,
             stop_entry_id=end,
             stop_batch=asked.stop_batch if cut else 0,
             next_entry_id=None if following is None else _least(following, asked.stop),
-            payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
-            sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
-            checksum_key=piece.stored.checksum_key,
-            has_gaps=piece.stored.skips_ids,
-            resolved=piece.stored.is_settled,
+            payload_bytes=_payload_bytes(ledger, extent, blocks, asked),
+            sequence_file=extent.sequence_file,
+            checksum_key=extent.checksum_key,
+            has_gaps=extent.marks.skips_ids,
+            resolved=extent.marks.is_settled,
             ends_by_time=share.ends_by_time,
         )
 
@@ -391,18 +392,18 @@ def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Ru
     return tuple(runs_of(read_share(tier, planned), fail))
 
 
-def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | None:
-    """The entry that must follow a piece: where the one behind it begins, or the end of a ledger that is closed.
+def _following(share: LedgerShare, extent: LedgerExtent, following: LedgerExtent | None) -> int | None:
+    """The entry that must follow a extent: where the one behind it begins, or the end of a ledger that is closed.
 
     The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
     there is. Where a position says how far to read, all before it must be there. Where an object with gaps ends, only
     records tell.
     """
     ledger, ends_at = share.ledger, share.ends_at
-    if piece.stored.has_gaps and piece.ledger.end_entry_id is None:
+    if extent.marks.has_gaps and extent.ledger.end_entry_id is None:
         return None
-    if behind is not None:
-        return behind.begin_entry_id
+    if following is not None:
+        return following.begin_entry_id
     if share.is_closed:
         end = ledger.entries
     elif ends_at is not None:
@@ -413,14 +414,16 @@ def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | 
         end = asked if is_open else ledger.entries
     else:
         end = None if ledger.record is None else ledger.record.offloaded_stop
-    return piece.stop_entry_id if end is None else end
+    return extent.stop_entry_id if end is None else end
 
 
-def _payload_bytes(ledger: Ledger, piece: Piece, blocks: BlockTable, asked: EntryRange) -> int | None:
-    if piece.stored.is_filtered or piece.stored.lost is not None:
+def _payload_bytes(ledger: Ledger, extent: LedgerExtent, blocks: BlockTable, asked: EntryRange) -> int | None:
+    if extent.marks.is_filtered or extent.marks.lost is not None:
         return None
-    whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
-    return piece.ledger.payload_bytes if whole and asked == EntryRange() else None
+    whole = (
+        len(ledger.extents) == 1 and extent.first_entry_id == 0 and len(blocks) == len(extent.ledger.blocks)
+    )
+    return extent.ledger.payload_bytes if whole and asked == EntryRange() else None
 
 
 def _least(*bounds: int | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offload_core.format.codec.filtered_objects import FILTERED_TRANSACTIONS
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, recorded_filter
 

@@ -11,13 +11,6 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 
 from offload_core.format.codec.block_checksums import BlockChecksums, crc32c, pack_block_checksums
-from offload_core.format.codec.filtered_objects import (
-    FILTERED_DROPPED_KEY,
-    FILTERED_KEPT_KEY,
-    FILTERED_KEY,
-    FILTERED_MODE_KEY,
-    FILTERED_STOP_KEY,
-)
 from offload_core.format.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION,
@@ -25,6 +18,13 @@ from offload_core.format.codec.object_format import (
     ROLE_KEY,
     SOFTWARE_VERSION_KEY,
     ObjectKey,
+)
+from offload_core.format.codec.object_marks import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
 )
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.storage.tier import Tier

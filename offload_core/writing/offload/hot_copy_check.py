@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from offload_core.format.codec.filtered_objects import FILTERED_TRANSACTIONS
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.copy_check import (
     Mismatch,
@@ -56,7 +56,7 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
             raise _lacking(mismatch, ledger, found.copy)
         assert stat is not None
         assert index is not None
-        in_index = find_ledger(found.copy, index, gaps=stat.has_gaps)
+        in_index = find_ledger(found.copy, index, gaps=stat.marks.has_gaps)
         record = None if in_index is None else indexed_filter(in_index)
         if record is not None:
             records.append(record)

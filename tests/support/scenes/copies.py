@@ -18,11 +18,11 @@ from tiers import MemoryDriver, Names, uuid_of
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
-from offload_core.format.codec.filtered_objects import FILTERED_KEY
 from offload_core.format.codec.frames import walk_frames
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.mapfile.header import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.object_marks import FILTERED_KEY
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import LedgerRecord, OffloadContext

@@ -16,12 +16,12 @@ from records import CLOSED_AT_MS, closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
 from offload_core.format.codec.frames import padding
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.mapfile.header import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.format.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.metadata.catalogue.known_tiers import tier_record

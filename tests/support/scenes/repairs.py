@@ -21,8 +21,7 @@ from entries import pip17_object, read_object
 from records import copied, managed_ledger
 from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
-from offload_core.format.codec.filtered_objects import has_gaps
-from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.maintenance.repair import PlannedRepair, Repair, Repaired
 from offload_core.maintenance.repair.found_frames import ObjectBytes
 from offload_core.maintenance.repair.mapfile_scan import MapFileScan
@@ -147,7 +146,7 @@ def read_pair(tier: Tier, pair: Pair) -> Entries:
         return {(key.ledger_id, f.entry_id): scan.payload(f.offset, f.length) for f in scan.frames}
     index = read_index(tier, key, index_bytes=pair.index.size_bytes, data_bytes=size)
     metadata = tier.stat(key.data_key).user_metadata
-    gaps = has_gaps(metadata) or lost_of(metadata) is not None
+    gaps = ObjectMarks.of(metadata).has_gaps or ObjectMarks.of(metadata).lost is not None
     data = bytes(tier.read_range(key.data_key, 0, size))
     return {
         (ledger_id, entry_id): payload

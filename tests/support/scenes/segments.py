@@ -15,8 +15,8 @@ from uuid import UUID, uuid4
 from entries import read_object
 from managed_ledgers import NAME, Clock
 
-from offload_core.format.codec.filtered_objects import has_gaps
 from offload_core.format.codec.object_format import ObjectKey
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import (
     EntryPosition,
@@ -239,7 +239,7 @@ def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]
 def is_sparse(cold: Path, segment: Segment) -> bool:
     """Whether a segment's object says that entries may have been left out."""
     about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
-    return has_gaps(about["user_metadata"])
+    return ObjectMarks.of(about["user_metadata"]).has_gaps
 
 
 def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:

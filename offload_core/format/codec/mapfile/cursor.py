@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.blocks import Fault, OnFault
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import mapfile as kernels
 from offload_core.format.codec.mapfile.batches import Batch, batch_reader
@@ -23,7 +24,14 @@ from offload_core.format.codec.mapfile.header import (
 )
 from offload_core.format.codec.mapfile.layout import METADATA_KEY
 from offload_core.format.codec.mapfile.window import StretchWindow
-from offload_hooks.errors import BadMagicError, EntryOrderError, IndexMismatchError, TruncatedError, placed
+from offload_hooks.errors import (
+    BadMagicError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    TruncatedError,
+    placed,
+)
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -46,6 +54,7 @@ class MapFileCursor:
         indexed: the stretch as its index describes it.
         stop_entry_id: do not go on to this entry (half-open); None walks to the stretch's end and checks it.
         more: `feed` will bring what follows.
+        on_fault: called at damage, with which the stretch ends; without it, damage is raised.
 
     Raises:
         FormatError: a subclass, with ledger, stretch (`block`) and byte; the caller adds the object's key.
@@ -60,7 +69,9 @@ class MapFileCursor:
         *,
         stop_entry_id: int | None = None,
         more: bool = False,
+        on_fault: OnFault | None = None,
     ) -> None:
+        self._on_fault = on_fault
         self._file = sequence_file
         self._indexed = indexed
         self._ledger_id = ledger_id
@@ -154,12 +165,17 @@ class MapFileCursor:
             if self._at < len(self._batch.keys):
                 self._go_to(int(self._batch.keys[self._at]))
                 return not self.done
-            with self._place():
-                try:
+            try:
+                with self._place():
                     self._read()
-                except CutOffError as cut:
-                    self._window.need(cut.needed)
-                    self.starved = True
+            except CutOffError as cut:
+                self._window.need(cut.needed)
+                self.starved = True
+            except FormatError as error:
+                if self._on_fault is None:
+                    raise
+                self._on_fault(Fault.ENTRY, error)
+                self.done = True
         return False
 
     def _read(self) -> None:

@@ -12,7 +12,7 @@ from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, SequenceHeader, parse_header
 from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.format.codec.salvaged_objects import skips_ids
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.json_document import print_streamed
 from offload_core.interfaces.cli.shared import cell, out, printable
 from offload_core.maintenance.inventory.dump import dump_block, dump_index, dump_sequence_file
@@ -50,7 +50,7 @@ def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, 
         header = _header_of(tier, key, stat.size_bytes) if begin else None
         spans = dump_sequence_file(data, base=begin, header=header)
     else:
-        spans = dump_block(data, key.object_format, begin, gaps=skips_ids(stat.user_metadata))
+        spans = dump_block(data, key.object_format, begin, gaps=ObjectMarks.of(stat.user_metadata).skips_ids)
     _show(key.data_key, data, begin, spans, as_json=as_json)
 
 

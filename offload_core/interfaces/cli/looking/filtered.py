@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from offload_core.metadata.catalogue import Piece
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_hooks.errors import FormatError
@@ -28,9 +28,9 @@ def filter_note(records: Iterable[FilterRecord]) -> str:
     )
 
 
-def indexed(pieces: Iterable[Piece]) -> list[FilterRecord]:
+def indexed(extents: Iterable[LedgerExtent]) -> list[FilterRecord]:
     """Of those that have one, in their indexes; one that cannot be read is passed over."""
-    return _readable(partial(indexed_filter, piece.ledger) for piece in pieces)
+    return _readable(partial(indexed_filter, extent.ledger) for extent in extents)
 
 
 def recorded(texts: Iterable[str | None]) -> list[FilterRecord]:

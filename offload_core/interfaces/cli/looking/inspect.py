@@ -15,7 +15,7 @@ from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.format.codec.mapfile.header import SequenceFile
 from offload_core.format.codec.object_format import ObjectKey, parse_key
-from offload_core.format.codec.salvaged_objects import lost_of
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.looking.dump import show_hex
 from offload_core.interfaces.cli.looking.filtered import filter_note, filter_to_json
 from offload_core.interfaces.cli.looking.recorded import (
@@ -207,7 +207,7 @@ def _print(
     facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
     for name, value in sorted((data or index_stat).user_metadata.items()):
         facts.add_row(cell(name), cell(value))
-    lost = lost_of((data or index_stat).user_metadata)
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     if lost is not None:
         facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
     out.print(facts)
@@ -245,7 +245,7 @@ def _to_json(
     data: ObjectStat | None,
     headers: dict[int, str],
 ) -> dict[str, Any]:
-    lost = lost_of((data or index_stat).user_metadata)
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     return {
         "format": index.object_format.value,
         **_compression(index),

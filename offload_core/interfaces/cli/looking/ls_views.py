@@ -204,8 +204,8 @@ def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "entries": ledger.entries,
         "size_bytes": ledger.data_bytes,
         "formats": [known.value for known in ledger.formats],
-        "read_from": [piece.stored.key.data_key for piece in ledger.pieces],
-        "filters": [filter_to_json(record) for record in indexed(ledger.pieces)],
+        "read_from": [extent.key.data_key for extent in ledger.extents],
+        "filters": [filter_to_json(record) for record in indexed(ledger.extents)],
         "attempts": [object_to_json(stored) for stored in ledger.attempts],
         **({"record": record_to_json(ledger.record)} if ledger.record else {}),
     }

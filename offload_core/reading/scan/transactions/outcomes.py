@@ -19,9 +19,10 @@ from itertools import chain, count, islice
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.messages.kernels.fields import ABORTED, COMMITTED, OPEN
 from offload_core.format.messages.kernels.transactions import ABORT, COMMIT
-from offload_core.metadata.catalogue import Ledger, Piece, Topic, concurrently
+from offload_core.metadata.catalogue import Ledger, Topic, concurrently
 from offload_core.reading.scan.runs import read_ledger
 from offload_core.reading.scan.tasks import EntryRanges, Run
 from offload_core.reading.scan.transactions.summaries import (
@@ -130,12 +131,12 @@ class TopicParts:
         """Parts from a position on, in order; what comes after `stop` is in parts of its own."""
         for ledger in self._ledgers(start[0], stop[0]):
             begin = start[1] if ledger.ledger_id == start[0] else 0
-            for piece in ledger.pieces:
-                end = END if piece.stop_entry_id is None else piece.stop_entry_id
-                if not piece.ledger.blocks or end <= begin:
+            for extent in ledger.extents:
+                end = END if extent.stop_entry_id is None else extent.stop_entry_id
+                if not extent.ledger.blocks or end <= begin:
                     continue
-                for part in self._split(_whole_part(self.topic, ledger, piece), begin, stop):
-                    yield _looked(piece, part, max(begin, piece.first_entry_id), end)
+                for part in self._split(_whole_part(self.topic, ledger, extent), begin, stop):
+                    yield _looked(extent, part, max(begin, extent.first_entry_id), end)
 
     def before(self, start: Place) -> Iterator[Looked]:
         """Parts before a position, the nearest first, block by block unless parts are whole."""
@@ -144,13 +145,13 @@ class TopicParts:
                 continue
             read = read_ledger(self.tier, self.known.get(ledger.ledger_id, ledger))
             stop = start[1] if ledger.ledger_id == start[0] else END
-            for piece in reversed(read.pieces):
-                end = stop if piece.stop_entry_id is None else min(stop, piece.stop_entry_id)
-                if not piece.ledger.blocks or end <= piece.first_entry_id:
+            for extent in reversed(read.extents):
+                end = stop if extent.stop_entry_id is None else min(stop, extent.stop_entry_id)
+                if not extent.ledger.blocks or end <= extent.first_entry_id:
                     continue
-                whole = _whole_part(self.topic, ledger, piece)
+                whole = _whole_part(self.topic, ledger, extent)
                 for part in [whole] if self.whole else self._blocks_before(whole, end):
-                    yield _looked(piece, part, piece.first_entry_id, end)
+                    yield _looked(extent, part, extent.first_entry_id, end)
 
     def _ledgers(self, first_ledger: int, last_ledger: int) -> Iterator[Ledger]:
         """The ledgers from one on, with their indexes; those behind the last are read a few at a time."""
@@ -185,23 +186,22 @@ class TopicParts:
             yield replace(whole, run=replace(whole.run, blocks=blocks[number : number + 1]), is_whole=False)
 
 
-def _looked(piece: Piece, part: Part, begin: int, end: int) -> Looked:
-    return Looked(part=part, begin=begin, end=end, markers_only=piece.stored.is_settled)
+def _looked(extent: LedgerExtent, part: Part, begin: int, end: int) -> Looked:
+    return Looked(part=part, begin=begin, end=end, markers_only=extent.marks.is_settled)
 
 
-def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
-    stored = piece.stored
+def _whole_part(topic: Topic, ledger: Ledger, extent: LedgerExtent) -> Part:
     run = Run(
         topic=topic.full_name,
         partition=topic.partition,
         ledger_id=ledger.ledger_id,
-        object_format=stored.key.object_format,
-        data_key=stored.key.data_key,
-        blocks=piece.ledger.blocks,
-        sequence_file=stored.index.sequence_file if stored.index else None,
-        has_gaps=stored.skips_ids,
+        object_format=extent.object_format,
+        data_key=extent.data_key,
+        blocks=extent.ledger.blocks,
+        sequence_file=extent.sequence_file,
+        has_gaps=extent.marks.skips_ids,
     )
-    return Part(run=run, data_bytes=stored.data_bytes or 0, is_whole=True)
+    return Part(run=run, data_bytes=ledger.stored(extent).data_bytes or 0, is_whole=True)
 
 
 LOOK_BACK_BYTES = 128 << 20

@@ -1,7 +1,6 @@
 """The driver is found where it is installed, by its URL and by its name."""
 
-from pulsar_offload import open_tier
-from offload_core.storage.tier import open_store
+from pulsar_offload import open_store, open_tier
 
 
 def test_it_is_found_by_its_url_and_by_its_name(tmp_path):
