@@ -72,7 +72,7 @@ def pack_snapshot(snapshot: BufferSnapshot, topic: str) -> bytes:
     stable = snapshot.stable_position
     entry_id, ledger_id = _NONE if stable is None else (stable.entry_id, stable.ledger_id)
     name = topic.encode()
-    # a union's branch comes first, an array's items behind their count, and 0 ends it
+    # a union's branch comes first, an array's items after their count, and 0 ends it
     blocks = [len(numbers), *chain.from_iterable(numbers)] if numbers else []
     return b"".join(map(_long, [1, *blocks, 0, entry_id, ledger_id, 1, len(name)])) + name
 
@@ -259,7 +259,7 @@ class TransactionBuffer:
 
     @classmethod
     def restore(cls, snapshot: BufferSnapshot) -> Self:
-        """A buffer as of a snapshot, `INITIALIZING`: the entries behind its stable position are to be given."""
+        """A buffer as of a snapshot, `INITIALIZING`: the entries after its stable position must follow."""
         buffer = cls()
         buffer.state = BufferState.INITIALIZING
         buffer.last_position = snapshot.stable_position
@@ -271,13 +271,13 @@ class TransactionBuffer:
         self.state = BufferState.READY
 
     def add(self, ledger_id: int, entries: EntryBatch) -> None:
-        """Take the next entries, behind all that were given; ids that are skipped are of no entries.
+        """Take the next entries, after all that were given; ids that are skipped are of no entries.
 
-        A batch without entries says that there are none before its `stop_entry_id`.
+        A batch without entries means that there are none before its `stop_entry_id`.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; with its place. Nothing was taken.
-            EntryOrderError: they are not behind the others.
+            EntryOrderError: they are not after the others.
         """
         if not len(entries):
             self._pass(ledger_id, entries.stop_entry_id)
@@ -288,7 +288,7 @@ class TransactionBuffer:
                 "entries were given to a transaction buffer out of order",
                 ledger_id=ledger_id,
                 entry_id=entries.first_entry_id,
-                expected=f"behind {self.last_position}",
+                expected=f"after {self.last_position}",
             )
         for entry_id, stop, marker, *transaction in find_events(ledger_id, entries):
             before = EntryPosition(ledger_id, entry_id - 1) if entry_id else self.last_position
@@ -308,7 +308,7 @@ class TransactionBuffer:
 
     @property
     def aborted(self) -> Mapping[TransactionId, EntryPosition]:
-        """Those that were aborted, and where the last is that is known of each: its marker, or an entry behind it."""
+        """Those that were aborted, and where the last is that is known of each: its marker, or an entry after it."""
         return self._aborted
 
     def is_open(self, transaction: TransactionId) -> bool:
@@ -322,7 +322,7 @@ class TransactionBuffer:
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
         """Decide the outcome of an entry, by its position and its transaction (None for none).
 
-        `undecided` behind the stable position, and while the buffer is not `READY`.
+        `undecided` after the stable position, and while the buffer is not `READY`.
         """
         stable = self.stable_position
         if self.state is not BufferState.READY or stable is None or position > stable:

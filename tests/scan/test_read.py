@@ -243,7 +243,7 @@ def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(
     assert scan(tier, level=level).to_table().num_rows == 2
     (message,) = caplog.messages
     assert message.startswith(
-        f"{KEY} (ledger 7) holds {length} bytes of entries, its metadata says {length + difference}: "
+        f"{KEY} (ledger 7) holds {length} bytes of entries, its metadata states {length + difference}: "
     )
 
 

@@ -52,7 +52,7 @@ class SparkExecutor:
                 raise OffloadError(
                     "Spark has not done the work",
                     found=_reason(error),
-                    hint="Its log says more, and --debug all of it. The command can be called again.",
+                    hint="Its log has more, and --debug shows all of it. The command can be called again.",
                 ) from error
             for result in results:
                 if isinstance(result, _Raised):
@@ -68,7 +68,7 @@ class _Raised:
 
 
 def _reason(error: Exception) -> str:
-    """The one line of Spark's text that says why: Java's message, or the last line of a worker's traceback."""
+    """The one line of Spark's text that has the reason: Java's message, or the last line of a worker's traceback."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     of_java = (line.removeprefix(": ") for line in lines if line.startswith(": "))
     return next(of_java, lines[-1] if lines else type(error).__name__)

@@ -169,8 +169,8 @@ class OffloadReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         with self._tier as tier:
-            # Of no partition at all Spark makes one of its own, which nobody can read.
-            tasks = self._planned(tier, scan).tasks or (ScanTask(runs=()),)
+            # Of no partition at all Spark makes one of its own, which cannot be read.
+            tasks = self._planned(tier, scan).tasks or (ScanTask(extents=()),)
             return [OffloadPartition(task) for task in tasks]
 
     def explain(self) -> ScanEstimate:

@@ -302,7 +302,7 @@ class BlockSums:
             Finding(
                 code=code,
                 what=code.meaning,
-                ledger_id=window.run.ledger_id,
+                ledger_id=window.extent.ledger_id,
                 block=window.block.part_number if window.block.offset == offset else None,
                 offset=offset,
                 expected=f"{self._known.crcs[number]:08x}",

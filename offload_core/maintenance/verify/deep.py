@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from offload_core.format.codec.block_checksums import BlockChecksums
 from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable, LedgerIndex, ObjectIndex
 from offload_core.format.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
@@ -25,7 +26,6 @@ from offload_core.maintenance.verify.findings import Finding, Findings, of_error
 from offload_core.maintenance.verify.pair_checks import Examined, extent_of
 from offload_core.metadata.records.filter_record import DroppedEntries, indexed_filter
 from offload_core.reading.scan.read import checksum_verifier
-from offload_core.reading.scan.tasks import Run
 from offload_core.reading.scan.windows import Window, fetch_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
@@ -211,20 +211,18 @@ class _ObjectCheck:
                 for _ in self.sums.passed(fetched):
                     pass
 
-    def _run(self, ledger: LedgerIndex, blocks: BlockTable) -> Run:
+    def _run(self, ledger: LedgerIndex, blocks: BlockTable) -> LedgerExtent:
         task = self._task
-        return Run(
-            topic=None,
-            partition=-1,
-            ledger_id=ledger.ledger_id,
-            object_format=task.index.object_format,
-            data_key=task.key.data_key,
-            blocks=blocks,
+        return LedgerExtent(
+            key=task.key,
+            ledger=replace(ledger, blocks=blocks),
             sequence_file=task.index.sequence_file,
             checksum_key=task.checksum_key,
         )
 
-    def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[WalkedEntries]:
+    def _blocks(
+        self, run: LedgerExtent, windows: Iterator[Window], counted: _Counted
+    ) -> Iterator[WalkedEntries]:
         walk: BlockWalk | None = None
         for window in windows:
             if window.begins_block:
@@ -245,7 +243,9 @@ class _ObjectCheck:
             else:
                 window.walked_to(walk.reached)
 
-    def _stretches(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[WalkedEntries]:
+    def _stretches(
+        self, run: LedgerExtent, windows: Iterator[Window], counted: _Counted
+    ) -> Iterator[WalkedEntries]:
         """A MapFile by the reader's cursor; of each stretch the first fault is said."""
         verifier = self._verifier(run)
         cursor = None
@@ -289,7 +289,7 @@ class _ObjectCheck:
                 if cursor is not None and not cursor.done:
                     window.walked_to(cursor.reached)
 
-    def _verifier(self, run: Run) -> ChecksumVerifier | None:
+    def _verifier(self, run: LedgerExtent) -> ChecksumVerifier | None:
         try:
             return checksum_verifier(self._tier, run)
         except FormatError as error:
@@ -297,7 +297,7 @@ class _ObjectCheck:
             return None
 
     def _check_follow(
-        self, run: Run, window: Window, counted: _Counted, entry_ids: npt.NDArray[np.int64]
+        self, run: LedgerExtent, window: Window, counted: _Counted, entry_ids: npt.NDArray[np.int64]
     ) -> None:
         """A MapFile's ids may have gaps for its readers; if no filter ran, entries are missing."""
         if self._task.has_gaps or not counted.is_right:

@@ -82,7 +82,7 @@ class UploadSink(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class TierPlace:
-    """Files are uploads to this Tier, named alike by whoever writes them: of several the commit makes one visible."""
+    """Files are uploads to this Tier, with the same name in each attempt: the commit makes one of them visible."""
 
     tier: Tier
     attempt: str = ""

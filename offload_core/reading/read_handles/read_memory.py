@@ -65,7 +65,7 @@ class ReadMemory:
             return self._tiers.setdefault(tier.identity, next(self._tokens))
 
     def pin(self, count: int) -> None:
-        """A reader holds so many bytes as long as it is open (fewer, if negative)."""
+        """Count this many bytes that a reader holds while it is open (fewer, if negative)."""
         with self._lock:
             self._pinned_bytes += count
             self._trim()
@@ -73,7 +73,7 @@ class ReadMemory:
     # --- windows -------------------------------------------------------------------------------
 
     def window(self, key: Hashable, length: int, fetch: Fetch) -> memoryview:
-        """The window of this key: held, on its way, or fetched now. `length` bytes.
+        """The window of this key: held, being fetched, or fetched now. `length` bytes.
 
         Raises:
             whatever `fetch` raises. An error of another reader's request, or of a prefetch, is not passed on.

@@ -11,10 +11,10 @@ import numpy as np
 
 from offload_core.format.codec.byte_arrays import Bytes, read_only
 from offload_core.format.codec.entry_directory import Longs
+from offload_core.format.codec.extent import LocatedEntries
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.kernels.frames import INT32_MAX
 from offload_core.format.codec.kernels.mapfile import copy_values
-from offload_core.reading.read_handles.entry_search import Located
 from offload_hooks.ledger_stores import EntryBatch
 
 
@@ -26,7 +26,7 @@ class SparseEntries:
 
     Attributes:
         entry_ids: int64, ascending.
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads one after another.
         offsets: int64, where each begins in `data`, and the end of the last: one more than entries.
     """
 
@@ -94,7 +94,7 @@ class CollectedEntries:
         self._lengths: list[Longs] = []
         self._values: list[Bytes] = []
 
-    def add(self, located: Located) -> End | None:
+    def add(self, located: LocatedEntries) -> End | None:
         """Take as many entries as there is room for; where in the object what follows them begins, if that is known."""
         count = self._fitting(located)
         if count:
@@ -125,7 +125,7 @@ class CollectedEntries:
             offsets=offsets,
         )
 
-    def _fitting(self, located: Located) -> int:
+    def _fitting(self, located: LocatedEntries) -> int:
         ids = located.entry_ids
         count = min(
             int(np.searchsorted(np.cumsum(located.lengths), self._room, side="right")),
@@ -140,7 +140,7 @@ class CollectedEntries:
             count = int(breaks[0]) + 1 if len(breaks) else count
         return count
 
-    def _take(self, located: Located, count: int) -> None:
+    def _take(self, located: LocatedEntries, count: int) -> None:
         lengths = located.lengths[:count]
         size = int(lengths.sum())
         values = np.empty(size, dtype=np.uint8)

@@ -116,7 +116,7 @@ class ReadFallbacks:
         with self._lock:
             return dict(self._counts)
 
-    def tell(self, fallback: Fallback) -> None:
+    def report(self, fallback: Fallback) -> None:
         """Count and report one."""
         with self._lock:
             self._counts[fallback.copy, fallback.reason] += 1
@@ -320,7 +320,7 @@ class TieredReader:
                 failed[copy] = error
                 if len(failed) == len(copies):
                     raise _neither(self.ledger_id, entry_id, failed) from error
-                self._fallbacks.tell(
+                self._fallbacks.report(
                     Fallback(
                         ledger_id=self.ledger_id, copy=copy, reason=reason, entry_id=entry_id, error=error
                     )
@@ -341,7 +341,7 @@ class TieredReader:
 
 
 def _cold_stop(record: LedgerRecord) -> int | None:
-    """One past the last entry of a ledger that is cold in part; None where all of it is, or nothing, or who knows."""
+    """One past the last cold entry of a ledger that is partly cold; None if it is not, or if that is not known."""
     stop, info = record.offloaded_stop, record.info
     if stop is None or record.context is None or not record.context.segments:
         return None

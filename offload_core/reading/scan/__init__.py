@@ -16,21 +16,21 @@ from offload_core.reading.scan.pruning import Condition, Operator
 from offload_core.reading.scan.read import Report, TaskMetrics, read_task
 from offload_core.reading.scan.scanning import Scan, scan, select_catalogue
 from offload_core.reading.scan.select import Selection, select_records, select_topics
-from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask, TimeRange
 
 __all__ = [
     "DEFAULT_TASK_BYTES",
     "Bounds",
     "Condition",
-    "LedgerShare",
     "Offsets",
     "Operator",
     "Position",
     "ReadOptions",
     "Report",
-    "Run",
     "Scan",
     "ScanEstimate",
+    "ScanExtent",
+    "ScanLedger",
     "ScanOptions",
     "ScanTask",
     "Selection",

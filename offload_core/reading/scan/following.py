@@ -16,11 +16,10 @@ from typing import Literal
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Catalogue, Ledger, Topic, TopicName
+from offload_core.reading.scan.extents import lose, report_lost_objects
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets
-from offload_core.reading.scan.runs import report_lost_objects
 from offload_core.reading.scan.select import Selection, select_topics
 from offload_core.reading.scan.transactions import TransactionResolver
-from offload_hooks.errors import DataLossError
 
 Frontier = Mapping[TopicName, Position]
 """The next position of each topic; one that is not in it is read from its beginning."""
@@ -121,9 +120,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Some consecutive entries of one block; `end` is the position behind them.
+    """Some consecutive entries of one block; `end` is the position after them.
 
-    None at all where it shows only now that no more of a ledger will come, or where a filter left out all of them.
+    It has no entries where it shows only now that a ledger is complete, or where a filter left out all of them.
     """
 
     first: Position
@@ -150,8 +149,8 @@ def advance(
     Topics end at `stops`, which take nothing off the budget of the others.
 
     Raises:
-        DataLossError: a ledger will not be readable any more, but ones behind it are, or an object is lost and nothing
-            tells of which ledger (`fail_on_data_loss`).
+        DataLossError: a ledger will never be readable, but later ones are, or an object of an unknown ledger is lost
+            (`fail_on_data_loss`).
     """
     reached = dict(start)
     walks = deque(
@@ -180,27 +179,27 @@ def advance(
 
 
 def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
-    """The blocks that are there from a position on, up to the first ledger that is still on its way."""
+    """The blocks from a position on, up to the first ledger whose offload is not complete."""
     report_lost_objects(topic, fail)
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
-        behind = any(other.extents or other.is_lost for other in ledgers[i + 1 :])
+        later = any(other.extents or other.is_lost for other in ledgers[i + 1 :])
         if not ledger.extents:
             if ledger.has_nothing_to_lose:
                 continue
-            if not _is_lost(ledger, behind):
+            if not _is_lost(ledger, later):
                 return
-            _lose(topic, ledger, fail)
+            _lose_ledger(topic, ledger, fail)
             continue
-        yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
+        yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, later)
         if ledger.lost_tail is not None:
-            _lose(topic, ledger, fail)
-        if not _is_whole(ledger, behind):
+            _lose_ledger(topic, ledger, fail)
+        if not _is_whole(ledger, later):
             return
 
 
 def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
-    """The steps before the entry at `stop`; of one that it lies in, what comes before it."""
+    """Cut the steps at the entry `stop`."""
     for step in steps:
         if stop is None:
             yield step
@@ -216,44 +215,41 @@ def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
         yield step
 
 
-def _is_lost(ledger: Ledger, behind: bool) -> bool:
+def _is_lost(ledger: Ledger, later: bool) -> bool:
     """True if a ledger without a complete copy will never have one.
 
-    By its record it may be still in BookKeeper. Without records its attempts failed if later ledgers are there, and it
-    is lost if an index is left of it, which is written after its data.
+    By its record it may still be in BookKeeper. Without records its attempts failed if later ledgers are there, and it
+    is lost if its index remains, which is written after its data.
     """
-    return ledger.is_lost or (ledger.record is None and behind)
+    return ledger.is_lost or (ledger.record is None and later)
 
 
-def _lose(topic: Topic, ledger: Ledger, fail: bool) -> None:
+def _lose_ledger(topic: Topic, ledger: Ledger, fail: bool) -> None:
     lost = ledger.lost_tail
-    error = DataLossError(
+    lose(
         f"a ledger of {topic.label} has no complete copy",
-        ledger_id=ledger.ledger_id,
+        ledger.ledger_id,
+        fail,
         entry_id=None if lost is None else lost[1],
         found=ledger.why_not_read if lost is None else f"{lost[0].key.data_key}: {lost[0].detail}",
-        hint="Set failOnDataLoss to false to read what there is.",
     )
-    if fail:
-        raise error
-    _log.warning("%s", error)
 
 
-def _is_whole(ledger: Ledger, behind: bool) -> bool:
+def _is_whole(ledger: Ledger, later: bool) -> bool:
     """True if a ledger gets no more entries: by its record, or since a later one exists."""
     if ledger.formats != (ObjectFormat.STREAMING,):
         return True
     if ledger.record is None:
-        return behind
+        return later
     entries, stop = ledger.record.info.entries, ledger.record.offloaded_stop
     return bool(entries) and stop is not None and stop >= (entries or 0)
 
 
-def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator[_Step]:
+def _ledger_steps(ledger: Ledger, start_entry_id: int, later: bool) -> Iterator[_Step]:
     known_end = ledger.extents[-1].stop_entry_id
     if known_end is None:
         known_end = ledger.entries
-    whole = _is_whole(ledger, behind)
+    whole = _is_whole(ledger, later)
     if whole and start_entry_id == known_end:
         yield _Step(
             first=Position(ledger.ledger_id, start_entry_id),
@@ -299,15 +295,11 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator
 
 
 ResolverOf = Callable[[Sequence[Topic]], TransactionResolver]
-"""Makes what looks through topics; what it remembers should outlive it."""
+"""Makes a resolver for topics; its memory should outlive it."""
 
 
 class SettledAdvance:
-    """Advances a stream of messages again and again.
-
-    Args:
-        resolver_of: who knows of transactions.
-    """
+    """Advances a stream of messages before transactions that are open; see `advance`."""
 
     def __init__(self, resolver_of: ResolverOf) -> None:
         self._resolver_of = resolver_of
@@ -327,7 +319,7 @@ class SettledAdvance:
     ) -> dict[TopicName, Position]:
         """As `advance`, and before the first entry of each topic whose transaction is open.
 
-        What did not change since it was asked for last is not looked at again.
+        Repeats its last answer while nothing has changed.
 
         Raises:
             DataLossError: as of `advance`.
@@ -385,12 +377,12 @@ Look = Callable[[Catalogue | None], Catalogue]
 
 
 class TopicFollower:
-    """The topics of a selection, over and over again.
+    """Lists the topics of a selection again after an interval.
 
     Args:
-        look: makes a catalogue.
+        look: lists the tier.
         selection: which of its topics; names may have nothing yet.
-        interval_s: look at most so often, in seconds.
+        interval_s: the least time between listings, in seconds.
         clock: seconds that never go back.
     """
 
@@ -441,15 +433,13 @@ class TopicFollower:
             )
             seen |= ledger_ids
             if late:
-                error = DataLossError(
+                lose(
                     f"a ledger of {topic.label} came to the tier after later ones had been read",
-                    ledger_id=late[0],
+                    late[0],
+                    fail_on_data_loss,
                     found=f"ledgers {', '.join(map(str, late))}, when {position} had been reached",
                     hint="Read them by a batch query. With records, streams wait for ledgers in their order.",
                 )
-                if fail_on_data_loss:
-                    raise error
-                _log.warning("%s", error)
 
     def _is_old(self) -> bool:
         return self._clock() - self._looked_at >= self._interval_s

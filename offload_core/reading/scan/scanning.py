@@ -26,15 +26,15 @@ from offload_core.metadata.catalogue import (
     record_catalogue,
 )
 from offload_core.reading.scan.chunks_around import key_provider_of, key_provider_spec
+from offload_core.reading.scan.extents import extents_of, read_scan_ledger
 from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.pruning import Condition, restrict_times, time_range
 from offload_core.reading.scan.read import read_task
-from offload_core.reading.scan.runs import read_share, runs_of
 from offload_core.reading.scan.select import Selection, select_records, select_topics
-from offload_core.reading.scan.tasks import LedgerShare, Neighbours, ReadOptions, Run, ScanTask
+from offload_core.reading.scan.tasks import Neighbours, ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.reading.schema_providers import choose_payloads, open_provider
 from offload_core.storage.tier import Tier
@@ -97,8 +97,8 @@ class Scan:
             met: list[UnresolvedTransactionError] = []
             yield task, self._read(task, met)
             if met and self.resolver is not None:
-                behind, topic = _behind(self.tier, task, met[0], self.options.fail_on_data_loss)
-                rest = deque(self.resolver.resolve((behind, *rest), topic))
+                remaining, topic = _rest_of(self.tier, task, met[0], self.options.fail_on_data_loss)
+                rest = deque(self.resolver.resolve((remaining, *rest), topic))
 
     def _read(self, task: ScanTask, met: list[UnresolvedTransactionError]) -> Iterator[pa.RecordBatch]:
         """A task's batches, up to a transaction that is not resolved: then that is put into `met`."""
@@ -313,29 +313,33 @@ def summary_place(tier: TierReader, asked: ScanOptions) -> SummaryPlace | None:
 def _require(library: str) -> None:
     if find_spec(library) is None:
         raise MissingExtraError(
-            f"{library} is not installed", hint=f"Run: pip install 'pulsar-offload[{library}]'"
+            f"{library} is not installed", hint=f"ScanExtent: pip install 'pulsar-offload[{library}]'"
         )
 
 
-def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic: str | None) -> Neighbours:
+def _with_read(
+    near: Neighbours, read: Sequence[ScanExtent | ScanLedger | None], topic: str | None
+) -> Neighbours:
     """Neighbours of the rest of a task, whose first part has been read: chunks may begin there."""
     of_topic = tuple(each for each in read if each is not None and each.topic == topic)
     return replace(near, before=(*near.before, *of_topic))
 
 
-def _behind(
+def _rest_of(
     tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
 ) -> tuple[ScanTask, str | None]:
     """The rest of a task from where its read stopped, and the topic that it stopped in."""
-    for i, each in enumerate(task.runs):
+    for i, each in enumerate(task.extents):
         if each.ledger_id != met.ledger_id or met.entry_id is None:
             continue
-        runs = (each,) if isinstance(each, Run) else tuple(runs_of(read_share(tier, each), fail))
-        for j, run in enumerate(runs):
-            if run.data_key == met.key:
-                rest = (run.starting_at(met.entry_id), *runs[j + 1 :], *task.runs[i + 1 :])
-                read = (*task.runs[:i], *runs[:j], run.stopping_at(met.entry_id))
-                near = _with_read(task.neighbours.get(run.topic, Neighbours()), read, run.topic)
-                neighbours = {**task.neighbours, run.topic: near}
-                return replace(task, runs=rest, neighbours=neighbours), run.topic
-    raise AssertionError("a read stops in a run of its task")
+        extents = (
+            (each,) if isinstance(each, ScanExtent) else tuple(extents_of(read_scan_ledger(tier, each), fail))
+        )
+        for j, extent in enumerate(extents):
+            if extent.data_key == met.key:
+                rest = (extent.starting_at(met.entry_id), *extents[j + 1 :], *task.extents[i + 1 :])
+                read = (*task.extents[:i], *extents[:j], extent.stopping_at(met.entry_id))
+                near = _with_read(task.neighbours.get(extent.topic, Neighbours()), read, extent.topic)
+                neighbours = {**task.neighbours, extent.topic: near}
+                return replace(task, extents=rest, neighbours=neighbours), extent.topic
+    raise AssertionError("a read stops in an extent of its task")

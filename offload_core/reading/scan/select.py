@@ -85,7 +85,7 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
 
 
 def select_records(records: Records, selection: Selection) -> dict[TopicName, ManagedLedgerInfo]:
-    """The records that tell what a selection reads; only these are read, and only their copies need be looked up.
+    """Read the records of a selection; only their copies need be looked up.
 
     Raises:
         OptionError, UnknownTopicError, UnknownLedgerError: as `select_topics`.
