@@ -7,7 +7,6 @@ from offload_core.reading.read_handles.tiered import (
     Copy,
     Fallback,
     FallbackReason,
-    TieredReader,
     TieredReaders,
 )
 
@@ -19,7 +18,6 @@ __all__ = [
     "FallbackReason",
     "ReadMemory",
     "SparseEntries",
-    "TieredReader",
     "TieredReaders",
     "process_memory",
 ]
