@@ -1,4 +1,4 @@
-"""What all tests share: what may be skipped where a part is missing, one Spark session, and the storage servers."""
+"""Fixtures for all tests: one Spark session, servers, skips where a toolchain is missing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium import Chromium
@@ -22,7 +23,7 @@ from servers.fake_gcs import FakeGcs
 from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
-from servers.server import AnyServer, StartServer
+from servers.server import AnyServer, Server, StartServer
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
@@ -94,7 +95,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.fixture(autouse=True)
 def closed_in_the_end() -> Iterator[None]:
-    """What scenes leave open is closed when their test ends."""
+    """Close what scenes left open."""
     yield
     close_what_is_left()
 
@@ -139,14 +140,21 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     session.stop()
 
 
-def started(server: AnyServer, folders: pytest.TempPathFactory) -> AnyServer:
-    """Install and start `server`; skip where its toolchain or its client is missing, and only there."""
-    need(server.part, find_spec(server.client) is not None, f"pip install 'pulsar-offload[{server.extra}]'")
+@contextmanager
+def skipped_without_toolchain() -> Iterator[None]:
+    """Skip where a toolchain is missing that the block installs something with."""
     try:
-        return server.start(folders.mktemp(server.name))
+        yield
     except ToolchainMissing as missing:
         need(missing.part, False, missing.how)
         raise
+
+
+def started(server: AnyServer, folders: pytest.TempPathFactory) -> AnyServer:
+    """Install and start `server`; skip where its toolchain or its client is missing, and only there."""
+    need(server.part, find_spec(server.client) is not None, f"pip install 'pulsar-offload[{server.extra}]'")
+    with skipped_without_toolchain():
+        return server.start(folders.mktemp(server.name))
 
 
 @pytest.fixture
@@ -172,86 +180,55 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield browser
 
 
-@pytest.fixture(scope="session")
-def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versitygw]:
-    """One S3 service for all tests; each test makes its own bucket."""
-    with started(Versitygw(), tmp_path_factory) as server:
-        yield server
+def for_all_tests(make: Callable[[pytest.FixtureRequest], Server], **options: Any) -> Any:
+    """A fixture: the server that `make` returns, started once for all tests; `options` are those of the fixture."""
+
+    @pytest.fixture(scope="session", **options)
+    def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+        with started(make(request), tmp_path_factory) as running:
+            yield running
+
+    return server
 
 
-@pytest.fixture(scope="session")
-def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
-    """One Google Cloud Storage service, in memory, for all tests; each test makes its own bucket."""
-    with started(FakeGcs(), tmp_path_factory) as server:
-        yield server
+def broker_of(request: pytest.FixtureRequest, **options: Any) -> Broker:
+    """A broker that offloads to the S3 service."""
+    return Broker(request.getfixturevalue("versitygw"), **options)
 
 
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """One Azure blob service, in memory, for all tests; each test makes its own container."""
-    with started(Azurite(), tmp_path_factory) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def minihdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
-    """One HDFS file system for all tests; each test makes its own folder."""
-    with started(MiniHdfs(), tmp_path_factory) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def broker(versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One Pulsar broker for all tests; each test makes its own namespace."""
-    with started(Broker(versitygw), tmp_path_factory) as server:
-        yield server
-
-
-@pytest.fixture(scope="session", params=[False, True], ids=["bare entries", "broker entry metadata"])
-def transactional_broker(
-    request: pytest.FixtureRequest, versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    """A Pulsar broker that takes transactions, and then one that puts metadata before entries, too."""
-    broker = Broker(versitygw, transactions=True, entry_metadata=request.param)
-    with started(broker, tmp_path_factory) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One ZooKeeper for all tests; each test has a path of its own."""
-    with started(ZooKeeper(), tmp_path_factory) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def zookeeper_broker(
-    versitygw: Versitygw, zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    """A Pulsar broker that takes transactions, and whose metadata is in a ZooKeeper."""
-    broker = Broker(versitygw, transactions=True, metadata_url=zookeeper.make_root("/pulsar"))
-    with started(broker, tmp_path_factory) as server:
-        yield server
+# Each test makes its own bucket, container, folder, namespace or path.
+versitygw = for_all_tests(lambda _: Versitygw())
+fake_gcs = for_all_tests(lambda _: FakeGcs())
+azurite = for_all_tests(lambda _: Azurite())
+minihdfs = for_all_tests(lambda _: MiniHdfs())
+zookeeper = for_all_tests(lambda _: ZooKeeper())
+broker = for_all_tests(broker_of)
+transactional_broker = for_all_tests(
+    lambda request: broker_of(request, transactions=True, entry_metadata=request.param),
+    params=[False, True],
+    ids=["bare entries", "broker entry metadata"],
+)
+zookeeper_broker = for_all_tests(
+    lambda request: broker_of(
+        request,
+        transactions=True,
+        metadata_url=request.getfixturevalue("zookeeper").make_root("/pulsar"),
+    )
+)
 
 
 @pytest.fixture(scope="session")
 def libhdfs() -> dict[str, str]:
     """The environment of a process that reads HDFS by pyarrow."""
-    try:
+    with skipped_without_toolchain():
         return os.environ | build_libhdfs()
-    except ToolchainMissing as missing:
-        need(missing.part, False, missing.how)
-        raise
 
 
 @pytest.fixture(scope="session")
 def oracle(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
     """One JVM with Pulsar's own offloaders for all tests."""
-    try:
+    with skipped_without_toolchain():
         started = Oracle(tmp_path_factory.mktemp("oracle"))
-    except ToolchainMissing as missing:
-        need(missing.part, False, missing.how)
-        raise
     with started:
         yield started
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pulsar
 import pytest
-from live.broker import ColdNamespace, ConsumerProcess, LivePulsar, PulsarAdmin, Read, TopicLedger, new_store
-from live.clients import Clients, JavaClient
+from live.broker import ColdNamespace, ConsumerProcess, LivePulsar, PulsarAdmin, Read, TopicLedger
+from live.clients import JavaClient, TransactionalPulsar
 from live.sent import PARTITIONS, TOPICS
 from oracle import Oracle
+from scenes.messages import public_pem, write_keys
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from stores import Store
@@ -59,18 +59,20 @@ def consumers(live: LivePulsar) -> ConsumerProcess:
 
 
 @pytest.fixture(scope="session")
-def new_bucket(versitygw: Versitygw) -> Callable[[], tuple[str, Store]]:
-    """Make an empty bucket; its name, and the tier in it as our readers open it."""
-    return partial(new_store, versitygw)
+def transactional(
+    transactional_broker: Broker, versitygw: Versitygw, oracle: Oracle
+) -> Iterator[TransactionalPulsar]:
+    """A broker that takes transactions, and its clients."""
+    with TransactionalPulsar.connected(transactional_broker, versitygw, oracle=oracle) as live:
+        yield live
 
 
 @pytest.fixture(scope="session")
-def transactional(transactional_broker: Broker, oracle: Oracle) -> Iterator[Clients]:
-    """The clients of a broker that takes transactions."""
-    broker = transactional_broker
-    client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    yield Clients(broker, PulsarAdmin(broker.endpoint, broker.bookie_endpoint), client, oracle)
-    client.close()
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the private key `orders.pem` and the public key `orders.pub`."""
+    folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
+    (folder / "orders.pub").write_bytes(public_pem("orders"))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pulsar
 import pytest
-from live.broker import RECEIVED_WITHIN_S, ColdNamespace, ConsumerProcess, produce, scanned
-from scenes.messages import public_pem, write_keys
+from live.broker import ColdNamespace, ConsumerProcess, produce, read_values, scanned
 
 from offload_hooks.errors import DecryptionError
 from pulsar_offload import TierReader, scan
@@ -23,28 +22,12 @@ CHUNK_BYTES = 5 << 20
 SENT_WITHIN_MS = 120_000
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the private key `orders.pem` and the public key `orders.pub`."""
-    folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
-    (folder / "orders.pub").write_bytes(public_pem("orders"))
-    return folder
-
-
 def key_reader(keys: Path) -> pulsar.CryptoKeyReader:
     return pulsar.CryptoKeyReader(str(keys / "orders.pub"), str(keys / "orders.pem"))
 
 
 def large(seed: str, size: int) -> bytes:
     return random.Random(seed).randbytes(size)
-
-
-def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[tuple[bytes, bytes]]:
-    """Message ids and values of the topic, by an exclusive consumer."""
-    consumer = client.subscribe(topic, "reading", initial_position=pulsar.InitialPosition.Earliest, **options)
-    messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in range(count)]
-    consumer.close()
-    return [(message.message_id().serialize(), message.data()) for message in messages]
 
 
 def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes, bytes]]:

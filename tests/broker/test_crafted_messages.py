@@ -22,7 +22,7 @@ Publish = Callable[[str, list[bytes]], None]
 
 @pytest.fixture(scope="module")
 def publish(broker: Broker) -> Publish:
-    """Have the broker store these entries, and a plain message `END` behind them."""
+    """Have the broker store these entries, and a plain message `END` after them."""
 
     def publish(topic: str, entries: list[bytes]) -> None:
         with RawProducer(broker.service_url, broker.endpoint, topic) as producer:

@@ -1,8 +1,7 @@
-"""Topics that are deleted through Pulsar: what they leave in the bucket is told exactly, and nothing else is."""
+"""Topics that are deleted through Pulsar: exactly their leftovers in the bucket are reported."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,8 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from entries import read_whole
 from live.broker import ConsumerProcess, LivePulsar, Place, PulsarAdmin, produce
 from servers.broker import Broker
+from waiting import wait_for
 
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.maintenance.verify import Code, Finding, Sealing, Verification
@@ -21,7 +22,6 @@ from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_sto
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import FileAuditLog
 
-GONE_WITHIN_S = 60
 TOPICS = ("kept", "deleted", "left-behind")
 
 
@@ -46,13 +46,13 @@ class Sealed:
         return {each.key for each in self.tier.list_objects()}
 
     def findings(self) -> list[Finding]:
-        """What a verification finds by the broker's admin REST, of this namespace's topics."""
+        """The findings of a verification by the broker's admin REST, of this namespace's topics."""
         records = partial(open_records, self.broker.endpoint, self.tier, {})
         verification = Verification(self.tier, deep=True, records=records)
         return [each for each in verification if each.topic is None or self.namespace in each.topic]
 
     def garbage(self) -> list[str]:
-        """What a collection finds by a copy of all records that the broker has of the namespace."""
+        """The findings of a collection by a copy of all records that the broker has of the namespace."""
         url = f"sqlite:{self.folder / 'records.db'}"
         (self.folder / "records.db").unlink(missing_ok=True)
         store = open_metadata_store(url, {"create": "true"})
@@ -89,15 +89,7 @@ def sealed(live: LivePulsar, tmp_path: Path) -> Iterator[Sealed]:
 
 def gone(sealed: Sealed, keys: set[str]) -> None:
     """The broker deletes these some time after it has answered."""
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while keys & sealed.keys:
-        assert time.monotonic() < deadline, keys & sealed.keys
-        time.sleep(0.1)
-
-
-def whole_object(tier: Tier, key: str) -> memoryview:
-    """All bytes of an object."""
-    return tier.read_range(key, 0, tier.stat(key).size_bytes)
+    wait_for(lambda: not keys & sealed.keys)
 
 
 def data_keys(sealed: Sealed, name: str) -> set[str]:
@@ -123,7 +115,7 @@ def test_what_deleted_topics_leave_is_named_exactly(sealed: Sealed, consumers: C
 
     # As a broker leaves them that dies when it has deleted the record, and not yet the objects.
     keys = {f"{key}{end}" for key in left for end in ("", "-index", "-checksums")}
-    held = [(sealed.tier.stat(key), bytes(whole_object(sealed.tier, key))) for key in sorted(keys)]
+    held = [(sealed.tier.stat(key), read_whole(sealed.tier, key)) for key in sorted(keys)]
     sealed.admin.delete(sealed.topic("left-behind"))
     gone(sealed, {f"{key}{end}" for key in left for end in ("", "-index")})
     for stat, content in held:

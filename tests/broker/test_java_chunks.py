@@ -9,7 +9,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pulsar
-from live.broker import RECEIVED_WITHIN_S, ColdNamespace
+from live.broker import ColdNamespace, read_values
 from live.clients import JavaClient
 
 from pulsar_offload import scan
@@ -40,7 +40,7 @@ def test_chunks_of_two_clients_are_joined_as_a_consumer_does(
             producer.send(random.Random(by_python).randbytes(PYTHON_BYTES))
         sending.result()
     producer.close()
-    read = consumed(client, topic, len(by_java) + by_python + 1)
+    read = read_values(client, topic, len(by_java) + by_python + 1)
     ledgers = cold.offload(topic)
     assert len(ledgers) > 4
     with cold.store.open_reader() as tier:
@@ -49,11 +49,3 @@ def test_chunks_of_two_clients_are_joined_as_a_consumer_does(
         for how in ({}, {"min_partitions": 6}):
             table = scan(tier, topic, columns=["__messageId", "value"], **how).to_table()
             assert [tuple(row.values()) for row in table.to_pylist()] == read
-
-
-def consumed(client: pulsar.Client, topic: str, count: int) -> list[tuple[bytes, bytes]]:
-    """Ids and values of so many messages."""
-    consumer = client.subscribe(topic, "reading", initial_position=pulsar.InitialPosition.Earliest)
-    messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in range(count)]
-    consumer.close()
-    return [(message.message_id().serialize(), message.data()) for message in messages]

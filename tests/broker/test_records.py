@@ -1,4 +1,4 @@
-"""What a running broker's admin REST tells of its topics, and what is read by it: partitions, gaps, what is hot."""
+"""Reads by the admin REST of a running broker: partitions, gaps, topics that are partly hot."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +17,14 @@ import pulsar
 import pytest
 from commands import Offload, in_this_process
 from kazoo.client import KazooClient
-from live.broker import RECEIVED_WITHIN_S, ColdNamespace, LivePulsar, produce
-from live.clients import Clients
+from live.broker import LivePulsar, produce, read_values
+from live.clients import TransactionalPulsar
 from live.sent import TOPICS, ended, steps
 from oracle import Oracle
-from scenes.messages import public_pem, write_keys
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
+from waiting import wait_for
 
 from offload_core.metadata.records import DriverMetadata, pack_stored_record, parse_stored_record
 from pulsar_offload import TierReader, open_tier, scan
@@ -46,8 +45,6 @@ def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str
         value, stat = client.get(path)
         stored = parse_stored_record(value)
         ledger = stored.info.ledger(change["ledger"])
-        assert ledger is not None
-        assert ledger.context is not None
         assert [str(ledger.context.uuid)] == change["old_uuids"]
         driver = DriverMetadata(name=change["driver"], properties=tuple(change["properties"].items()))
         context = replace(ledger.context, uuid=UUID(change["new_uuid"]), driver=driver)
@@ -61,13 +58,12 @@ def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str
 CHUNKED_BYTES = (5 << 20) + 1
 """More than a broker takes in one entry."""
 
-GONE_WITHIN_S = 60.0
 ROOT = "/pulsar"
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker: Broker, versitygw: Versitygw) -> Iterator[LivePulsar]:
-    with LivePulsar.connected(zookeeper_broker, versitygw) as live:
+def live(zookeeper_broker: Broker, versitygw: Versitygw, oracle: Oracle) -> Iterator[TransactionalPulsar]:
+    with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
         yield live
 
 
@@ -76,27 +72,19 @@ def offload(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return in_this_process(capsys, monkeypatch)
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the private key `orders.pem` and the public key `orders.pub`."""
-    folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
-    (folder / "orders.pub").write_bytes(public_pem("orders"))
-    return folder
-
-
 class Topics:
     """Topics of all kinds of messages in a cold namespace, and what Pulsar's clients read from each."""
 
-    def __init__(self, live: LivePulsar, cold: ColdNamespace, oracle: Oracle, keys: Path) -> None:
+    def __init__(self, live: TransactionalPulsar, keys: Path) -> None:
         self._live, self._keys = live, keys
-        self.cold = cold
+        self.cold = live.new_cold_namespace()
         self._readers: dict[str, Callable[[], list[Any]]] = {}
         for name in ("compression-zstd", "avro"):
             self._add_plain(name)
         self._add_encrypted_chunks()
-        self._add_transactions(Clients(live.broker, live.admin, live.client, oracle))
+        self._add_transactions()
         self.before = self.read()
-        self.ledgers = [ledger for name in self.names for ledger in cold.offload(name)]
+        self.ledgers = [ledger for name in self.names for ledger in self.cold.offload(name)]
         assert len(self.ledgers) >= 10
         for name in self.names:
             assert not [each for each in live.admin.ledgers(name)[:-1] if each.in_bookkeeper]
@@ -137,26 +125,19 @@ class Topics:
         options = {"encryption_key": "orders", "crypto_key_reader": reader}
         produce(self._live.client, topic, messages, batching_enabled=False, chunking_enabled=True, **options)
 
-        def read() -> list[Any]:
-            earliest = pulsar.InitialPosition.Earliest
-            consumer = self._live.client.subscribe(
-                topic, "tests", initial_position=earliest, crypto_key_reader=reader
-            )
-            received = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in sizes]
-            consumer.close()
-            return [(each.message_id().serialize(), each.data()) for each in received]
+        self._readers[topic] = lambda: read_values(
+            self._live.client, topic, len(sizes), crypto_key_reader=reader
+        )
 
-        self._readers[topic] = read
-
-    def _add_transactions(self, clients: Clients) -> None:
+    def _add_transactions(self) -> None:
         topic = self.cold.topic("transactions")
-        clients.send(topic, ended(list(steps())))
-        self._readers[topic] = lambda: clients.read(topic)
+        self._live.send_steps(topic, ended(list(steps())))
+        self._readers[topic] = lambda: self._live.read(topic)
 
 
 @pytest.fixture
-def topics(live: LivePulsar, oracle: Oracle, keys: Path) -> Topics:
-    return Topics(live, live.new_cold_namespace(), oracle, keys)
+def topics(live: TransactionalPulsar, keys: Path) -> Topics:
+    return Topics(live, keys)
 
 
 def object_keys(topics: Topics) -> set[str]:
@@ -235,10 +216,7 @@ def test_clients_read_on_from_another_bucket(
 
         for name in topics.names:
             live.admin.delete(name)
-        deadline = time.monotonic() + GONE_WITHIN_S
-        while keys_in(tier):
-            assert time.monotonic() < deadline, keys_in(tier)
-            time.sleep(0.1)
+        wait_for(lambda: not keys_in(tier))
 
 
 def test_clients_read_on_from_mapfiles(

@@ -49,7 +49,7 @@ def sent(
 
 
 def read(place: tuple[str, Path], topic: str, schemas: Any, **options: Any) -> list[Any]:
-    """What our scan gives, in the form of `oracle.Values`."""
+    """The values of our scan, in the form of `oracle.Values`."""
     with open_tier(place[1]) as tier:
         table = scan(tier, topic, schemas=schemas, **options).to_table()
     fields = [field for field in table.schema if not field.name.startswith("__")]
@@ -147,7 +147,6 @@ def test_a_history_that_is_pulled_is_what_the_broker_says(
 ) -> None:
     topic, expected = sent(oracle, broker, admin, place, "AVRO")
     history = AdminSchemas(broker.endpoint).history(topic)
-    assert history is not None
     assert [version.version for version in history.versions] == [0, 1]
     for version in history.versions:
         told = admin.schema(topic, version.version)

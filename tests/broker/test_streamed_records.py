@@ -79,7 +79,7 @@ class TakenOver:
         return info
 
     def hot(self) -> list[bool]:
-        """Whether BookKeeper has each of the ledgers, after the broker has deleted what may go."""
+        """For each ledger whether BookKeeper has it, once the broker has deleted all it may."""
         self._live.admin.drop_bookkeeper_copies(self.topic.name)
         ledgers = {each.ledger_id: each for each in self._live.admin.ledgers(self.topic.name)}
         return [ledgers[each].in_bookkeeper for each in self.ledger_ids]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +12,15 @@ import pytest
 from entries import entry
 from in_their_place import entries_in_objects, filter_mapfiles, filter_objects, keys_of
 from live.broker import LivePulsar, PulsarAdmin, TopicLedger, produce
-from live.clients import Clients, JavaClient
+from live.clients import JavaClient, TransactionalPulsar
 from live.sent import RawProducer, Step, ended, message, steps
 from stores import Store
+from waiting import wait_for
 
 from offload_core.format.messages.entry import split_entry
 from offload_core.writing.filters import FilterRecord
 from offload_hooks.filters import FilteredTopic
 from offload_hooks.ledger_stores import EntryBatch
-
-NewBucket = Callable[[], tuple[str, Store]]
 
 
 def aborted(name: str, messages: int) -> list[Step]:
@@ -68,14 +67,14 @@ def forget(admin: PulsarAdmin, topic: str) -> None:
 
 @pytest.mark.nightly  # another two brokers, which take transactions
 def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
-    transactional: Clients, new_bucket: NewBucket, tmp_path: Path
+    transactional: TransactionalPulsar, tmp_path: Path
 ) -> None:
     """Whole ledgers of tombstones at the beginning and the end, and batches in which messages of a transaction are."""
-    bucket, store = new_bucket()
+    bucket, store = transactional.new_store()
     policies = transactional.broker.s3_policies(bucket, deletion_lag_ms=0)
     topic = f"persistent://{transactional.new_namespace(policies)}/ended"
     sent = [*aborted("head", 45), *ended(list(steps())), *aborted("tail", 45)]
-    transactional.send(topic, sent)
+    transactional.send_steps(topic, sent)
     before = transactional.views(topic, "before")
     assert 50 < len(before["read"]) < sum(len(step.get("messages", ())) for step in sent) - 90
 
@@ -95,9 +94,9 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
         (row["ledger"], row["entry"], row["value"]) for row in after["shared"]
     ]
     for name in ("exclusive", "shared", "failover", "key-shared"):
-        assert transactional.is_done(topic, f"after-{name}")
+        wait_for(lambda name=name: not transactional.admin.backlog(topic, f"after-{name}"))
 
-    transactional.send(topic, [{"messages": [message(None, 1)]}])
+    transactional.send_steps(topic, [{"messages": [message(None, 1)]}])
     *read, new = transactional.read(topic)
     assert read == before["read"]
     broker = split_entry(list(entries.values())[-1][-1]).broker
@@ -107,9 +106,9 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("stored_as", ["objects", "MapFiles"])
 def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
-    transactional: Clients, new_bucket: NewBucket, tmp_path: Path, stored_as: str
+    transactional: TransactionalPulsar, tmp_path: Path, stored_as: str
 ) -> None:
-    bucket, store = new_bucket()
+    bucket, store = transactional.new_store()
     root = tmp_path / "tier"
     policies = (
         transactional.broker.s3_policies(bucket, deletion_lag_ms=0)
@@ -118,7 +117,7 @@ def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
     )
     topic = f"persistent://{transactional.new_namespace(policies)}/open"
     settled = [{"messages": [message(each, i)]} for i in range(10) for each in (None, "one", "other")]
-    transactional.send(
+    transactional.send_steps(
         topic, [*aborted("head", 25), *settled, {"abort": "one"}, {"commit": "other"}, *steps()]
     )
     read = transactional.read(topic)
@@ -143,10 +142,10 @@ def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("transactional_broker", [True], ids=["broker entry metadata"], indirect=True)
 def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
-    transactional: Clients, new_bucket: NewBucket, tmp_path: Path
+    transactional: TransactionalPulsar, tmp_path: Path
 ) -> None:
     """It looks for a time by halves: any entry may be looked at, also one in whose place there is a tombstone."""
-    bucket, store = new_bucket()
+    bucket, store = transactional.new_store()
     admin, broker = transactional.admin, transactional.broker
     policies = broker.s3_policies(bucket, deletion_lag_ms=0)
     topic = f"persistent://{transactional.new_namespace(policies)}/clocks"

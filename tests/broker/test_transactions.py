@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from live.clients import Clients
+from live.clients import TransactionalPulsar
 from live.sent import ended, steps
-from stores import Store
 
 from pulsar_offload import scan
 
@@ -18,16 +15,14 @@ COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("is_over", [False, True], ids=["open", "all ended"])
 def test_a_topic_is_read_as_pulsars_client_reads_it(
-    transactional: Clients,
-    new_bucket: Callable[[], tuple[str, Store]],
-    is_over: bool,
+    transactional: TransactionalPulsar, is_over: bool
 ) -> None:
     admin = transactional.admin
-    bucket, store = new_bucket()
+    bucket, store = transactional.new_store()
     namespace = transactional.new_namespace(transactional.broker.s3_policies(bucket))
     topic = f"persistent://{namespace}/topic"
     planned = ended(list(steps())) if is_over else list(steps())
-    ids = transactional.send(topic, planned)
+    ids = transactional.send_steps(topic, planned)
     ledgers = admin.offload_all(topic)
     assert len(ledgers) > 2
     read = transactional.read(topic)
@@ -36,7 +31,7 @@ def test_a_topic_is_read_as_pulsars_client_reads_it(
 
     with store.open_reader() as tier:
         for how in ({}, {"summaries": f"s3://{bucket}/summaries"}):
-            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)  # type: ignore[arg-type]
+            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)
             rows = [tuple(row.values()) for row in reading.to_table().to_pylist()]
             assert [(*row[:3], row[3].decode()) for row in rows] == expected
         columns = ["__txnIdMost", "__txnIdLeast", "__txnState", "value"]

@@ -29,7 +29,7 @@ MALFORMED = b'\xff{"number": "one'
 COUNT = 12
 
 
-class JsonSchema(Schema):  # type: ignore[misc]
+class JsonSchema(Schema):
     """JSON by a definition; the client's own takes classes only."""
 
     def __init__(self, definition: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from entries import entry, pip17_object
 from golden import BROKER, GoldenObject, sent_in_transactions, topic_objects, topic_rows
 from scenes.exports import parquet_rows, parquet_table, scanned
 from scenes.messages import SentMessage, interleaved, sealed_entry, write_keys
-from tiers import Names, lay_out, put
+from tiers import Names, lay_out, put_object
 
 from offload_core.interfaces.spark.source_options import KNOWN
 from offload_core.storage.tier import open_store
@@ -50,10 +50,8 @@ def test_an_export_reads_transactions_as_asked_for_and_keeps_summaries(
 
 
 def lay_out_object(tier: Path, golden: GoldenObject) -> None:
-    names = Names(managed_ledger="acme/cold/persistent/txn")
     with open_store(tier) as store:
-        put(store, golden.key.data_key, golden.data, names.as_metadata("data"))
-        put(store, golden.key.index_key, golden.index, names.as_metadata("index"))
+        put_object(store, golden, names=Names(managed_ledger="acme/cold/persistent/txn"))
 
 
 def test_an_export_ends_before_an_open_transaction_says_so_and_goes_on_there(

@@ -20,7 +20,6 @@ from golden import (
 
 from offload_core.format.codec.block_header import BlockHeader
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, LedgerState
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key
@@ -98,11 +97,7 @@ def test_streaming_objects_are_written_as_pulsar_writes_them(name: str) -> None:
     ledgers = []
     for ledger in index.ledgers:
         assert isinstance(ledger.metadata, LedgerInfo)
-        lines = [
-            BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
-            for b in ledger.blocks
-        ]
-        ledgers.append((ledger.metadata, lines))
+        ledgers.append((ledger.metadata, ledger.blocks))
     assert hashlib.sha256(data).hexdigest() == case.data_sha256
     assert hashlib.sha256(pack_streaming_index(ledgers, len(data))).hexdigest() == case.index_sha256
 

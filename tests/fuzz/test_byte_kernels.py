@@ -21,7 +21,7 @@ import pytest
 from bounds_checked import Guarded, called, run_checked
 from entries import CODECS, batch_entry, borders, encrypted_entry, entry, marker, mutations, single
 from mapfiles import SYNC, mapfile, read_mapfile
-from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, twin_rows
+from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, reference_rows
 from scenes.transactions import found_in
 
 from offload_core.format.codec.frames import pack_frames, padding, walk_frames
@@ -516,10 +516,10 @@ def messages(random: Random) -> None:
     except OffloadError:
         if as_written:
             with pytest.raises(OffloadError):
-                twin_rows(found)
+                reference_rows(found)
         return
     if as_written:
-        expected = [{name: row[name] for name in chosen} for row in twin_rows(found)]
+        expected = [{name: row[name] for name in chosen} for row in reference_rows(found)]
         assert rows == expected
 
 

@@ -11,7 +11,7 @@ import pytest
 from entries import CODECS, batch_entry, chunk_entries, encrypted_entry, entry, frame_entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.messages import ALL_COLUMNS, Row, decoded_rows, twin_rows
+from scenes.messages import ALL_COLUMNS, Row, decoded_rows, reference_rows
 
 from offload_hooks.errors import (
     BadLengthError,
@@ -51,7 +51,7 @@ def outcome(bad: bytes, **options: Any) -> list[Row] | FormatError:
 
 def twin_outcome(bad: bytes, **options: Any) -> list[Row] | FormatError:
     try:
-        return twin_rows([bad], **options)
+        return reference_rows([bad], **options)
     except FormatError as error:
         return error
 

@@ -8,7 +8,7 @@ from typing import Any
 from entries import CODECS, batch_entry, encrypted_entry, entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.messages import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, reference_rows
 
 from offload_core.format.messages.decode import EntryCounts
 from offload_proto.messages_pb2 import BrokerEntryMetadata
@@ -160,18 +160,18 @@ def test_rows_are_those_of_the_twin(
         "first_entry_id": first_entry_id,
         "ledger_id": 2**40 + first_entry_id,
     }
-    assert decoded_rows(entries, **options) == twin_rows(entries, **options)
+    assert decoded_rows(entries, **options) == reference_rows(entries, **options)
 
 
 @settings(deadline=None)  # the first example may compile
 @given(st.lists(st.one_of(WHOLE, BATCHES, RAW, MARKERS), min_size=1, max_size=3), st.data())
 def test_any_choice_of_columns_gives_the_same_values(entries: list[bytes], data: st.DataObject) -> None:
-    rows = twin_rows(entries)
+    rows = reference_rows(entries)
     columns = data.draw(st.lists(st.sampled_from(sorted(ALL)), min_size=1, max_size=4, unique=True))
     assert decoded_rows(entries, columns=columns) == [{name: row[name] for name in columns} for row in rows]
 
 
-ALL = frozenset(twin_rows([entry(b"")])[0])
+ALL = frozenset(reference_rows([entry(b"")])[0])
 
 
 @settings(deadline=None)  # the first example may compile

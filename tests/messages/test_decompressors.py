@@ -12,7 +12,7 @@ from effort import effort
 from entries import batch_entry
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scenes.messages import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, reference_rows
 
 from offload_core.format.codec.kernels import c_functions
 from offload_core.format.messages import decompressors
@@ -143,7 +143,7 @@ def test_batches_of_every_codec_are_what_the_twin_reads() -> None:
         batch_entry([b"value" * i for i in range(50)], compression=codec)
         for codec in (*Compression, *Compression)
     ]
-    assert decoded_rows(stored) == twin_rows(stored)
+    assert decoded_rows(stored) == reference_rows(stored)
 
 
 @pytest.mark.usefixtures("functions")

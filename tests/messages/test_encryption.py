@@ -12,7 +12,7 @@ import pytest
 from entries import CODECS, batch_entry, entry, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.messages import decoded_rows, sealed_entry, twin_rows, wrapped, write_keys
+from scenes.messages import decoded_rows, reference_rows, sealed_entry, wrapped, write_keys
 
 from offload_core.format.messages.encryption import DATA_KEYS_KEPT, Decryptor
 from offload_core.format.messages.opening import EntryCounts, PayloadOpener
@@ -98,9 +98,9 @@ def test_any_mix_of_plain_and_encrypted_entries_reads_as_the_plain_ones(
         else sealed(payload, compression=codec, names=("orders",) if kind == "s" else ("other", "orders"))
         for payload, codec, kind in messages
     ]
-    columns = [name for name in twin_rows([entry(b"")])[0] if not name.startswith("__encryption")]
+    columns = [name for name in reference_rows([entry(b"")])[0] if not name.startswith("__encryption")]
     assert decoded_rows(mixed, columns=columns, opener=opener(Memory(HAS_KEY))) == [
-        {name: row[name] for name in columns} for row in twin_rows(plain)
+        {name: row[name] for name in columns} for row in reference_rows(plain)
     ]
 
 
@@ -123,7 +123,7 @@ def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any) -> None:
     passing = opener(keys, crypto_failure_action="CONSUME")
     passing.counts = counts
     found = decoded_rows([entry(b"1"), secret], opener=passing)
-    assert found == twin_rows([entry(b"1"), secret])
+    assert found == reference_rows([entry(b"1"), secret])
     assert [row["__valueIsRaw"] for row in found] == [False, True]
     assert counts == EntryCounts(encrypted=1)
 
@@ -169,7 +169,7 @@ def test_what_does_not_decrypt_is_passed_on_with_a_warning(
     permissive = opener(keys, mode="PERMISSIVE")
     with caplog.at_level(logging.WARNING):
         rows = decoded_rows([secret, entry(b"2")], verify_checksums=False, opener=permissive)
-    assert rows == twin_rows([secret, entry(b"2")], verify_checksums=False)
+    assert rows == reference_rows([secret, entry(b"2")], verify_checksums=False)
     assert permissive.counts == EntryCounts(encrypted=1, undecryptable=1)
     assert "orders" in caplog.text
 

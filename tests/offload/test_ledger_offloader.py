@@ -43,7 +43,7 @@ UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
 NAMES = {"ManagedLedgerName": "acme/cold/persistent/orders", "pulsarclustername": "here"}
 
 
-def by_twin(payloads: list[bytes], max_block_bytes: int) -> bytes:
+def by_reference(payloads: list[bytes], max_block_bytes: int) -> bytes:
     lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
     data = b""
     for plan in plan_blocks(lengths, max_block_bytes):
@@ -98,7 +98,7 @@ def test_blocks_are_the_twins_however_the_ledger_is_read(
     ledger = InBatches(payloads, sizes)
     blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
     data = b"".join(blocks)
-    assert data == by_twin(payloads, max_block_bytes)
+    assert data == by_reference(payloads, max_block_bytes)
     assert blocks.data_length == len(data)
     plans = list(plan_blocks(np.array([len(each) for each in payloads], dtype=np.int64), max_block_bytes))
     assert [each.first_entry_id for each in blocks.index] == [plan.first for plan in plans]

@@ -1,6 +1,6 @@
-"""What Pulsar's writer and reader do wrong, each with a test that fails when Pulsar has been mended.
+"""Faults of Pulsar's writer and reader, each with a test that fails when Pulsar has been mended.
 
-`FAULTS` is the list; docs/compatibility.md shows it. Our own tests work around these, and so do our writers.
+docs/compatibility.md has the list. Our own tests work around these, and so do our writers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scenes.judged import (
 )
 from servers.install import PULSAR
 from stores import Store
-from tiers import Names, put
+from tiers import put_object
 
 from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.index import BlockEntry
@@ -35,32 +35,9 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_hooks.errors import FormatError
 
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 FAULTS = {
-    "an_entry_larger_than_a_block_is_lost": "The writer loses an entry larger than a block and all that follow it, "
-    "and reports success.",
-    "a_streaming_part_has_no_length": "On S3 the streaming writer fails at its first part, whose length it does not "
-    "tell.",
-    "a_streaming_block_is_longer_than_it_says": "The streaming writer declares a block with more content than its "
-    "minimum size too short; what comes after it cannot be read.",
-    "a_gap_inside_a_block_fails": "A gap in the entry ids inside a PIP-17 block fails every read that comes to it.",
-    "a_gap_at_a_blocks_start_never_ends": "A read over a gap between two PIP-17 blocks never ends.",
-    "a_gap_in_a_streaming_segment_never_ends": "A read of a streaming segment with a gap never ends.",
-    "a_negative_length_never_ends": "A read over an entry with a negative length never ends.",
-    "a_ledger_that_begins_later_has_no_entry_0": "A ledger whose ids do not begin at 0 raises a NullPointerException "
-    "when it is read from 0.",
-    "a_wrong_magic_is_not_noticed": "A block with a wrong magic is read as if it were right.",
-    "a_changed_payload_is_not_noticed": "A payload with a changed bit is handed out.",
-    "a_streaming_read_begins_too_early": "A read of a streaming segment also gives the entries before the first one "
-    "asked for.",
-    "segments_come_last_one_first": "The segments of a ledger come out in reverse.",
-    "a_segment_from_entry_128_on_is_not_opened": "A streaming object that begins with entry 128 or a later one of its "
-    "ledger cannot be read.",
-    "a_block_without_padding_before_entry_128_is_not_passed": "A streaming block without padding is not read past "
-    "when the next one begins with entry 128.",
-    "a_closed_index_keeps_its_ledger_info": "A streaming index takes over what an earlier index of the same process "
-    "said of a ledger of the same id; reads past that ledger's end are then refused.",
-    "bytes_behind_a_streaming_index_are_read": "Bytes behind the declared length of a streaming index are taken for a "
-    "further ledger, and the object cannot be opened.",
+    name: text for text, name in re.findall(r"^\| (.+) \| `test_(\w+)` \|$", PAGE.read_text(), re.MULTILINE)
 }
 """The name of each fault's test, without `test_`, and what the fault is."""
 
@@ -74,8 +51,8 @@ FRAME = 12 + len(PAYLOADS[0])
 def still(name: str, faulty: bool) -> None:
     """Fail when Pulsar has been mended."""
     assert faulty, (
-        f"Pulsar {PULSAR} no longer has this fault: {FAULTS[name]} Take it out of FAULTS and out of "
-        "docs/compatibility.md, and see what works around it."
+        f"Pulsar {PULSAR} no longer has this fault: {FAULTS[name]} Take its test out, and its line "
+        "out of docs/compatibility.md, and see what works around it."
     )
 
 
@@ -102,10 +79,8 @@ def pip17(oracle: Oracle, folder: Store) -> Callable[[WrittenObject], Callable[.
     """Stores a PIP-17 object, right or not, and returns how Pulsar reads ranges of it."""
 
     def store(written: WrittenObject) -> Callable[..., Read]:
-        key = replace(written.key, uuid=new_attempt())
         with folder.open() as tier:
-            put(tier, key.data_key, written.data, Names().as_metadata("data"))
-            put(tier, key.index_key, written.index, Names().as_metadata("index"))
+            key = put_object(tier, written, new_attempt())
         return partial(oracle.read, folder, key.uuid, key.ledger_id)
 
     return store
@@ -306,6 +281,3 @@ def test_bytes_behind_a_streaming_index_are_read(oracle: Oracle, folder: Store) 
 def test_every_fault_has_its_test_and_its_line_in_the_page() -> None:
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert set(FAULTS) == tests - {"every_fault_has_its_test_and_its_line_in_the_page"}
-    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
-    lines = re.findall(r"^\| (.+) \| `test_(\w+)` \|$", page, re.MULTILINE)
-    assert {name: text for text, name in lines} == FAULTS

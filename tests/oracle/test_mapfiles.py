@@ -89,8 +89,6 @@ def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle: Oracle, tmp_path
     world.move_all(world.wanted(ObjectFormat.MAPFILE))
     for ledger_id, wanted in ((whole, (130, 270)), (segmented, (15, 25))):
         ledger = world.info.ledger(ledger_id)
-        assert ledger is not None
-        assert ledger.context is not None
         assert ledger.context.uuid is not None
         expected = [(of, at, payload) for (of, at), payload in world.entries.items() if of == ledger_id]
         read = oracle.read_files(

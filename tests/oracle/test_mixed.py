@@ -125,7 +125,7 @@ def map_files(
 
 
 def messages(entries: list[Entry]) -> Iterator[tuple[object, ...]]:
-    """What `COLUMNS` must have."""
+    """The expected values of `COLUMNS`."""
     return ((f"{ledger}:{i}", TOPIC, ledger, i) for ledger, i, _ in entries)
 
 

@@ -1,4 +1,4 @@
-"""The oracle itself: it writes and reads with Pulsar's classes, and says what went wrong there."""
+"""The oracle itself: it writes and reads with Pulsar's classes, and reports their errors."""
 
 from __future__ import annotations
 

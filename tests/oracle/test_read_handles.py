@@ -46,7 +46,7 @@ def by_our_handle(
     window_bytes: int,
     driver: DriverMetadata | None = None,
 ) -> list[Entry]:
-    """All that the ranges give, behind one another."""
+    """The entries of all ranges, one range after another."""
     context = OffloadContext(uuid=attempt, complete=True, driver=driver)
     readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(50_000), read_buffer_bytes=window_bytes)
     reader = readers.open(closed(ledger_id, entries, context), MANAGED_LEDGER)
@@ -79,7 +79,7 @@ def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
         else:
             written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=block_bytes)
             stride = data.draw(st.integers(1, 2000))
-            attempt = store_object(store, with_directory(written, payloads, stride))
+            attempt = store_object(store, with_directory(written, stride))
         theirs = oracle.read(store, attempt, ledger_id, wanted)
         assert theirs.ended
         with store.open() as tier:

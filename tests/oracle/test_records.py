@@ -116,11 +116,9 @@ def test_we_read_what_a_broker_makes_of_it(
     changed = replace(INFO, properties=(("k", "w"),))
     oracle.update_record(url, NAME, pack_managed_ledger_info(changed), compression.name)
     found = records.read(NAME)
-    assert found is not None
     assert found.info == changed
     assert found.version > written.version
     stored = store.get(f"/managed-ledgers/{NAME}")
-    assert stored is not None
     assert parse_stored_record(stored[0]).compression is compression
 
 

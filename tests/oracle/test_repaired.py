@@ -1,4 +1,4 @@
-"""What a repair makes, Pulsar's classes read: indexes made anew, and what was saved where nothing is lost."""
+"""Pulsar's classes read repaired objects: rebuilt indexes, and salvaged data where nothing is lost."""
 
 from __future__ import annotations
 

@@ -56,12 +56,10 @@ def test_pulsars_classes_before_and_after_a_rollback(
             ledgers = {
                 each["ledgerId"]: each for each in oracle.read_record(url, MANAGED_LEDGER)["ledgerInfo"]
             }
-            found: dict[str, Any] | None = ledgers[ids[place]].get("offloadContext")
-            return found
+            return ledgers[ids[place]].get("offloadContext")
 
         def read_as_a_broker_would(place: int) -> list[bytes]:
             context = context_of(place)
-            assert context is not None
             attempt = join_uuid(context["uidMsb"], context["uidLsb"])
             return [payload for _, _, payload in oracle.read(folder, attempt, ids[place], [(0, 19)]).entries]
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from network.admin import PATH, TOKEN, AdminRest, asked, client_of, raises_without, reason, said
-from network.fronts import NEVER_SENT, Answer, Front, make_certificate
+from network.admin import PATH, TOKEN, AdminRest, asked, client_of, raises_without, reason
+from network.fronts import NEVER_SENT, Answer, Front, json_answer, make_certificate
 
 from offload_core.storage import pulsar_admin as client_module
 from offload_hooks.errors import (
@@ -240,7 +240,7 @@ def test_an_answer_that_is_cut_off_is_an_error() -> None:
 
 def test_a_lost_connection_is_tried_again() -> None:
     with AdminRest() as rest:
-        answers = iter([NEVER_SENT, said(["acme"])])
+        answers = iter([NEVER_SENT, json_answer(["acme"])])
         rest.rule = lambda _: next(answers)
         assert asked(rest.url, attempts=2) == ["acme"]
 

@@ -175,7 +175,7 @@ def test_a_directory_that_is_whole_but_wrong_gives_an_error_and_no_wrong_entry()
     for entry_id, place in ((200, right + 1), (199, right), (201, right)):
         anchors = Anchors(entry_ids=no_anchors().entry_ids.copy(), offsets=no_anchors().offsets.copy())
         anchors = anchors.joined(Anchors(entry_ids=ids(entry_id), offsets=ids(place)))
-        copy = cold_copy([with_anchors(written, payloads, anchors)])
+        copy = cold_copy([with_anchors(written, anchors)])
         with pytest.raises(FormatError) as raised:
             copy.open(read_buffer_bytes=WINDOW).read(250, 250)
         assert raised.value.key is not None

@@ -13,11 +13,10 @@ from managed_ledgers import NAME, Audit
 from mapfiles import mapfile
 from oracle import Oracle
 from records import STANDALONE_RECORDS, knowable, ledger, recover, recovered
-from scenes.rollbacks import NAMED, NAMELESS, put_object, put_segment, put_whole
-from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
+from scenes.rollbacks import NAMED, NAMELESS, put_segment, put_whole
+from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, put_object, uuid_of
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
@@ -84,11 +83,7 @@ def test_pulsar_parses_what_is_written(oracle: Oracle, tier: Tier, records: Mana
 def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Tier) -> None:
     open_ = LedgerPart(ledger_id=6, blocks=[[b"abc"] * 3, [b"d"]])
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 2]), open_])
-    for part, key, data in (
-        ("data", written.key.data_key, written.data),
-        ("index", written.key.index_key, written.index),
-    ):
-        put(tier, key, data, NAMED.as_metadata(part))
+    put_object(tier, written, names=NAMED)
     info, unknown = recovered(tier)
     six = ledger(info, 6)
     assert (six.info.entries, six.info.size, six.info.is_closed) == (4, 10, True)
@@ -117,14 +112,9 @@ def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(
 def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(tier: Tier) -> None:
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"] * 2, [b"b"] * 2])])
     index = parse_index(written.index, written.key).ledgers[0]
-    lines = [
-        BlockEntry(first_entry_id=each.first_entry_id, part_number=each.part_number, offset=each.offset)
-        for each in index.blocks
-    ]
     ended = LedgerInfo(ledger_id=5, entries=10, size=10, timestamp_ms=1_700_000_000_000)
-    put_object(
-        tier, uuid_of(1), replace(written, index=pack_streaming_index([(ended, lines)], len(written.data)))
-    )
+    indexed = replace(written, index=pack_streaming_index([(ended, index.blocks)], len(written.data)))
+    put_object(tier, indexed, uuid_of(1), names=NAMED)
     info, unknown = recovered(tier)
     five = ledger(info, 5)
     assert five.info == ended
@@ -218,13 +208,8 @@ def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: Mana
 
 def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 3])])
-    put(
-        tier,
-        written.key.data_key,
-        written.data[:140] + b"\xff" * 4 + written.data[144:],
-        NAMED.as_metadata("data"),
-    )
-    put(tier, written.key.index_key, written.index, NAMED.as_metadata("index"))
+    damaged = replace(written, data=written.data[:140] + b"\xff" * 4 + written.data[144:])
+    put_object(tier, damaged, names=NAMED)
     (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
     assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (
         RecoveryOutcome.NONE,

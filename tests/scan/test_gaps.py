@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
-from entries import PUBLISH_TIME_MS, batch_entry, entry
+from entries import (
+    PUBLISH_TIME_MS,
+    batch_entry,
+    entry,
+    ledger_metadata,
+    pip17_of_blocks,
+    streaming_of_blocks,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.drawn import (
@@ -15,16 +21,10 @@ from scenes.drawn import (
     FilteredLedger,
     Layout,
     filtered_topics,
-    pip17_with_gaps,
 )
-from tiers import TOPIC, MemoryDriver, Names, uuid_of
+from tiers import TOPIC, MemoryDriver, Names, numbered
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.frames import padding
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Condition, Operator, Position, Scan, read_task
 from offload_core.storage.tier import Tier
@@ -204,23 +204,9 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
 
 def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_times() -> None:
     """A store's least block is of some MiB, also where a filter left nothing of it."""
-    blocks = [b"", b""]
-    for number, (first, payload) in enumerate([(0, None), (5, entry(b"x", publish_time=PUBLISH_TIME_MS))]):
-        frame = b"" if payload is None else struct.pack(">iq", len(payload), first) + payload
-        length = 200_000
-        header = BlockHeader(
-            object_format=ObjectFormat.STREAMING, block_length=length, first_entry_id=first, ledger_id=3
-        )
-        rest = padding(length - BLOCK_HEADER_BYTES - len(frame))
-        blocks[number] = pack_block_header(header) + frame + rest
-    index = [
-        BlockEntry(first_entry_id=first, part_number=1 + i, offset=200_000 * i)
-        for i, first in enumerate((0, 5))
-    ]
     info = LedgerInfo(ledger_id=3, entries=6, timestamp_ms=1)
-    key = ObjectKey(folder="", uuid=uuid_of(0), ledger_id=None, is_index=False)
-    data = b"".join(blocks)
-    stored = {key.data_key: data, key.index_key: pack_streaming_index([(info, index)], len(data))}
+    blocks = [(0, {}), (5, {5: entry(b"x", publish_time=PUBLISH_TIME_MS)})]
+    stored = numbered(streaming_of_blocks([(info, blocks)], min_block_bytes=200_000))
     driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=1 << 20)
     planned = scan(TierReader(Tier(driver)), TOPIC, start_time=PUBLISH_TIME_MS - 100_000)
     assert len(driver.reads) <= 3, "the index, and a probe of each block"
@@ -236,7 +222,7 @@ def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied: se
         parts = [
             (2 * i, {} if i in emptied else dict(enumerate(payloads[2 * i :][:2], 2 * i))) for i in range(32)
         ]
-        written = pip17_with_gaps(3, parts, payloads)
+        written = pip17_of_blocks(parts, ledger_metadata(payloads), ledger_id=3)
         stored = {written.key.data_key: written.data, written.key.index_key: written.index}
         driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=200)
         planned = scan(TierReader(Tier(driver)), TOPIC, isolation="uncommitted", **times)

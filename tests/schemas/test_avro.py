@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scenes.schemas import (
     as_column,
     by_kernel,
-    by_twin,
+    by_reference,
     keeps_branches,
     parsed,
     read,
@@ -44,7 +44,7 @@ def test_values_are_those_that_fastavro_wrote(data: st.DataObject) -> None:
     found, faults = by_kernel(datums, avro, avro)
     assert not any(faults)
     assert same(found, expected)
-    assert same(by_twin(datums, avro, avro)[0], expected)
+    assert same(by_reference(datums, avro, avro)[0], expected)
 
 
 def evolved(schema: Any, data: st.DataObject) -> Any:
@@ -82,7 +82,7 @@ def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data
     found, faults = by_kernel(datums, writer, reader)
     assert not any(faults)
     assert same(found, expected)
-    assert same(by_twin(datums, writer, reader)[0], expected)
+    assert same(by_reference(datums, writer, reader)[0], expected)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(
     for schema in (branches, [*reversed(branches)]):
         found, faults = by_kernel([write(schema, value)], parsed(schema), reader)
         assert (found, faults) == ([as_column(value, reader)], [False])
-        assert same(by_twin([write(schema, value)], parsed(schema), reader)[0], found)
+        assert same(by_reference([write(schema, value)], parsed(schema), reader)[0], found)
 
 
 @given(data=st.data())
@@ -122,7 +122,7 @@ def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObje
             datums[i] = random.randbytes(random.randint(0, 30))
         elif kind == "none":
             datums[i] = None
-    assert same(by_kernel(datums, writer, reader), by_twin(datums, writer, reader))
+    assert same(by_kernel(datums, writer, reader), by_reference(datums, writer, reader))
 
 
 MANY = {"type": "array", "items": {"type": "map", "values": {"type": "array", "items": "int"}}}
@@ -140,7 +140,7 @@ def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes() -> None:
     avro = parsed({"type": "array", "items": "null"})
     bomb = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"
     assert by_kernel([bomb, b"\x02\x00"], avro, avro) == ([None, [None]], [True, False])
-    assert by_twin([bomb], avro, avro)[1] == [True]
+    assert by_reference([bomb], avro, avro)[1] == [True]
 
 
 @pytest.mark.parametrize("damage", [b"\x04\xc3\x28", b"\x02\xff", b"\x06\xed\xa0\x80", b"\x04\xc0\x80"])

@@ -1,4 +1,4 @@
-"""What is installed is whole: after a build that fails or is cut off, and with two processes at once."""
+"""Installed servers are whole: after a build that fails or is cut off, and with two processes at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ assert (built_once("tool-1", build) / "part").exists()
     command = [sys.executable, "-c", program]
     both = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in both:

@@ -1,4 +1,4 @@
-"""What is installed for the tests is what was checked in: by checksum, without scripts, from whatever registry."""
+"""Servers are installed as pinned: by checksum, without scripts, from any registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JARS = [
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What builds would run; nothing is."""
+    """The commands of builds; none is run."""
     seen: list[list[str]] = []
 
     def run(command: list[str], env: Mapping[str, str], lock: int) -> None:
@@ -78,7 +78,7 @@ def test_every_jar_has_a_sha_256(pinned: Path) -> None:
 @pytest.mark.parametrize("build", [install.minihdfs, install.broker, install.oracle])
 def test_maven_takes_no_wrong_checksum(build: object, commands: list[list[str]]) -> None:
     with pytest.raises(BuildError, match="not run"):
-        build()  # type: ignore[operator]
+        build()
     ((program, *arguments),) = commands
     assert program == "/bin/maven"
     assert "--strict-checksums" in arguments
@@ -103,7 +103,7 @@ def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands: list[list[s
 @pytest.mark.parametrize("build", [install.versitygw, install.fake_gcs_server])
 def test_go_builds_by_go_sum_only(build: object, commands: list[list[str]]) -> None:
     with pytest.raises(BuildError, match="not run"):
-        build()  # type: ignore[operator]
+        build()
     ((program, first, *arguments),) = commands
     assert (program, first) == ("/bin/go", "build")
     assert "-mod=readonly" in arguments

@@ -1,46 +1,24 @@
-"""The proxy spoils as it says, seen through a real HTTP server."""
+"""The proxy does what `Spoil` declares, before a real HTTP server."""
 
 from __future__ import annotations
 
 import http.client
-import http.server
-import threading
 import time
 
 import pytest
+from network.fronts import Answer, Front
 from network.proxies import WHOLE, Proxy, Spoil
 
 BODY = bytes(range(256)) * 1024
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(BODY)))
-        self.end_headers()
-        self.wfile.write(BODY)
-
-    def do_PUT(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
 @pytest.fixture
 def server():
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.daemon_threads = True
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}"
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    def answer(request):
+        return Answer(status=204) if request.method == "PUT" else Answer(status=200, body=BODY)
+
+    with Front(rule=answer) as front:
+        yield front.url
 
 
 def ask(proxy, method="GET", body=None, timeout=30):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from scenes.transactions import (
     simulate,
 )
 from streams import PLACE, Query
-from tiers import MemoryDriver, Names, numbered, put, uuid_of
+from tiers import MemoryDriver, Names, numbered, put_object, uuid_of
 
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import SettledAdvance, TopicFollower
@@ -41,11 +40,9 @@ STATED = (*PLACE, "__txnState")
 
 def add(root: Path, number: int, each: WrittenObject, topic: str = "orders") -> None:
     """An object comes to the tier, the `number`th."""
-    metadata = Names(managed_ledger=f"acme/cold/persistent/{topic}").as_metadata("data")
-    key = replace(each.key, uuid=uuid_of(number))
     with open_tier(root) as tier:
-        put(tier.store, key.data_key, each.data, metadata)
-        put(tier.store, key.index_key, each.index, metadata)
+        names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
+        put_object(tier.store, each, uuid_of(number), names=names)
 
 
 def offset(entry: str, topic: str = "orders") -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What a scan of a bucket is told to take, against the requests that a real S3 service got."""
+"""The estimate of a scan equals the requests that a real S3 service got."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listing, counting and recovering on each store: what is there is told, and records come back."""
+"""Listing, counting and recovering on each store: sizes are right, and records come back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pulsar_offload import scan
 pytestmark = pytest.mark.sampled(3)
 
 CLASSES = {"s3": {"STANDARD"}, "gcs": {"STANDARD"}, "azure": {"Hot"}}
-"""What the servers of the tests call it; the other stores have none."""
+"""Storage classes as the test servers name them; other stores have none."""
 
 
 def test_records_come_back_and_bytes_are_counted(store: Store) -> None:

@@ -30,7 +30,7 @@ with open(sys.argv[2], "w") as file:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """How a DAG's run has ended: its state, each task's, what each gave back, and all that was logged."""
+    """The end of a DAG's run: its state, the state and result of each task, the log."""
 
     state: str
     states: dict[str, str]
@@ -54,7 +54,7 @@ class AirflowHome:
         self.ask("db", "migrate")
 
     def ask(self, *arguments: str) -> str:
-        """What a command of `airflow` prints."""
+        """The output of a command of `airflow`."""
         return self._done([str(Path(sys.executable).with_name("airflow")), *arguments], {})
 
     def run(self, code: str, connections: dict[str, dict[str, Any]] | None = None) -> Ran:

@@ -22,7 +22,7 @@ import numpy as np
 Family = Callable[[Random], None]
 
 OF_CHECKS = ("index is out of bounds", "bytes are out of bounds")
-"""What numba's checks say, and those of the kernels' own loads and copies."""
+"""The errors of numba's checks, and of the kernels' own loads and copies."""
 
 _CANARY = 0xC5
 _MARGIN = 64
@@ -33,7 +33,7 @@ class OutOfBoundsError(AssertionError):
 
 
 def called(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """What a kernel answers; None if it refuses its arguments. What only the checks of this run refuse is a fault."""
+    """The result of a kernel; None if it refuses its arguments. Refusals by this run's checks only are faults."""
     try:
         return kernel(*arguments)
     except IndexError as error:
@@ -108,13 +108,10 @@ def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, time
 
 def _families(module: Path) -> dict[str, Family]:
     spec = importlib.util.spec_from_file_location(module.stem, module)
-    assert spec is not None
-    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[module.stem] = loaded
     spec.loader.exec_module(loaded)
-    families: dict[str, Family] = loaded.FAMILIES
-    return families
+    return loaded.FAMILIES
 
 
 def _run_cases(module: Path, only: str, seed: int, cases: int, place: str) -> None:

@@ -15,7 +15,6 @@ import sys
 import time
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from servers import install
@@ -37,7 +36,7 @@ class Chromium:
     """One page in a browser of its own, with its profile in `folder`.
 
     Attributes:
-        errors: what the console was told of errors and warnings, and exceptions.
+        errors: errors and warnings of the console, and exceptions.
         requests: the URLs that were asked for.
     """
 
@@ -78,7 +77,7 @@ class Chromium:
         try:
             self._attach()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -88,9 +87,7 @@ class Chromium:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._to)
         os.close(self._from)
         try:
@@ -132,7 +129,7 @@ class Chromium:
         self.send("Input.dispatchKeyEvent", type="keyUp", **known, modifiers=modifiers)
 
     def prefer(self, scheme: str) -> None:
-        """What the system prefers: `light` or `dark`."""
+        """Set the colour scheme of the system: `light` or `dark`."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def resize(self, width: int, height: int) -> None:
@@ -146,7 +143,7 @@ class Chromium:
         )
 
     def screenshot(self, **options: Any) -> bytes:
-        """What is seen, as an image; `format` and `quality` as of the protocol."""
+        """The visible page as an image; `format` and `quality` as of the protocol."""
         return base64.b64decode(self.send("Page.captureScreenshot", **options)["data"])
 
     def send(self, method: str, **parameters: Any) -> Any:

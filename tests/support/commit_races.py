@@ -33,10 +33,8 @@ def race_of_processes(
         for name in names
     }
     for racer in racers.values():
-        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers.values():
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     return {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}
@@ -45,7 +43,7 @@ def race_of_processes(
 def race_of_commits_and_indexes(
     opened: Callable[[], AbstractContextManager[Any]],
 ) -> tuple[list[str], list[str]]:
-    """Who of eight threads wrote the object `k`, every second one as an index, and who was told that it exists."""
+    """Let eight threads write the object `k`, every second one as an index: the winners, and those refused."""
     won: list[str] = []
     lost: list[str] = []
     start = threading.Barrier(8)

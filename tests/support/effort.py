@@ -1,4 +1,4 @@
-"""How much of the tests runs: a sample in `make test`, everything with `--nightly`.
+"""Choose how much of the tests runs: a sample in `make test`, everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 Case = TypeVar("Case")
 Sample = Callable[[Sequence[Case], int], Sequence[Case]]
-"""What the fixture `sample` gives."""
+"""The fixture `sample`."""
 
 for _name, _examples in (("quick", 25), ("nightly", 250)):
     # A busy machine is no fault of a property.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -15,10 +15,10 @@ import google_crc32c
 import numpy as np
 from isal import isal_zlib
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.blocks import BlockCursor, write_block
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.frames import FRAME_HEADER_BYTES, padding
 from offload_core.format.codec.index import BlockEntry, IndexedBlock, ObjectIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
@@ -82,7 +82,7 @@ def entry(
     unknown: bytes = b"",
     **metadata: Any,
 ) -> bytes:
-    """An entry of one message; `metadata`: fields of `MessageMetadata`; `unknown` is put behind them."""
+    """An entry of one message; `metadata`: fields of `MessageMetadata`; `unknown` is appended."""
     fields: dict[str, Any] = {
         "producer_name": "producer",
         "sequence_id": 0,
@@ -181,7 +181,7 @@ def ledger_metadata(payloads: Sequence[bytes], **changes: Any) -> LedgerMetadata
 
 
 def borders(payloads: Sequence[bytes]) -> np.ndarray:
-    """Where each payload begins and ends, all standing behind one another; int64, one more than payloads."""
+    """The borders of payloads that are joined; int64, one more than payloads."""
     return np.concatenate([[0], np.cumsum([len(payload) for payload in payloads])]).astype(np.int64)
 
 
@@ -193,31 +193,59 @@ def pack_block(header: BlockHeader, payloads: Sequence[bytes]) -> bytes:
     return out.tobytes()
 
 
+Block = tuple[int, Mapping[int, bytes]]
+"""The first id that its header has, and its entries by id."""
+
+
+def _stored_block(
+    object_format: ObjectFormat, ledger_id: int | None, block: Block, block_length: int
+) -> bytes:
+    """A block of entries whose ids ascend, padded to this length if it is shorter."""
+    first, entries = block
+    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
+    length = max(block_length, BLOCK_HEADER_BYTES + len(frames))
+    header = BlockHeader(
+        object_format=object_format, block_length=length, first_entry_id=first, ledger_id=ledger_id
+    )
+    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))
+
+
 def pip17_object(
-    payloads: Sequence[bytes],
+    payloads: Sequence[bytes] | Mapping[int, bytes],
     *,
     ledger_id: int = 7,
     max_block_bytes: int = 1 << 20,
     metadata: LedgerMetadata | None = None,
 ) -> WrittenObject:
-    """A PIP-17 object of one ledger of these payloads."""
-    data = b""
-    blocks = []
-    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
-    for part_number, plan in enumerate(plan_blocks(lengths, max_block_bytes), start=1):
-        header = BlockHeader(
-            object_format=ObjectFormat.PIP17,
-            block_length=plan.block_length,
-            first_entry_id=plan.first,
-            ledger_id=None,
-        )
-        blocks.append(BlockEntry(first_entry_id=plan.first, part_number=part_number, offset=len(data)))
-        data += pack_block(header, payloads[plan.first : plan.last])
+    """A PIP-17 object of one ledger of these payloads; of a mapping, of those ids only."""
+    entries = dict(payloads) if isinstance(payloads, Mapping) else dict(enumerate(payloads))
+    metadata = metadata or ledger_metadata(list(entries.values()))
+    ids = list(entries)
+    blocks, lengths = [], []
+    for plan in plan_blocks(np.array(list(map(len, entries.values())), dtype=np.int64), max_block_bytes):
+        own = {i: entries[i] for i in ids[plan.first : plan.last]}
+        blocks.append((ids[plan.first] if plan.first else 0, own))
+        lengths.append(plan.block_length)
+    return pip17_of_blocks(blocks, metadata, ledger_id=ledger_id, block_lengths=lengths)
+
+
+def pip17_of_blocks(
+    blocks: Sequence[Block],
+    metadata: LedgerMetadata,
+    *,
+    ledger_id: int = 7,
+    block_lengths: Sequence[int] | None = None,
+) -> WrittenObject:
+    """A PIP-17 object of these blocks, which may have gaps; by default each ends with its last entry."""
+    data, lines = b"", []
+    for number, (block, length) in enumerate(zip(blocks, block_lengths or [0] * len(blocks), strict=True), 1):
+        lines.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
+        data += _stored_block(ObjectFormat.PIP17, None, block, length)
     return WrittenObject(
         key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
         data=data,
-        index=pack_pip17_index(metadata or ledger_metadata(payloads), blocks, len(data)),
-        entries=tuple((ledger_id, i, payload) for i, payload in enumerate(payloads)),
+        index=pack_pip17_index(metadata, lines, len(data)),
+        entries=tuple((ledger_id, i, payload) for _, own in blocks for i, payload in own.items()),
     )
 
 
@@ -232,32 +260,35 @@ class LedgerPart:
 
 def streaming_object(parts: Sequence[LedgerPart], *, min_block_bytes: int = 512) -> WrittenObject:
     """A streaming object of these parts of ledgers."""
-    data = b""
     ledgers = []
-    entries: list[tuple[int, int, bytes]] = []
-    part_number = 0
     for part in parts:
-        entry_id = part.first_entry_id
-        blocks = []
+        blocks, stop = [], part.first_entry_id
         for payloads in part.blocks:
-            content = sum(FRAME_HEADER_BYTES + len(payload) for payload in payloads)
-            header = BlockHeader(
-                object_format=ObjectFormat.STREAMING,
-                block_length=streaming_block_length(content, min_block_bytes),
-                first_entry_id=entry_id,
-                ledger_id=part.ledger_id,
-            )
-            part_number += 1
-            blocks.append(BlockEntry(first_entry_id=entry_id, part_number=part_number, offset=len(data)))
-            data += pack_block(header, payloads)
-            entries += [(part.ledger_id, entry_id + i, payload) for i, payload in enumerate(payloads)]
-            entry_id += len(payloads)
-        info = LedgerInfo(ledger_id=part.ledger_id, entries=entry_id, timestamp_ms=0)
-        ledgers.append((info, blocks))
+            blocks.append((stop, dict(enumerate(payloads, stop))))
+            stop += len(payloads)
+        ledgers.append((LedgerInfo(ledger_id=part.ledger_id, entries=stop, timestamp_ms=0), blocks))
+    return streaming_of_blocks(ledgers, min_block_bytes=min_block_bytes)
+
+
+def streaming_of_blocks(
+    ledgers: Sequence[tuple[LedgerInfo, Sequence[Block]]], *, min_block_bytes: int = 200
+) -> WrittenObject:
+    """A streaming object of these blocks of ledgers, which may have gaps."""
+    data, lines, entries = b"", [], []
+    numbers = count(1)
+    for info, blocks in ledgers:
+        lines.append((info, []))
+        for first, own in blocks:
+            content = sum(FRAME_HEADER_BYTES + len(payload) for payload in own.values())
+            length = streaming_block_length(content, min_block_bytes)
+            line = BlockEntry(first_entry_id=first, part_number=next(numbers), offset=len(data))
+            lines[-1][1].append(line)
+            data += _stored_block(ObjectFormat.STREAMING, info.ledger_id, (first, own), length)
+            entries += [(info.ledger_id, i, payload) for i, payload in own.items()]
     return WrittenObject(
         key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
         data=data,
-        index=pack_streaming_index(ledgers, len(data)),
+        index=pack_streaming_index(lines, len(data)),
         entries=tuple(entries),
     )
 
@@ -301,7 +332,7 @@ def _read_block(
 
 
 def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A read-only uint8 array of the payloads behind one another, and their offsets and lengths (int64)."""
+    """A read-only uint8 array of the joined payloads, and their offsets and lengths (int64)."""
     ends = borders(payloads)
     block = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     block.flags.writeable = False

@@ -1,6 +1,6 @@
 """A write job on a disk of 12 MiB, in a process that has this disk for itself: `python full_disk.py FOLDER`.
 
-One line of JSON tells what happened: `error` and `key`, what was `listed` after it, how many uploads were `aborted`,
+It prints a line of JSON: `error` and `key`, what was `listed` after it, how many uploads were `aborted`,
 how many bytes were free after that, and what was `listed_at_last`, when a smaller job had run.
 """
 
@@ -22,11 +22,11 @@ DISK_BYTES = 12 * MIB
 
 
 APART = ["unshare", "--user", "--map-root-user", "--mount"]
-"""Name spaces of a process's own, in which anybody may mount; what is mounted there is gone with the process."""
+"""Name spaces of a process's own, in which any user may mount; mounts end with the process."""
 
 
 def is_possible() -> bool:
-    """Whether this machine lets a process have such name spaces."""
+    """Whether this machine allows such name spaces."""
     return shutil.which(APART[0]) is not None and not subprocess.run([*APART, "true"], check=False).returncode
 
 

@@ -115,7 +115,6 @@ def _keys_by_topic() -> dict[str, list[ObjectKey]]:
     keys: dict[str, list[ObjectKey]] = {}
     for stored in json.loads((BROKER / "objects.json").read_text()):
         key = parse_key(stored["key"])
-        assert key is not None
         if not key.is_index:
             keys.setdefault(stored["metadata"]["managedledgername"].rsplit("/", 1)[1], []).append(key)
     return {topic: sorted(of_topic, key=lambda key: key.ledger_id or 0) for topic, of_topic in keys.items()}
@@ -134,13 +133,13 @@ def topic_objects(topic: str) -> list[GoldenObject]:
 
 
 def topic_rows(topic: str, broker: Path = BROKER) -> list[dict[str, Any]]:
-    """What a Pulsar client read from the topic, in order."""
+    """The messages that a Pulsar client read from the topic, in order."""
     path = broker / "topics" / topic / "expected.jsonl.gz"
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
 
 
 def sent_in_transactions() -> list[dict[str, Any]]:
-    """What the client of the topic `txn` sent, with the transactions' outcomes."""
+    """The messages that the client of the topic `txn` sent, with the outcomes of transactions."""
     return [json.loads(line) for line in (BROKER / "txn-sent.jsonl").read_text().splitlines()]
 
 
@@ -269,7 +268,7 @@ _READ = {
 
 
 def entries_of(tier: TierReader, topic: str) -> Entries:
-    """What the metadata of the entries of `acme/cold/<topic>` says."""
+    """The metadata columns of the entries of `acme/cold/<topic>`."""
     rows = scan(tier, f"acme/cold/{topic}", level="entries").to_table().to_pylist()
     return {(row["__ledgerId"], row["__entryId"]): _of_entry(split_entry(row["value"])) for row in rows}
 
@@ -277,7 +276,7 @@ def entries_of(tier: TierReader, topic: str) -> Entries:
 def assert_columns_are_as_expected(
     rows: Iterable[Row], topic: str, entries: Entries, broker: Path = BROKER
 ) -> set[str]:
-    """`rows` of all columns, in order, are what is known of the topic `acme/cold/<topic>`; returns which are judged."""
+    """Compare `rows` of all columns, in order, with the topic `acme/cold/<topic>`; returns the columns compared."""
     for row, read in zip(rows, topic_rows(topic, broker), strict=True):
         made = as_expected(row) | {"null_value": row["__nullValue"]}
         for column, fields in _READ.items():
@@ -306,7 +305,7 @@ def _of_place(topic: str, read: Row) -> dict[str, Any]:
 
 @functools.cache
 def _transactions() -> dict[tuple[int, int], Row]:
-    """What was sent, by ledger and entry: a whole batch is of the transaction that one of its messages is of."""
+    """The sent messages by ledger and entry: a whole batch is of the transaction that one of its messages is of."""
     return {(sent["ledger"], sent["entry"]): sent for sent in sent_in_transactions() if sent["txn_id"]}
 
 
@@ -333,7 +332,7 @@ def _of_entry(parts: EntryParts) -> dict[str, Any]:
 
 
 def _optional(metadata: MessageMetadata, field: str, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    return of(getattr(metadata, field)) if metadata.HasField(field) else None  # type: ignore[arg-type]
+    return of(getattr(metadata, field)) if metadata.HasField(field) else None
 
 
 def _time(milliseconds: int) -> datetime:

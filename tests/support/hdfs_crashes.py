@@ -123,7 +123,7 @@ def files(driver: HdfsDriver) -> list[str]:
 
 
 def judged(driver: HdfsDriver, code: int, note: Path) -> dict[str, object]:
-    """What is there; then the commit is made again if it can be, and all is tidied up."""
+    """Report what is there, repeat the commit if possible, and clean up."""
     report: dict[str, object] = {"code": code, "found": look(driver)}
     stale = [each.upload for each in driver.list_uploads("")]
     report["stale"] = len(stale)

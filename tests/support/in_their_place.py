@@ -26,7 +26,7 @@ from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerRe
 from pulsar_offload import open_tier, scan
 
 PART_BYTES = 5 << 20
-"""What S3 takes as a part at least."""
+"""The smallest part that S3 takes."""
 
 Payloads = Mapping[int, Sequence[bytes]]
 """Entries by their ledgers, in order."""

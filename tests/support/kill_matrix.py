@@ -55,7 +55,7 @@ class RealKills(Points):
         self._own = threading.local()
 
     def begin(self) -> None:
-        """What comes from now on are points."""
+        """Count calls as points from now on."""
         self._began = True
 
     def before(self, name: str) -> None:
@@ -121,7 +121,7 @@ class KilledTopic:
             yield topic
 
     def records(self) -> list[LedgerRecord] | None:
-        """What the record has; None if there is none."""
+        """The ledgers of the record; None without one."""
         with closing(SqliteStore(f"sqlite:{self.folder}/records.db")) as store:
             known = ManagedLedgerRecords(store).read(NAME)
         return None if known is None else list(known.info.in_order)
@@ -149,7 +149,6 @@ class KilledTopic:
                 hot.add(f"{ledger.ledger_id}.ledger")
             if context is not None:
                 assert context.complete
-                assert context.driver is not None
                 assert context.driver.get("lease") is None
                 key = f"{context.uuid}-ledger-{ledger.ledger_id}"
                 cold |= {key, f"{key}-index"}
@@ -200,11 +199,11 @@ VERBS: dict[str, tuple[int, Callable[[KilledTopic, RealKills], None], Callable[[
     ),
     "delete topic": (1, delete_topic, lambda world: world.records() is None),
 }
-"""How many ledgers are offloaded before; what is done; whether it has come to its end."""
+"""Ledgers to offload before; the work; whether it is complete."""
 
 
 def in_child(act: Callable[[], None]) -> int:
-    """How a forked child ended that did this, in time."""
+    """The exit code of a forked child that did this, in time."""
     assert threading.active_count() == 1
 
     def work() -> None:

@@ -1,6 +1,6 @@
 """Run by the crash tests of ledger files: children that die at the k-th call of the operating system, for every k.
 
-`python ledger_crashes.py FOLDER SYNC` prints a line of JSON for each child: what it had been told before it died, and
+`python ledger_crashes.py FOLDER SYNC` prints a line of JSON for each child: what was acknowledged before it died, and
 what its parent found afterwards.
 """
 
@@ -22,7 +22,7 @@ ENTRIES = [b"entry %d" % i * (i * 40) for i in range(12)]
 
 
 def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
-    """Write two ledgers, seal one, recover a third, delete one; tell what was acknowledged."""
+    """Write two ledgers, seal one, recover a third, delete one; report each acknowledged step."""
     first, second = store.create({}), store.create({"a": b"b"})
     tell("created", second.ledger_id)
     for i, entry in enumerate(ENTRIES[:4]):
@@ -43,12 +43,12 @@ def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
     store.close()
 
 
-def tell_nobody(what: str, value: int) -> None:
-    """What `act` tells where nobody listens."""
+def ignore(what: str, value: int) -> None:
+    """Ignore what `act` acknowledges."""
 
 
 def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str, int]]:
-    """Run `act` in a fork that dies; its exit code, and the last that it told of each kind."""
+    """Run `act` in a fork that dies; its exit code, and its last acknowledged step of each kind."""
     read_end, write_end = os.pipe()
 
     def work() -> None:
@@ -92,6 +92,6 @@ def results(folder: Path, sync: str) -> Iterator[dict[str, object]]:
 
 if __name__ == "__main__":
     warm = FileLedgerStore(Path(sys.argv[1]) / "warm")  # so that no child has to load the kernels
-    act(warm, tell_nobody)
+    act(warm, ignore)
     for result in results(Path(sys.argv[1]), sys.argv[2]):
         print(json.dumps(result), flush=True)

@@ -1,4 +1,4 @@
-"""Ledger files as a kill or a failure of the machine leaves them, and what a store then says of them."""
+"""Ledger files as a kill or a failure of the machine leaves them, and their state as a store reads it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def flip(file: Path, bit: int) -> None:
 
 
 def state_of(file: Path) -> ledger_layout.State:
-    """What the file's state is."""
+    """The file's state."""
     return ledger_layout.newest_state(
         file.read_bytes()[: ledger_layout.FRAMES_OFFSET], ledger_seed(int(file.stem))
     )
@@ -57,7 +57,7 @@ def state_of(file: Path) -> ledger_layout.State:
 
 def set_state(file: Path, **fields: object) -> None:
     """Write another state into both slots."""
-    state = state_of(file)._replace(**fields)  # type: ignore[arg-type]
+    state = state_of(file)._replace(**fields)
     for i, offset in enumerate(ledger_layout.SLOT_OFFSETS):
         newer = state._replace(sequence=state.sequence // 2 * 2 + 2 + i)
         edit(file, offset, ledger_layout.pack_state(newer, ledger_seed(int(file.stem))))

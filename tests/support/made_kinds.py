@@ -34,7 +34,7 @@ TOPICS: dict[str, list[dict[str, Any]]] = {
     "encrypted": [{"encrypt_for": [KEY], "batch": 4, "compression": "ZSTD"}, {"encrypt_for": [KEY]}],
     "encrypted-chunks": [{"encrypt_for": [KEY], "chunk_bytes": 2000, "compression": "ZLIB"}, {"batch": 3}],
 }
-"""What is sent to each topic: twelve messages by one producer after the other, with these options."""
+"""By topic, the options of its producers; each sends twelve messages, one producer after another."""
 
 
 def messages(seed: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What tests of managed ledgers name alike; and a process that owns one.
+"""Builders of managed ledgers; and a process that owns one.
 
 `python managed_ledgers.py FOLDER` opens the topic, prints `ready`, adds an entry for each line that it reads, and
 prints its position, or the error's name.

@@ -84,7 +84,7 @@ def golden_mapfiles() -> dict[str, GoldenMapFile]:
 
 
 def lay_out_golden(root: Path) -> None:
-    """What a broker's filesystem offloader wrote, into a directory."""
+    """Copy what a broker's filesystem offloader wrote into a directory."""
     shutil.copytree(FILESYSTEM_OBJECTS, root, dirs_exist_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Local drivers that break one promise each, for whoever must notice it."""
+"""Local drivers that break one promise each, for `offload doctor` to find."""
 
 from __future__ import annotations
 

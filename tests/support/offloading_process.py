@@ -1,4 +1,4 @@
-"""A process that offloads a ledger and stops in the middle, for as long as it is told.
+"""A process that offloads a ledger and stops in the middle, until it reads a line.
 
 `python offloading_process.py FOLDER LEDGER LEASE_S` prints `at it` when a block is built, reads a line, goes on, and
 prints `done`, or the error's name.

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
@@ -46,13 +45,13 @@ class OracleError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a read handle gave.
+    """The result of a read handle.
 
     Attributes:
         entries: all that was read, in the order in which it came.
         counts: for each range that was asked for, how many entries came, or the exception (`type: message`).
         ended: whether every read ended before its deadline.
-        last_add_confirmed, length: what the handle says of the ledger.
+        last_add_confirmed, length: the ledger's, by the handle.
     """
 
     entries: list[Entry]
@@ -97,8 +96,8 @@ class Oracle:
         """Write entries of any ledgers as one streaming object.
 
         Args:
-            closed: what is known of ledgers that are closed, by id: `entries`, `size`, `timestamp_ms`.
-            part_lengths: tell the store each part's length, which Pulsar itself does not.
+            closed: ledgers that are closed, by id: `entries`, `size`, `timestamp_ms`.
+            part_lengths: give the store each part's length, which Pulsar itself does not.
         """
         more = {"closed": closed or {}, "part_lengths": part_lengths, "settings": settings}
         self._write("stream", entries, uuid, tier=tier_of(store), **more)
@@ -149,15 +148,13 @@ class Oracle:
 
     def parse(self, kind: str, record: bytes) -> dict[str, Any]:
         """A `ManagedLedgerInfo` or an `OffloadContext` as Pulsar's generated class reads it, by the fields' names."""
-        parsed: dict[str, Any] = self.ask("parse", type=kind, hex=record.hex())["record"]
-        return parsed
+        return self.ask("parse", type=kind, hex=record.hex())["record"]
 
     # --- records in a ZooKeeper ------------------------------------------------------------------
 
     def read_record(self, url: str, name: str) -> dict[str, Any]:
         """A managed ledger's record as a broker reads it, whose `metadataStoreUrl` this is; as `parse`."""
-        record: dict[str, Any] = self.ask("read_record", url=url, name=name)["record"]
-        return record
+        return self.ask("read_record", url=url, name=name)["record"]
 
     def update_record(self, url: str, name: str, record: bytes, compression: str) -> None:
         """Replace a record as a broker does, with this `managedLedgerInfoCompressionType`."""
@@ -165,15 +162,13 @@ class Oracle:
 
     def managed_ledger_names(self, topics: Sequence[str]) -> list[str]:
         """The names of topics' managed ledgers."""
-        names: list[str] = self.ask("managed_ledger_names", topics=list(topics))["names"]
-        return names
+        return self.ask("managed_ledger_names", topics=list(topics))["names"]
 
     # --- the JVM -------------------------------------------------------------------------------
 
     def ask(self, command: str, **request: Any) -> dict[str, Any]:
         """One question and its answer; raises `OracleError`."""
         process = self._running()
-        assert process.stdin is not None
         process.stdin.write(json.dumps({"command": command, **request}).encode() + b"\n")
         process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._line(process))
@@ -191,9 +186,7 @@ class Oracle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _write(self, command: str, entries: Sequence[Entry], uuid: UUID, **request: Any) -> None:
@@ -275,8 +268,7 @@ def _outcome(outcome: dict[str, Any]) -> int | str:
         return "never ended"
     if "error" in outcome:
         return f"{outcome['error']['type']}: {outcome['error']['message']}"
-    count: int = outcome["entries"]
-    return count
+    return outcome["entries"]
 
 
 def _parse(data: bytes) -> Iterable[Entry]:

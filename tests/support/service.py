@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import jwt
@@ -76,9 +75,7 @@ class Service:
         self._child.wait_until(self._is_up)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._child.stop()
 
     @property
@@ -189,9 +186,7 @@ class SilentServer:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listening.close()
 
 

@@ -64,7 +64,7 @@ SNAPSHOTS = SnapshotPolicy(max_entries=200, interval_s=0.2)
 RETENTION = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=1)
 PRODUCERS = 3
 CALLS_PER_ROUND = 60
-"""How often is added, at most, for each round of offload, deletion and trim: so these are not left behind."""
+"""Most additions for each round of offload, deletion and trim, so that these keep up."""
 
 GENERATION = 1 << 32
 """A producer's sequence numbers of one process begin here times the process's number: so they always ascend."""
@@ -79,7 +79,7 @@ TIER_FAULTS = (
 
 
 def payload_of(producer: int, sequence: int) -> bytes:
-    """What says whose it is and that it is whole, between 16 and 700 bytes."""
+    """A payload with its producer, sequence and checksum, between 16 and 700 bytes."""
     head = producer.to_bytes(4, "big") + sequence.to_bytes(8, "big")
     return head + crc32(head).to_bytes(4, "big") * (1 + crc32(head) % 171)
 
@@ -348,7 +348,7 @@ class Owner:
             raise ValueError(f"{last} is not settled, and was given")
 
     def _read_anywhere(self, dice: random.Random) -> None:
-        """A stretch of any sealed ledger, by any priority; it may be gone, but not be wrong."""
+        """Read some entries of any sealed ledger, by any priority; they may be gone, but not wrong."""
         while True:
             try:
                 known = self._environment.records.read(NAME)

@@ -1,4 +1,4 @@
-"""What Spark does with the reader of a stream, by hand: it asks for offsets, plans and reads micro-batches."""
+"""The reader of a stream driven by hand as Spark does: offsets, plans, micro-batches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from entries import WrittenObject
-from golden import BROKER, GOLDEN
+from golden import BROKER, GOLDEN, GoldenObject
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.storage.tier import Tier, open_store
@@ -78,7 +78,7 @@ def uuid_of(number: int) -> UUID:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What an object's user metadata says; a name that is None is left out."""
+    """The names in an object's user metadata; a name that is None is left out."""
 
     managed_ledger: str | None = MANAGED_LEDGER
     cluster: str | None = CLUSTER
@@ -95,6 +95,23 @@ class Names:
         return {name: value for name, value in metadata.items() if value is not None}
 
 
+def put_object(
+    tier: Tier,
+    written: WrittenObject | GoldenObject,
+    uuid: UUID | None = None,
+    *,
+    names: Names | None = None,
+    folder: str = "",
+    parts: Sequence[str] = ("data", "index"),
+) -> ObjectKey:
+    """Store an object, or one of its two parts, under this uuid or its own; its data key."""
+    key = replace(written.key, uuid=uuid or written.key.uuid, folder=folder or written.key.folder)
+    for part, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
+        if part in parts:
+            put(tier, name, data, {} if key.is_mapfile else (names or Names()).as_metadata(part))
+    return key
+
+
 def lay_out(
     root: Path,
     written: WrittenObject,
@@ -106,17 +123,11 @@ def lay_out(
     parts: Sequence[str] = ("data", "index"),
 ) -> str:
     """An object into the local tier at `root`; its data key. `attempt` numbers the uuid."""
-    given = written.key
-    key = ObjectKey(folder=folder, uuid=uuid_of(attempt), ledger_id=given.ledger_id, is_index=False)
-    chosen = Names() if names is None else names
     with open_store(root) as store:
-        for part, name, data in (
-            ("data", key.data_key, written.data),
-            ("index", key.index_key, written.index),
-        ):
-            if part in parts:
-                put(store, name, data, chosen.as_metadata(part))
-                os.utime(root / name, (modified_at.timestamp(), modified_at.timestamp()))
+        key = put_object(store, written, uuid_of(attempt), names=names, folder=folder, parts=parts)
+    for part, name in (("data", key.data_key), ("index", key.index_key)):
+        if part in parts:
+            os.utime(root / name, (modified_at.timestamp(), modified_at.timestamp()))
     return key.data_key
 
 

@@ -18,7 +18,6 @@ from damage.sealed import sealed
 from entries import pip17_object
 from tiers import CLUSTER, MANAGED_LEDGER
 
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
 from offload_core.storage.tier import Tier
@@ -181,16 +180,7 @@ def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
 def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
     scene = streaming(records=False)
     index = scene.index(1)
-    ledgers = [
-        (
-            ledger.metadata,
-            [
-                BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
-                for b in ledger.blocks
-            ],
-        )
-        for ledger in reversed(index.ledgers)
-    ]
+    ledgers = [(ledger.metadata, ledger.blocks) for ledger in reversed(index.ledgers)]
     scene.with_index(pack_streaming_index(ledgers, index.data_length), 1)
     world = Sealed(scene)
     assert (world.run()[1].sealed, world.run()[0]) == (2, [])

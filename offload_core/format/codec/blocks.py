@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from offload_core.format.codec.block_header import (
     BLOCK_HEADER_BYTES,
-    BLOCK_MAGIC,
     BlockHeader,
+    find_header_faults,
     pack_block_header,
-    unpack_block_header,
 )
 from offload_core.format.codec.byte_arrays import Bytes, read_only
 from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
@@ -26,11 +25,8 @@ from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import (
-    BadLengthError,
-    BadMagicError,
     EntryOrderError,
     FormatError,
-    IndexMismatchError,
     OptionError,
     TruncatedError,
     placed,
@@ -336,46 +332,19 @@ class BlockCursor:
 def header_faults(
     data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
 ) -> Iterator[FormatError]:
-    """Yield what shows that the block which begins with `data` (at least its header) is not the one of its index.
-
-    Without magic and header length there is no header at all, and nothing else is compared.
-
-    Raises:
-        TruncatedError: `data` is shorter than a header.
-    """
-    magic, header_length, block_length, first_entry_id, found_id = unpack_block_header(
-        data, offset=indexed.offset
+    """Yield what shows that the block that begins with `data` (at least its header) is not the one of its index."""
+    is_streaming = object_format is ObjectFormat.STREAMING
+    return find_header_faults(
+        data,
+        object_format,
+        offset=indexed.offset,
+        indexed=BlockHeader(
+            object_format=object_format,
+            block_length=indexed.length,
+            first_entry_id=indexed.first_entry_id,
+            ledger_id=ledger_id if is_streaming else None,
+        ),
     )
-    if magic != BLOCK_MAGIC[object_format]:
-        yield BadMagicError(
-            f"this is not a block of a {object_format.value} object",
-            offset=indexed.offset,
-            expected=f"{BLOCK_MAGIC[object_format]:08X}",
-            found=f"{magic:08X}",
-        )
-    if header_length != BLOCK_HEADER_BYTES:
-        yield BadLengthError(
-            "a block declares a header of another length",
-            offset=indexed.offset + 4,
-            expected=BLOCK_HEADER_BYTES,
-            found=header_length,
-        )
-        if magic != BLOCK_MAGIC[object_format]:
-            return
-    facts = [
-        ("length", indexed.length, block_length, 12),
-        ("first entry", indexed.first_entry_id, first_entry_id, 20),
-    ]
-    if object_format is ObjectFormat.STREAMING:
-        facts.append(("ledger", ledger_id, found_id, 28))
-    for name, expected, found, offset in facts:
-        if expected != found:
-            yield IndexMismatchError(
-                f"a block's {name} is not what its index says",
-                offset=indexed.offset + offset,
-                expected=f"{expected} by the index",
-                found=f"{found} in the block",
-            )
 
 
 def write_block(

@@ -241,11 +241,7 @@ def repacked(scene: Scene, **changes: object) -> bytes:
     """The index with other ledger metadata."""
     (ledger,) = scene.index().ledgers
     assert isinstance(ledger.metadata, LedgerMetadata)
-    blocks = [
-        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
-        for block in ledger.blocks
-    ]
-    return pack_pip17_index(replace(ledger.metadata, **changes), blocks, scene.index().data_length)  # type: ignore[arg-type]
+    return pack_pip17_index(replace(ledger.metadata, **changes), ledger.blocks, scene.index().data_length)
 
 
 # --- streaming indexes -----------------------------------------------------------------------------

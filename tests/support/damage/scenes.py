@@ -26,7 +26,7 @@ from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 from damage.filtered import filtered_object, record_of
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, pack_directory
-from offload_core.format.codec.index import BlockEntry, ObjectIndex
+from offload_core.format.codec.index import ObjectIndex
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.mapfile.checksums import make_checksums
 from offload_core.format.codec.mapfile.header import FileCompression
@@ -258,13 +258,11 @@ def with_directory() -> Scene:
     """The same as our own writer makes it, with an entry directory."""
     scene = pip17(records=False)
     (ledger,) = scene.index().ledgers
-    blocks = [
-        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
-        for block in ledger.blocks
-    ]
     ids = np.arange(len(PAYLOADS), dtype=np.int64)
     anchors = Anchors(entry_ids=ids, offsets=np.array([scene.frame(i) for i in ids.tolist()], dtype=np.int64))
-    index = pack_pip17_index(ledger.metadata, blocks, scene.index().data_length, pack_directory(anchors))  # type: ignore[arg-type]
+    index = pack_pip17_index(
+        ledger.metadata, ledger.blocks, scene.index().data_length, pack_directory(anchors)
+    )
     scene.with_index(index)
     return scene
 
@@ -319,10 +317,7 @@ def closed_in_index(
                 timestamp_ms=CLOSED_AT_MS if is_closed else 0,
                 properties=((RECORD_KEY, told[ledger.ledger_id].pack()),) if told else (),
             ),
-            [
-                BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
-                for b in ledger.blocks
-            ],
+            ledger.blocks,
         )
         for ledger in index.ledgers
     ]

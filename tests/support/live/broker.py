@@ -11,7 +11,6 @@ import itertools
 import json
 import multiprocessing
 import queue
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -29,6 +28,7 @@ import stamina
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from stores import Store
+from waiting import wait_for
 
 from pulsar_offload import TierReader, scan
 
@@ -78,7 +78,7 @@ class PulsarAdmin:
         return namespace
 
     def set_offload_policies(self, namespace: str, offload: Mapping[str, object]) -> None:
-        """What the namespace's topics are offloaded to, and read from, as soon as they are loaded the next time."""
+        """Set where topics are offloaded to and read from once they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
@@ -116,29 +116,21 @@ class PulsarAdmin:
         open_ledger = self.ledgers(topic)[-1].ledger_id
         bound = {"ledgerId": open_ledger, "entryId": 0, "partitionIndex": -1}
         self._ask("PUT", f"{_path(topic)}/offload", bound)  # answered before it has begun
-        deadline = time.monotonic() + DONE_WITHIN_S
-        while (status := self._ask("GET", f"{_path(topic)}/offload"))["status"] == "RUNNING":
-            if time.monotonic() > deadline:
-                raise AdminError(f"{topic} is not offloaded within {DONE_WITHIN_S:.0f} s")
-            time.sleep(0.02)
-        if status["status"] != "SUCCESS":
-            raise AdminError(f"{topic} was not offloaded: {status}")
+        self._wait_until_done(f"{_path(topic)}/offload", f"{topic} was not offloaded")
         return [ledger for ledger in self.ledgers(topic) if ledger.ledger_id != open_ledger]
 
     def drop_bookkeeper_copies(self, topic: str) -> None:
         """Have the broker delete the BookKeeper copy of all that is offloaded, by a deletion lag of 0."""
         self._ask("POST", f"{_path(topic)}/trim")  # answered before it has begun
-        deadline = time.monotonic() + DONE_WITHIN_S
-        while held := [each for each in self.ledgers(topic) if each.offloaded and each.in_bookkeeper]:
-            if time.monotonic() > deadline:
-                raise AdminError(f"{topic} is still in BookKeeper after {DONE_WITHIN_S:.0f} s: {held}")
-            time.sleep(0.02)
+        wait_for(
+            lambda: not any(each.offloaded and each.in_bookkeeper for each in self.ledgers(topic)),
+            DONE_WITHIN_S,
+        )
 
     def backlog(self, topic: str, subscription: str) -> int:
-        """How many entries it has not acknowledged, markers and the like included until the broker passed them."""
+        """The number of entries not acknowledged, markers included until the broker passed them."""
         stats = self._ask("GET", f"{_path(topic)}/stats", query="getPreciseBacklog=true")
-        found: int = stats["subscriptions"][subscription]["msgBacklog"]
-        return found
+        return stats["subscriptions"][subscription]["msgBacklog"]
 
     def message_id_at(self, topic: str, time_ms: int) -> tuple[int, int]:
         """Ledger and entry of the first message that was published then or later."""
@@ -146,21 +138,23 @@ class PulsarAdmin:
         return found["ledgerId"], found["entryId"]
 
     def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
-        """What the broker tells of a version of a topic's schema; None for the newest."""
+        """A version of a topic's schema; None for the newest."""
         name = topic.removeprefix("persistent://")
-        found: dict[str, Any] = self._ask(
-            "GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}")
-        )
-        return found
+        return self._ask("GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}"))
 
     def compact(self, topic: str) -> None:
         """Compact the topic, and return when that is done."""
         self._ask("PUT", f"{_path(topic)}/compaction")
-        deadline = time.monotonic() + DONE_WITHIN_S
-        while (status := self._ask("GET", f"{_path(topic)}/compaction"))["status"] != "SUCCESS":
-            if status["status"] == "ERROR" or time.monotonic() > deadline:
-                raise AdminError(f"{topic} was not compacted: {status}")
-            time.sleep(0.02)
+        self._wait_until_done(f"{_path(topic)}/compaction", f"{topic} was not compacted")
+
+    def _wait_until_done(self, path: str, failed: str) -> None:
+        def ended() -> dict[str, Any] | None:
+            status = self._ask("GET", path)
+            return None if status["status"] in ("RUNNING", "NOT_RUN") else status
+
+        status = wait_for(ended, DONE_WITHIN_S)
+        if status["status"] != "SUCCESS":
+            raise AdminError(f"{failed}: {status}")
 
     def _ask(self, method: str, path: str, body: object = None, query: str = "") -> Any:
         return _request(method, f"{self._endpoint}/admin/v2{path}?{query}", body)
@@ -260,6 +254,14 @@ def consume(client: pulsar.Client, topic: str, sent: Mapping[Place, int]) -> lis
         consumer.close()
 
 
+def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[tuple[bytes, bytes]]:
+    """Ids and values of so many messages, by an exclusive consumer with these options."""
+    consumer = client.subscribe(topic, "reading", initial_position=pulsar.InitialPosition.Earliest, **options)
+    messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in range(count)]
+    consumer.close()
+    return [(message.message_id().serialize(), message.data()) for message in messages]
+
+
 def read_from(client: pulsar.Client, topic: str, message_id: bytes, sent: Mapping[Place, int]) -> list[Read]:
     """Read the messages of a topic or partition from this one on, by a reader."""
     start = pulsar.MessageId.deserialize(message_id)
@@ -336,7 +338,7 @@ def _place(message_id: pulsar.MessageId) -> Place:
 
 
 def _text(data: Any) -> str:
-    """As the client shows what is absent: empty."""
+    """Absent text is empty, as for the client."""
     return "" if data is None else bytes(data).decode()
 
 
@@ -427,12 +429,6 @@ Sending = Callable[[pulsar.Client, str], dict[Place, int]]
 """Sends messages to a topic; where each one is, and its sequence id."""
 
 
-def new_store(service: Versitygw) -> tuple[str, Store]:
-    """Make an empty bucket; its name, and the tier in it as our readers open it."""
-    bucket = s3.new_bucket(service)
-    return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(service))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTopic:
     """A topic, and what the official client read from it when it was sent.
@@ -464,8 +460,8 @@ class LivePulsar:
 
     @classmethod
     @contextmanager
-    def connected(cls, broker: Broker, s3_service: Versitygw) -> Iterator[LivePulsar]:
-        """Clients of a broker that runs, and of the S3 service that it offloads to."""
+    def connected(cls, broker: Broker, s3_service: Versitygw, **more: Any) -> Iterator[Self]:
+        """Clients of a broker that runs, and of the S3 service that it offloads to; `more` are fields of a subclass."""
         client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         with ConsumerProcess(broker.service_url) as consumers:
             yield cls(
@@ -474,12 +470,14 @@ class LivePulsar:
                 admin=PulsarAdmin(broker.endpoint, broker.bookie_endpoint),
                 client=client,
                 consumers=consumers,
+                **more,
             )
         client.close()
 
     def new_store(self) -> tuple[str, Store]:
         """Make an empty bucket; its name, and the tier in it as our readers open it."""
-        return new_store(self.s3_service)
+        bucket = s3.new_bucket(self.s3_service)
+        return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(self.s3_service))
 
     def new_namespace(self, policies: Mapping[str, object]) -> str:
         """Make an empty namespace with these offload policies; its name."""
@@ -488,7 +486,7 @@ class LivePulsar:
         )
 
     def new_cold_namespace(self) -> ColdNamespace:
-        """Make a namespace with a bucket of its own; BookKeeper drops what is offloaded once it is trimmed."""
+        """Make a namespace with a bucket of its own; BookKeeper drops offloaded ledgers once the topic is trimmed."""
         bucket, store = self.new_store()
         namespace = self.new_namespace(self.broker.s3_policies(bucket, deletion_lag_ms=0))
         return ColdNamespace(namespace, store, self.admin)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import re
 import subprocess
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar
-from live.broker import PulsarAdmin
+from live.broker import LivePulsar
 from oracle import Oracle
 from servers import install
-from servers.broker import Broker
 
 from offload_proto.messages_pb2 import MessageIdData
 from pulsar_offload import TierReader, scan
@@ -33,7 +30,7 @@ READ_COLUMNS = {
     "sequence_id": "__sequenceId",
     "replicated_from": "__replicatedFrom",
 }
-"""What `JavaClient.consume` gives of a message, and the column that must be the same."""
+"""The fields of a message from `JavaClient.consume`, and the columns that must equal them."""
 
 Read = dict[str, Any]
 
@@ -68,7 +65,7 @@ class JavaClient:
     def consume(
         self, topic: str, *, until: bytes | None = None, keys: Path | None = None, **options: Any
     ) -> list[Read]:
-        """What a reader gets from the first message on, up to that whose value is `until` or the last there is.
+        """Read from the first message to the one whose value is `until`, or to the last.
 
         Ids are without the batch size 0 that this client gives a message outside of batches, and the others do not.
         `options` are `crypto_failure_action` and `compacted`. The folder `keys` has `NAME.pem` of every name.
@@ -113,7 +110,6 @@ def _as_number(value: Any) -> Any:
 
 
 RECEIVED_WITHIN_MS = 60_000
-ACKNOWLEDGED_WITHIN_S = 60.0
 
 KINDS = {
     "exclusive": pulsar.ConsumerType.Exclusive,
@@ -125,25 +121,14 @@ KINDS = {
 
 Row = dict[str, Any]
 
-_numbers = itertools.count()
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalPulsar(LivePulsar):
+    """A broker that takes transactions, with the Java client as well."""
 
-@dataclass(frozen=True, slots=True)
-class Clients:
-    """The Python and the Java client of a broker, and its admin REST."""
-
-    broker: Broker
-    admin: PulsarAdmin
-    python: pulsar.Client
     oracle: Oracle
 
-    def new_namespace(self, policies: Mapping[str, object]) -> str:
-        """Make an empty namespace with these offload policies; its name."""
-        return self.admin.make_namespace(
-            f"tests/transactions-{next(_numbers)}", policies, cluster=self.broker.cluster
-        )
-
-    def send(self, topic: str, steps: Sequence[Row]) -> dict[str, tuple[int, int]]:
+    def send_steps(self, topic: str, steps: Sequence[Row]) -> dict[str, tuple[int, int]]:
         """Send in transactions, as of `Transactions.java`; the ids by name."""
         answer = self.oracle.ask(
             "send_transactions", service_url=self.broker.service_url, topic=topic, steps=list(steps)
@@ -152,14 +137,13 @@ class Clients:
         return {name: (most, least) for name, (most, least) in ids.items()}
 
     def read(self, topic: str) -> list[Row]:
-        """What the Java client's reader gets from the first message to the last that it is told to be there."""
+        """Read all messages by the Java client's reader."""
         answer = self.oracle.ask("read_transactions", service_url=self.broker.service_url, topic=topic)
-        read: list[Row] = answer["read"]
-        return read
+        return answer["read"]
 
     def consume(self, topic: str, kind: str, name: str, count: int) -> list[Row]:
         """So many messages by a new subscription of this kind, from the first on; all are acknowledged."""
-        consumer = self.python.subscribe(
+        consumer = self.client.subscribe(
             topic, name, consumer_type=KINDS[kind], initial_position=pulsar.InitialPosition.Earliest
         )
         try:
@@ -172,7 +156,7 @@ class Clients:
 
     def sought(self, topic: str, name: str, times_ms: Sequence[int]) -> list[Row]:
         """The first message after each seek to a time."""
-        consumer = self.python.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
+        consumer = self.client.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
         found = []
         try:
             for time_ms in times_ms:
@@ -181,15 +165,6 @@ class Clients:
         finally:
             consumer.close()
         return found
-
-    def is_done(self, topic: str, subscription: str) -> bool:
-        """Whether the subscription's backlog becomes 0 within a minute."""
-        deadline = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while self.admin.backlog(topic, subscription):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
 
     def views(self, topic: str, subscriptions: str) -> dict[str, Any]:
         """All that is got of a topic: by a reader, by seeks, and by subscriptions of each kind, acknowledged.
@@ -250,7 +225,7 @@ class PulsarShell:
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def run(self, commands: Sequence[str]) -> list[str]:
-        """What each of these commands of `pulsar-admin` shows; errors are not told apart from answers."""
+        """The output of each of these commands of `pulsar-admin`, errors included."""
         script = self._folder / "commands.txt"
         script.write_text("".join(f"admin {command}\n" for command in commands))
         arguments = ["-c", str(self._conf), "-f", str(script), "-np"]
@@ -262,7 +237,7 @@ class PulsarShell:
 
 
 def run_main(main: str, arguments: Sequence[str], home: Path) -> str:
-    """What a class of the distribution with a `main` prints."""
+    """The output of a class of the distribution with a `main`."""
     java, installed = install.broker()
     quiet = Path(__file__).parents[1] / "servers" / "pulsar" / "log4j2.properties"
     options = ["-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={quiet}", f"-Duser.home={home}"]

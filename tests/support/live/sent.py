@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -23,7 +22,7 @@ PARTITIONS = {"partitioned": 3}
 
 
 class Order(Record):
-    """What the topics `json` and `avro` hold."""
+    """A record of the topics `json` and `avro`."""
 
     number = Long()
     item = String()
@@ -241,9 +240,7 @@ class RawProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
         self._socket.close()
 

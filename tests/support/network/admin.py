@@ -1,4 +1,4 @@
-"""A broker's admin REST on a real socket: golden answers, or those that a test says."""
+"""A broker's admin REST on a real socket: golden answers, or those of a test."""
 
 from __future__ import annotations
 
@@ -12,23 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 from golden import BROKER
-from network.fronts import Answer, Front, Request
+from network.fronts import Answer, Front, Request, json_answer
 
 from offload_core.storage.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
 from offload_hooks.tls_options import tls_context
 
 ADMIN = "/admin/v2"
-JSON = {"Content-Type": "application/json"}
-
-
-def said(value: object, status: int = 200) -> Answer:
-    """JSON as an answer."""
-    return Answer(status=status, body=json.dumps(value).encode(), headers=JSON)
 
 
 def reason(status: int, text: str) -> Answer:
     """An error as Pulsar answers it."""
-    return said({"reason": text}, status)
+    return json_answer({"reason": text}, status)
 
 
 class AdminRest(Front):
@@ -50,7 +44,7 @@ class AdminRest(Front):
         answer = self.answers.get(_path(request))
         if answer is None:
             return reason(404, "Topic not found")
-        return answer if isinstance(answer, Answer) else said(answer)
+        return answer if isinstance(answer, Answer) else json_answer(answer)
 
 
 def _path(request: Request) -> str:
@@ -101,7 +95,7 @@ def namespace_answers(*topics: str) -> dict[str, object]:
 
 
 def golden_answers(folder: str = "s3") -> dict[str, object]:
-    """What a broker answered about the golden topics `acme/cold/…` of an offload driver."""
+    """The answers of a broker about the golden topics `acme/cold/…` of an offload driver."""
     topics = sorted((BROKER.parent / folder / "topics").iterdir())
     answers = namespace_answers(*(f"acme/cold/{topic.name}" for topic in topics))
     for topic in topics:
@@ -142,7 +136,7 @@ def client_of(
 
 
 def asked(url: str, **options: object) -> object:
-    with client_of(url, **options) as client:  # type: ignore[arg-type]
+    with client_of(url, **options) as client:
         return client.get_json(PATH)
 
 

@@ -11,11 +11,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from cryptography import x509
@@ -85,11 +85,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is answered instead of the server behind."""
+    """An answer in place of the server's."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_answer(value: object, status: int = 200) -> Answer:
+    """JSON as an answer."""
+    headers = {"Content-Type": "application/json"}
+    return Answer(status=status, body=json.dumps(value).encode(), headers=headers)
 
 
 class Lost:
@@ -97,9 +103,9 @@ class Lost:
 
 
 NEVER_SENT = Lost()
-"""The server behind does not get the request."""
+"""The server does not get the request."""
 NEVER_ANSWERED = Lost()
-"""The server behind gets the request, and its answer is dropped."""
+"""The server gets the request, and its answer is dropped."""
 
 Rule = Callable[[Request], Answer | Lost | None]
 
@@ -111,7 +117,7 @@ class Front:
 
     Attributes:
         rule: what happens to a request; None passes it on.
-        change: what is passed on for a request.
+        change: the request to pass on for a request.
         requests: those that came, in order.
     """
 
@@ -145,9 +151,7 @@ class Front:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -167,7 +171,7 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
-            except ConnectionError:  # the client went away, or the server behind is down
+            except ConnectionError:  # the client went away, or the server is down
                 self.close_connection = True
 
         def do(self) -> None:
@@ -198,7 +202,7 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
 
 def _passed_on(behind: SplitResult, request: Request) -> Answer:
     if not behind.hostname:
-        raise ConnectionRefusedError("no server is behind this one")
+        raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
     connection = http.client.HTTPConnection(behind.hostname, behind.port, timeout=60)
     try:
@@ -215,7 +219,7 @@ def _passed_on(behind: SplitResult, request: Request) -> Answer:
         connection.close()
 
 
-# --- What stands in for Microsoft Entra and a machine's identity service, which cannot run here; and Azurite with TLS.
+# --- A replacement for Microsoft Entra and a machine's identity service, which cannot run here; and Azurite with TLS.
 #
 # Tokens are what Azurite checks with `--oauth basic`: claims, no signature.
 
@@ -243,8 +247,6 @@ class SecureAzurite(Azurite):
         return super().connection_string.replace("Protocol=http;", "Protocol=https;")
 
     def is_ready(self) -> bool:
-        import http.client
-
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=5, context=self._trust)
         try:
             connection.request("GET", "/")
@@ -270,36 +272,27 @@ class Identities:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self.asked: list[dict[str, str]] = []
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        self._secure = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._secure.socket = context.wrap_socket(self._secure.socket, server_side=True)
-        self._plain = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._threads = []
-        for server in (self._secure, self._plain):
-            server.daemon_threads = True
-            self._threads.append(threading.Thread(target=server.serve_forever, args=(0.05,)))
-            self._threads[-1].start()
+        self._secure = Front(rule=self._answer, tls=(certificate, key))
+        self._plain = Front(rule=self._answer)
 
     @property
     def authority(self) -> str:
-        """What AZURE_AUTHORITY_HOST is to be."""
-        return f"https://127.0.0.1:{self._secure.server_port}"
+        """The value of AZURE_AUTHORITY_HOST."""
+        return self._secure.url
 
     @property
     def machine_endpoint(self) -> str:
-        """What IDENTITY_ENDPOINT is to be."""
-        return f"http://127.0.0.1:{self._plain.server_port}/msi"
+        """The value of IDENTITY_ENDPOINT."""
+        return f"{self._plain.url}/msi"
 
     def __enter__(self) -> Self:
+        self._fronts = ExitStack()
+        for front in (self._secure, self._plain):
+            self._fronts.enter_context(front)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for server in (self._secure, self._plain):
-            server.shutdown()
-            server.server_close()
-        for thread in self._threads:
-            thread.join()
+        self._fronts.close()
 
     def _token(self) -> str:
         now = int(time.time())
@@ -315,45 +308,19 @@ class Identities:
             [*(_base64url(json.dumps(part).encode()) for part in parts), _base64url(b"signature")]
         )
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        identities = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-                form = {name: values[0] for name, values in parse_qs(body).items()}
-                identities.asked.append({"path": urlsplit(self.path).path, **form})
-                if form.get("client_secret", identities.client_secret) != identities.client_secret:
-                    self._answer(401, {"error": "invalid_client", "error_description": "AADSTS7000215"})
-                    return
-                token = {"access_token": identities._token(), "expires_in": identities.lifetime_s}
-                self._answer(200, token | {"token_type": "Bearer"})
-
-            def do_GET(self) -> None:
-                query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-                identities.asked.append(query | {"header": self.headers.get("X-IDENTITY-HEADER", "")})
-                expires_on = str(int(time.time()) + identities.lifetime_s)
-                token = {
-                    "access_token": identities._token(),
-                    "expires_on": expires_on,
-                    "token_type": "Bearer",
-                }
-                self._answer(200, token | {"resource": "https://storage.azure.com"})
-
-            def _answer(self, status: int, answer: object) -> None:
-                data = json.dumps(answer).encode()
-                self.send_response_only(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-        return Handler
+    def _answer(self, request: Request) -> Answer:
+        if request.method == "GET":
+            self.asked.append(request.parameters | {"header": request.headers.get("x-identity-header", "")})
+            until = {"expires_on": str(int(time.time()) + self.lifetime_s)}
+            about = {"resource": "https://storage.azure.com"}
+        else:
+            form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+            self.asked.append({"path": request.path, **form})
+            if form.get("client_secret", self.client_secret) != self.client_secret:
+                refused = {"error": "invalid_client", "error_description": "AADSTS7000215"}
+                return json_answer(refused, 401)
+            until, about = {"expires_in": self.lifetime_s}, {}
+        return json_answer({"access_token": self._token(), "token_type": "Bearer", **until, **about})
 
 
 def _base64url(data: bytes) -> str:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoil:
-    """What happens to one connection; bytes are counted from its beginning, over all its requests.
+    """The faults of one connection; bytes are counted from its beginning, over all its requests.
 
     Attributes:
         delay_s: every chunk comes so much later, in both directions; the rate stays.
@@ -104,9 +103,7 @@ class Proxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _listen(self) -> asyncio.Server:
@@ -264,9 +261,7 @@ class ZooKeeperProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,13 +14,11 @@ from mapfiles import MANAGED_LEDGER, mapfile
 from records import closed, segment
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
 from offload_core.format.codec.frames import walk_frames
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import FILTERED_KEY
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
@@ -91,7 +88,7 @@ def pip17_copy(
 ) -> ColdCopy:
     """A PIP-17 object, with an entry directory if a stride is given."""
     written = pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=max_block_bytes)
-    return cold_copy([written if stride is None else with_directory(written, payloads, stride)])
+    return cold_copy([written if stride is None else with_directory(written, stride)])
 
 
 def streaming_copy(payloads: Sequence[bytes], cuts: Sequence[int], *, block_entries: int = 3) -> ColdCopy:
@@ -115,66 +112,30 @@ def gapped_copy(
     entries: Mapping[int, bytes], entry_count: int, *, max_block_bytes: int = 600, stride: int | None = None
 ) -> ColdCopy:
     """A PIP-17 object of a filtered ledger: of its `entry_count` entries only these; the first block begins with 0."""
-    data, index, block, first, starts = b"", [], b"", 0, []
-    frames = [(i, struct.pack(">iq", len(payload), i) + payload) for i, payload in sorted(entries.items())]
-
-    def end_block() -> None:
-        nonlocal data, block
-        header = BlockHeader(
-            object_format=ObjectFormat.PIP17,
-            block_length=BLOCK_HEADER_BYTES + len(block),
-            first_entry_id=first,
-            ledger_id=None,
-        )
-        index.append(BlockEntry(first_entry_id=first, part_number=len(index) + 1, offset=len(data)))
-        data += pack_block_header(header) + block
-        block = b""
-
-    for entry_id, frame in frames:
-        if block and BLOCK_HEADER_BYTES + len(block) + len(frame) > max_block_bytes:
-            end_block()
-            first = entry_id
-        starts.append(len(data) + BLOCK_HEADER_BYTES + len(block))
-        block += frame
-    end_block()
-    directory = b""
-    if stride is not None:
-        ids = np.array(sorted(entries), dtype=np.int64)
-        directory = pack_directory(first_of_each_stride(ids, np.array(starts, dtype=np.int64), stride))
     metadata = ledger_metadata(list(entries.values()), last_entry_id=entry_count - 1)
-    written = WrittenObject(
-        key=ObjectKey(folder="", uuid=uuid_of(0), ledger_id=LEDGER, is_index=False),
-        data=data,
-        index=pack_pip17_index(metadata, index, len(data), directory),
-        entries=tuple((LEDGER, i, payload) for i, payload in sorted(entries.items())),
-    )
+    written = pip17_object(dict(sorted(entries.items())), max_block_bytes=max_block_bytes, metadata=metadata)
+    if stride is not None:
+        written = with_directory(written, stride)
     return cold_copy([written], entry_count=entry_count, filtered=True)
 
 
-def frame_places(written: WrittenObject) -> list[int]:
-    """Where each entry's frame begins in the data object, by the plain twin."""
+def with_directory(written: WrittenObject, stride: int) -> WrittenObject:
+    """The same object, with an entry directory of that stride."""
     places = []
     for block in parse_index(written.index, written.key).ledgers[0].blocks:
         begin, end = block.offset + BLOCK_HEADER_BYTES, block.offset + block.length
-        for frame in walk_frames(written.data, begin, end, block.first_entry_id):
-            places.append(frame.offset - 12)
-    return places
+        frames = walk_frames(written.data, begin, end, block.first_entry_id, gaps=True)
+        places += [frame.offset - 12 for frame in frames]
+    ids = [entry_id for _, entry_id, _ in written.entries]
+    arrays = (np.array(each, dtype=np.int64) for each in (ids, places))
+    return with_anchors(written, first_of_each_stride(*arrays, stride))
 
 
-def with_directory(written: WrittenObject, payloads: Sequence[bytes], stride: int) -> WrittenObject:
-    """The same object, with an entry directory of that stride."""
-    ids, places = np.arange(len(payloads)), np.array(frame_places(written), dtype=np.int64)
-    return with_anchors(written, payloads, first_of_each_stride(ids, places, stride))
-
-
-def with_anchors(written: WrittenObject, payloads: Sequence[bytes], anchors: Anchors) -> WrittenObject:
+def with_anchors(written: WrittenObject, anchors: Anchors) -> WrittenObject:
     """The same object, with a directory of these anchors, right or wrong."""
-    blocks = parse_index(written.index, written.key).ledgers[0].blocks
-    entries = [
-        BlockEntry(first_entry_id=each.first_entry_id, part_number=each.part_number, offset=each.offset)
-        for each in blocks
-    ]
-    index = pack_pip17_index(ledger_metadata(payloads), entries, len(written.data), pack_directory(anchors))
+    (ledger,) = parse_index(written.index, written.key).ledgers
+    packed = pack_directory(anchors)
+    index = pack_pip17_index(ledger.metadata, ledger.blocks, len(written.data), packed)
     return replace(written, index=index)
 
 
@@ -198,7 +159,7 @@ class TwoCopies:
     tier: Tier
     ledger_id: int
     uuid: UUID
-    told: list[Fallback] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
 
     @classmethod
     def make(cls, hot: FileLedgerStore, tier: Tier, payloads: Sequence[bytes] = PAYLOADS) -> TwoCopies:
@@ -230,10 +191,10 @@ class TwoCopies:
         """Readers over the hot folder and this tier, by windows that are smaller than the ledger."""
         tiers = KnownTiers(self.tier if tier is None else tier)
         cold = ColdReaders(tiers, memory=ReadMemory(), read_buffer_bytes=WINDOW)
-        return TieredReaders(self.hot, cold, listener=self.told.append)
+        return TieredReaders(self.hot, cold, listener=self.fallbacks.append)
 
     def seen(self) -> list[tuple[str, str, int | None]]:
         """The fallbacks since the last question: which copy failed, why, and at which entry."""
-        seen = [(each.copy.value, each.reason.value, each.entry_id) for each in self.told]
-        self.told.clear()
+        seen = [(each.copy.value, each.reason.value, each.entry_id) for each in self.fallbacks]
+        self.fallbacks.clear()
         return seen

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 from uuid import UUID
 
-from entries import PUBLISH_TIME_MS, UUID_OF_OBJECTS, WrittenObject, batch_entry, entry, ledger_metadata
+from entries import (
+    PUBLISH_TIME_MS,
+    Block,
+    WrittenObject,
+    batch_entry,
+    entry,
+    ledger_metadata,
+    pip17_of_blocks,
+    streaming_of_blocks,
+)
 from hypothesis import strategies as st
 from mapfiles import mapfile
 from records import CLOSED_AT_MS, closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.frames import padding
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
-from offload_core.format.codec.pip17 import pack_pip17_index
-from offload_core.format.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -44,9 +47,6 @@ Layout = Literal["pip17", "streaming", "mapfile"]
 
 MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
 
-Block = tuple[int, Mapping[int, bytes]]
-"""The least id that it can begin with, and its entries."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredLedger:
@@ -54,7 +54,7 @@ class FilteredLedger:
 
     Attributes:
         blocks: of each object the first entries of its blocks; the next one's begins an object.
-        mark: what the user metadata of its objects says of a filter; None for `MARKED` where entries are missing.
+        mark: the filter's mark in the user metadata of its objects; None for `MARKED` where entries are missing.
     """
 
     ledger_id: int
@@ -85,9 +85,12 @@ class FilteredLedger:
                 if here:
                     parts.append((min(here), here))
             if self.layout == "pip17":
-                made.append(pip17_with_gaps(self.ledger_id, parts or [(0, {})], self.payloads))
+                parts = [(0, parts[0][1]), *parts[1:]] if parts else [(0, {})]
+                metadata = ledger_metadata(self.payloads)
+                made.append(pip17_of_blocks(parts, metadata, ledger_id=self.ledger_id))
             else:
-                made.append(segment_with_gaps(self.ledger_id, parts or [(firsts[0], {})], following[0]))
+                info = LedgerInfo(ledger_id=self.ledger_id, entries=following[0], timestamp_ms=0)
+                made.append(streaming_of_blocks([(info, parts or [(firsts[0], {})])]))
         return made
 
     @property
@@ -96,55 +99,9 @@ class FilteredLedger:
         return [*(firsts[0] for firsts in self.blocks[1:]), len(self.payloads)]
 
 
-def block_of(object_format: ObjectFormat, ledger_id: int, block: Block) -> bytes:
-    """A block of entries whose ids ascend."""
-    first, entries = block
-    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
-    length = BLOCK_HEADER_BYTES + len(frames)
-    if object_format is ObjectFormat.STREAMING:
-        length = streaming_block_length(len(frames), 200)
-    header = BlockHeader(
-        object_format=object_format,
-        block_length=length,
-        first_entry_id=first,
-        ledger_id=ledger_id if object_format is ObjectFormat.STREAMING else None,
-    )
-    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))
-
-
-def pip17_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[bytes]) -> WrittenObject:
-    """A PIP-17 object of a ledger of which these blocks are left; the first begins with entry 0 in any case."""
-    data, index = b"", []
-    for number, (first, entries) in enumerate(blocks):
-        begin = first if number else 0
-        index.append(BlockEntry(first_entry_id=begin, part_number=number + 1, offset=len(data)))
-        data += block_of(ObjectFormat.PIP17, ledger_id, (begin, entries))
-    return WrittenObject(
-        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
-        data=data,
-        index=pack_pip17_index(ledger_metadata(payloads), index, len(data)),
-        entries=(),
-    )
-
-
-def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], stop_entry_id: int) -> WrittenObject:
-    """A streaming object of one ledger, up to this entry."""
-    data, index = b"", []
-    for number, block in enumerate(blocks, start=1):
-        index.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
-        data += block_of(ObjectFormat.STREAMING, ledger_id, block)
-    info = LedgerInfo(ledger_id=ledger_id, entries=stop_entry_id, timestamp_ms=0)
-    return WrittenObject(
-        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
-        data=data,
-        index=pack_streaming_index([(info, index)], len(data)),
-        entries=(),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCopy:
-    """An object, what its user metadata says of a filter, and the entries that it has."""
+    """An object, its filter's mark in user metadata, and its entries."""
 
     key: ObjectKey
     data: bytes
@@ -195,10 +152,10 @@ class DrawnTopic:
             stored |= {each.key.data_key: each.data, each.key.index_key: each.index}
             more |= {each.key.data_key: each.mark, each.key.index_key: each.mark}
         metadata = Names().as_metadata("data")
-        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)
 
     def info(self, objects: int | None = None) -> ManagedLedgerInfo:
-        """What the topic's record says once so many of its objects are there; None for all."""
+        """The topic's record once so many of its objects are there; None for all."""
         records: list[LedgerRecord] = []
         number, where = 0, tier_record(Tier(MemoryDriver({})))
         for ledger in self.ledgers:
@@ -217,7 +174,7 @@ class DrawnTopic:
         return managed_ledger(*records)
 
     def tier(self, **options: object) -> TierReader:
-        return TierReader(Tier(self.driver(**options)))  # type: ignore[arg-type]
+        return TierReader(Tier(self.driver(**options)))
 
     def records(self) -> dict[str, ManagedLedgerInfo]:
         return {TOPIC: self.info()}
@@ -309,7 +266,7 @@ class SegmentedTopic:
         return TierReader(self.tier)
 
     def cold_entries(self) -> list[tuple[int, int, bytes]]:
-        """What a scan reads: ledger, entry, payload."""
+        """The entries of a scan: ledger, entry, payload."""
         return [(ledger, i, self.payloads[ledger][i]) for ledger, ids in self.cold.items() for i in ids]
 
 
@@ -432,21 +389,17 @@ def _objects(
     info: ManagedLedgerInfo,
     block_entries: int,
 ) -> dict[str, bytes]:
-    data, ledgers, part_number = b"", [], 0
+    ledgers = []
     for ledger_id, last in _ends(drawn.entries).items():
-        ids, blocks = drawn.of(ledger_id), []
-        parts = [(ids[i], ids[i : i + block_entries]) for i in range(0, len(ids), block_entries)]
+        ids = drawn.of(ledger_id)
+        parts = [ids[i : i + block_entries] for i in range(0, len(ids), block_entries)]
+        blocks = [(part[0], {i: payloads[ledger_id][i] for i in part}) for part in parts]
         if len(drawn.left_out) == len(drawn.entries) and not ledgers:
-            parts = [(drawn.entries[0].entry_id, [])]  # an object has a block
-        for first, some in parts:
-            part_number += 1
-            blocks.append(BlockEntry(first_entry_id=first, part_number=part_number, offset=len(data)))
-            entries = {i: payloads[ledger_id][i] for i in some}
-            data += block_of(ObjectFormat.STREAMING, ledger_id, (first, entries))
-        if not blocks:
-            continue
-        known = info.ledger(ledger_id)
-        assert known is not None
-        ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)
-        ledgers.append((ledger, blocks))
-    return {str(uuid): data, f"{uuid}-index": pack_streaming_index(ledgers, len(data))}
+            blocks = [(drawn.entries[0].entry_id, {})]  # an object has a block
+        if blocks:
+            described = info.ledger(ledger_id).info
+            if not described.is_closed:
+                described = LedgerInfo(ledger_id=ledger_id, entries=last + 1)
+            ledgers.append((described, blocks))
+    written = streaming_of_blocks(ledgers)
+    return {str(uuid): written.data, f"{uuid}-index": written.index}

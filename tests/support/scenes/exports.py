@@ -87,7 +87,7 @@ def in_order(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def parquet_table(folder: Path) -> pa.Table:
-    """What a reader sees in a folder who knows nothing of exports."""
+    """A folder as any reader of Parquet reads it."""
     return ds.dataset(folder, format="parquet", partitioning="hive").to_table()
 
 
@@ -133,5 +133,5 @@ def target_of(kind: str, folder: Path) -> dict[str, Any]:
 
 
 def rows_of(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """What a target of this kind holds."""
+    """The rows of a target of this kind."""
     return {"parquet": parquet_rows, "delta": delta_rows, "iceberg": iceberg_rows}[kind](folder)

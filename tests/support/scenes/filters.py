@@ -1,4 +1,4 @@
-"""What tests of offload filters share: topics whose entries are filtered, and what is left of them in the tier."""
+"""Topics whose entries are filtered, and the entries that remain in the tier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def chosen(
 
 
 def short_record(ledger: LedgerRecord) -> FilterRecord | None:
-    """What a ledger's offload context says of a filter."""
+    """The filter record in a ledger's offload context."""
     text = (
         None
         if ledger.context is None or ledger.context.driver is None
@@ -111,7 +111,7 @@ class FilteredTopic:
                     self.topic.add_entries([message(transaction)])
 
     def offload(self, position: EntryPosition = END) -> EntryPosition:
-        """Offload what is sealed."""
+        """Offload sealed ledgers."""
         return self.topic.topic.offload_prefix(position)
 
     # --- what there is -------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class FilteredTopic:
         return found
 
     def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """What a filter of transactions leaves of a ledger, by a plain model; with tombstones markers, too."""
+        """The entries of a ledger after a filter of transactions, by a plain model; with tombstones markers, too."""
         model = Model.of(self.hot_entries())
         return {
             position.entry_id: payload
@@ -171,7 +171,7 @@ def positions(ledgers: Sequence[LedgerRecord]) -> list[int]:
 
 
 class PlainFilter:
-    """Drops entries by a function of their payload, up to `stop`; or fails as it is told to."""
+    """Drops entries by a function of their payload, up to `stop`; or fails on request."""
 
     def __init__(
         self, drops: Callable[[bytes], int], stop: tuple[int, int] | None = None, waits_for: str = "more"
@@ -238,7 +238,7 @@ class Filtered(Topic):
         return topic
 
     def sparse_entries(self) -> list[tuple[EntryPosition, bytes]]:
-        """What the tier has of it, by its record, which tells no more and no less."""
+        """Its entries in the tier, by its record."""
         found = []
         tiers = KnownTiers(self.tier)
         for ledger in self.info.in_order:
@@ -261,7 +261,7 @@ class Filtered(Topic):
         return found
 
     def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:
-        """What must be left of the first entries."""
+        """The first entries without those filtered out."""
         return [each for i, each in enumerate(self.added[:count]) if i not in self.filter.unwanted]
 
     def position(self, number: int) -> EntryPosition:

@@ -25,10 +25,10 @@ from offload_core.storage.tier import upload_blocks
 from pulsar_offload import scan
 
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
-"""What a block of one entry holds besides its payload."""
+"""The bytes of a block of one entry besides its payload."""
 
 LEAST_PART_BYTES = 5 << 20
-"""What S3 takes, and Pulsar's least block there."""
+"""The smallest part that S3 takes, and Pulsar's smallest block there."""
 
 _ledger_ids = itertools.count(1000)
 _attempts = itertools.count(1)

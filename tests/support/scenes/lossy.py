@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from tiers import TOPIC
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.metadata.catalogue import TopicName
@@ -41,12 +41,7 @@ def closed_with(written: WrittenObject, entries: int) -> WrittenObject:
     index = parse_index(written.index, written.key)
     (ledger,) = index.ledgers
     info = LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=None, timestamp_ms=1)
-    blocks = [
-        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
-        for block in ledger.blocks
-    ]
-    packed = pack_streaming_index([(info, blocks)], index.data_length)
-    return WrittenObject(key=written.key, data=written.data, index=packed, entries=written.entries)
+    return replace(written, index=pack_streaming_index([(info, ledger.blocks)], index.data_length))
 
 
 def ending_one(first: int) -> WrittenObject:
@@ -60,8 +55,7 @@ def ending_one(first: int) -> WrittenObject:
 
 def read(tier: TierReader, **options: Any) -> list[bytes]:
     table = scan(tier, level="entries", columns=["value"], **options).to_table()
-    values: list[bytes] = table["value"].to_pylist()
-    return values
+    return table["value"].to_pylist()
 
 
 def at(ledger_id: int, entry_id: int, batch_index: int = 0) -> dict[TopicName, Position]:

@@ -37,7 +37,7 @@ _sizes = st.one_of(st.integers(0, 20), st.integers(0, 600))
 
 
 class TopicRules(RuleBasedStateMachine):
-    """What all machines of a topic share: its tiers and record, the entries that it must have, and reads."""
+    """The base of all machines of a topic: its tiers and record, its expected entries, reads."""
 
     topic: ManagedLedger
 
@@ -77,7 +77,6 @@ class TopicRules(RuleBasedStateMachine):
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.records.read(NAME)
-        assert known is not None
         return known.info
 
     def position(self, place: int) -> EntryPosition:
@@ -135,7 +134,7 @@ class TopicRules(RuleBasedStateMachine):
         wanted: list[tuple[EntryPosition, bytes]],
         stop: EntryPosition,
     ) -> None:
-        """What was read is the first of what there is, up to the stop."""
+        """Check that a read gave the first entries, up to the stop."""
         assert found == (wanted if stop == LAST else wanted[: len(found)])
         assert bool(found) == bool(wanted)
 

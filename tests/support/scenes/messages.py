@@ -193,7 +193,7 @@ def interleaved(messages: Sequence[SentMessage], order: Sequence[int]) -> list[S
 
 
 def readable(entries: Sequence[StoredMessages]) -> list[tuple[int, bytes]]:
-    """What a consumer reads: (place of the entry, value) of each message that has all its chunks, at its last."""
+    """The messages a consumer reads: place of the last entry, and value, of each that has all its chunks."""
     return [
         (place, stored.message.value)
         for place, stored in enumerate(entries)
@@ -201,7 +201,7 @@ def readable(entries: Sequence[StoredMessages]) -> list[tuple[int, bytes]]:
     ]
 
 
-# --- Rows of messages, column by column: by the decoder, and by its plain twin over protobuf classes.
+# --- Rows of messages, column by column: by the decoder, and by a reference implementation over protobuf classes.
 
 
 ALL_COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
@@ -272,10 +272,10 @@ def decoded_rows(
     return comparable(list(made.decode(block, block_offset, ids, offsets, lengths)))
 
 
-# --- the twin ----------------------------------------------------------------------------------
+# --- the reference implementation --------------------------------------------------------------
 
 
-def twin_rows(
+def reference_rows(
     entries: Sequence[bytes],
     *,
     first_entry_id: int = 0,
@@ -380,7 +380,7 @@ def _encryption_keys(whole: MessageMetadata) -> list[Row] | None:
 
 
 def _number(whole: MessageMetadata, field: str) -> int | None:
-    if not whole.HasField(field):  # type: ignore[arg-type]
+    if not whole.HasField(field):
         return None
     number = _signed(getattr(whole, field))
     return None if number == -1 else number

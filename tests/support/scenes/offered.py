@@ -1,4 +1,4 @@
-"""Segments as tests offer them, in any batches, and a plain twin of the objects that must come of them."""
+"""Segments as tests offer them, in any batches, and a reference implementation of their objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What a segment gets of a ledger: payloads from `first_entry_id` on, and whether it ends with them."""
+    """A ledger's part of a segment: payloads from `first_entry_id` on, and whether the ledger ends with them."""
 
     ledger_id: int
     payloads: Sequence[bytes]
@@ -59,7 +59,7 @@ class LimitedDriver(LocalDriver):
 
     def __init__(self, root: Path, **limits: object) -> None:
         super().__init__(str(root))
-        self._limits = Capabilities(stale_uploads=True, **limits)  # type: ignore[arg-type]
+        self._limits = Capabilities(stale_uploads=True, **limits)
 
     @hookimpl
     def describe(self) -> DriverDescription:
@@ -118,7 +118,7 @@ def parts_of_segments(draw: st.DrawFn, largest: int = 400) -> list[Part]:
     return [*made, last]
 
 
-# --- the plain twin ----------------------------------------------------------------------------
+# --- the reference implementation --------------------------------------------------------------
 
 
 def plain_object(parts: Sequence[Part], *, max_block_bytes: int, min_block_bytes: int) -> tuple[bytes, bytes]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
 
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 from records import closed, copied, managed_ledger, segment, still_open
-from tiers import MANAGED_LEDGER, TOPIC, Names, put, uuid_of
+from tiers import MANAGED_LEDGER, TOPIC, Names, put, put_object, uuid_of
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue import TopicName, parse_topic
@@ -30,35 +28,19 @@ NAMELESS = Names(managed_ledger=None, cluster=None)
 ORDERS = parse_topic(TOPIC)
 
 
-def put_object(
-    tier: Tier,
-    uuid: UUID,
-    written: WrittenObject,
-    *,
-    names: Names = NAMED,
-    parts: Sequence[str] = ("data", "index"),
-    folder: str = "",
-) -> ObjectKey:
-    """An object under this uuid, or one of its two parts; its data key."""
-    key = replace(written.key, uuid=uuid, folder=folder)
-    for part, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
-        if part in parts:
-            put(tier, name, data, names.as_metadata(part))
-    return key
-
-
 def put_segment(tier: Tier, number: int, *shares: tuple[int, int, int], **options: object) -> ObjectKey:
     """A streaming object of these shares: ledger, first entry, and how many."""
     parts = [
         LedgerPart(ledger_id=ledger_id, blocks=[[b"x"] * count], first_entry_id=first)
         for ledger_id, first, count in shares
     ]
-    return put_object(tier, uuid_of(number), streaming_object(parts), **options)  # type: ignore[arg-type]
+    return put_object(tier, streaming_object(parts), uuid_of(number), **{"names": NAMED} | options)
 
 
 def put_whole(tier: Tier, number: int, ledger_id: int, entries: int) -> ObjectKey:
     """A PIP-17 object."""
-    return put_object(tier, uuid_of(number), pip17_object([b"x"] * entries, ledger_id=ledger_id))
+    written = pip17_object([b"x"] * entries, ledger_id=ledger_id)
+    return put_object(tier, written, uuid_of(number), names=NAMED)
 
 
 def in_segments(

@@ -302,7 +302,7 @@ def as_column(value: Any, avro: AvroType) -> Any:
 
 
 def spans(data: Sequence[bytes | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The datums one behind another with a byte between them; None has the length −1."""
+    """The datums one after another with a byte between them; None has the length −1."""
     joined = np.frombuffer(b"".join(b"\xee" + (datum or b"") for datum in data) + b"\xee", dtype=np.uint8)
     sizes = np.array([len(datum or b"") + 1 for datum in data], dtype=np.int64)
     lengths = np.array([-1 if datum is None else len(datum) for datum in data], dtype=np.int64)
@@ -318,8 +318,10 @@ def by_kernel(
     return rows_of(array), faults.tolist()
 
 
-def by_twin(data: Sequence[bytes | None], writer: AvroType, reader: AvroType) -> tuple[list[Any], list[bool]]:
-    """The same by the plain twin."""
+def by_reference(
+    data: Sequence[bytes | None], writer: AvroType, reader: AvroType
+) -> tuple[list[Any], list[bool]]:
+    """The same by the reference implementation."""
     read: list[Any] = []
     faults = []
     for datum in data:

@@ -1,4 +1,4 @@
-"""Managed ledgers whose entries go to a tier by streaming segments, step by step as a test says, with their records."""
+"""Managed ledgers whose entries go to a tier by streaming segments, step by step, with their records."""
 
 from __future__ import annotations
 
@@ -60,17 +60,15 @@ class SegmentedOffloads:
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.records.read(self.name)
-        assert known is not None
         return known.info
 
     def begin(self) -> EntryPosition:
-        """Where the next segment begins: behind the last one, or with the first ledger."""
+        """The begin of the next segment: after the last one, or with the first ledger."""
         info = self.info
         segments = segments_of(info)
         if not segments:
             return EntryPosition(info.in_order[0].ledger_id, 0)
         end = segments[-1].end
-        assert end is not None
         ledger = info.ledger(end.ledger_id)
         assert ledger is not None
         if ledger.info.is_closed and end.entry_id + 1 >= (ledger.info.entries or 0):
@@ -168,7 +166,7 @@ SETTINGS = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block
 
 
 class Topic:
-    """A topic that is open, and what was added to it; `run` does what is due."""
+    """A topic that is open, and what was added to it; `run` does the work that is due."""
 
     def __init__(self, environment: Environment, cold: Path) -> None:
         self.environment, self.cold = environment, cold
@@ -188,15 +186,13 @@ class Topic:
             self.added.append((self.ledger.add_entry(payload), payload))
 
     def run(self) -> None:
-        """Do what is due now."""
-        assert self.environment.streaming is not None
+        """Do the work that is due."""
         self.environment.streaming.run_due()
 
     @property
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.environment.records.read(NAME)
-        assert known is not None
         return known.info
 
     @property
@@ -206,15 +202,15 @@ class Topic:
 
     @property
     def status(self) -> StreamingStatus:
-        """How the streaming stands."""
+        """The state of the streaming."""
         return self.ledger.streaming_status
 
     def cold_entries(self) -> list[tuple[EntryPosition, bytes]]:
-        """What is in complete segments."""
+        """The entries in complete segments."""
         return in_segments(self.cold, self.info)
 
     def left(self) -> set[str]:
-        """What lies in the tier and should not."""
+        """Leftovers in the tier."""
         return left_in(self.cold, self.info)
 
 
@@ -237,13 +233,13 @@ def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]
 
 
 def is_sparse(cold: Path, segment: Segment) -> bool:
-    """Whether a segment's object says that entries may have been left out."""
+    """Whether a segment's object is marked as having gaps."""
     about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
     return ObjectMarks.of(about["user_metadata"]).has_gaps
 
 
 def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
-    """The entries of all complete segments, each of which has what its record says."""
+    """The entries of all complete segments, each as its record has it."""
     found: list[tuple[EntryPosition, bytes]] = []
     for segment in segments_of(info):
         if segment.is_finished:

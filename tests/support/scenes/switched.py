@@ -15,7 +15,7 @@ from uuid import uuid4
 from entries import entry
 from mapfiles import mapfile
 from stores import Store
-from tiers import put
+from tiers import put_object
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
@@ -38,7 +38,7 @@ Entry = tuple[EntryPosition, bytes]
 
 @dataclass(kw_only=True)
 class SwitchedTopic:
-    """The topic, open here; what is done to it one after the other.
+    """The topic, open here, and the steps of its life.
 
     Attributes:
         records: where its record is, as an option names it.
@@ -76,10 +76,8 @@ class SwitchedTopic:
         self.topic.roll()
         payloads = [payload for position, payload in self.entries if position.ledger_id == ledger_id]
         written = mapfile(payloads, ledger_id=ledger_id, managed_ledger=NAME)
-        key = replace(written.key, uuid=uuid4())
         with self.store.open() as tier:
-            put(tier, key.data_key, written.data, {})
-            put(tier, key.index_key, written.index, {})
+            key = put_object(tier, written, uuid4())
             driver = replace(tier_record(tier), name="filesystem")
         context = OffloadContext(uuid=key.uuid, complete=True, timestamp_ms=1, driver=driver)
 

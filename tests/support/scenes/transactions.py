@@ -1,4 +1,4 @@
-"""Histories of transactions, the consumer's view of them by a plain simulation of a broker, and the kernels' twins."""
+"""Histories of transactions, a simulated broker, and reference implementations of kernels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ OTHER: Transaction = (0, 2)
 
 
 def of(transaction: Transaction, messages: int = 0) -> Event:
-    """What a transaction sends."""
+    """A message of a transaction."""
     return Event(kind="messages", transaction=transaction, messages=messages)
 
 
@@ -97,7 +97,7 @@ def ledger(ledger_id: int, *events: Event) -> WrittenObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a simulated broker makes of a history.
+    """The result of a simulated broker for a history.
 
     `committed` and `uncommitted` have the messages (ledger, entry, batch index) of either isolation, the latter with
     the state of the transaction, None outside of one.
@@ -145,13 +145,13 @@ def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: P
     return Seen(committed=committed, uncommitted=uncommitted)
 
 
-# --- twins of the kernels ----------------------------------------------------------------------
+# --- reference implementations of kernels ------------------------------------------------------
 
 
 def found_in(
     entries: Sequence[bytes], first_entry_id: int, *, verify_checksums: bool = True
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]], tuple[int, int]]:
-    """Ranges, markers, tombstones and times of entries: the twin of `find_transactions`."""
+    """Ranges, markers, tombstones and times of entries: the reference implementation of `find_transactions`."""
     ranges: list[list[int]] = []
     markers: list[list[int]] = []
     tombstones: list[list[int]] = []
@@ -177,7 +177,7 @@ def found_in(
 
 
 def outcomes_of(ranges: Sequence[Sequence[int]], markers: Sequence[Sequence[int]]) -> list[str]:
-    """The twin of `outcomes`, by looking at all markers for each range."""
+    """The reference implementation of `outcomes`, by looking at all markers for each range."""
     states = []
     for part, first, *ids in ranges:
         deciding = sorted(tuple(each) for each in markers if list(each[2:4]) == ids and each[4] in (21, 22))
@@ -206,7 +206,7 @@ def _signed(number: int) -> int:
 
 START = EntryPosition(0, 0)
 NEVER = SnapshotPolicy(max_entries=1 << 40, interval_s=1 << 40)
-"""Only when it is told to."""
+"""Only on request."""
 
 _numbers = itertools.count()
 
@@ -223,7 +223,7 @@ def message(transaction: TransactionId | None = None, *, publish_time_ms: int = 
 
 
 def next_to(position: EntryPosition, by: int = 1) -> EntryPosition:
-    """So many entries behind it, in the same ledger."""
+    """The position so many entries after it, in the same ledger."""
     return EntryPosition(position.ledger_id, position.entry_id + by)
 
 
@@ -271,7 +271,7 @@ class Model:
         return max((position for position, _ in self.entries if position < first), default=None)
 
     def check(self, topic: TransactionalTopic, where: object = "", since: EntryPosition = START) -> None:
-        """Compare with what a topic says; entries before `since` were deleted."""
+        """Compare with a topic's status; entries before `since` were deleted."""
         status = topic.status()
         if status.state is BufferState.NO_SNAPSHOT:
             assert not any(self.transactions), where
@@ -289,7 +289,7 @@ class Model:
     def decide(
         self, position: EntryPosition, transaction: TransactionId | None, stable: EntryPosition | None
     ) -> str:
-        """What became of an entry, where this is the stable position."""
+        """The decision on an entry, with this stable position."""
         if stable is None or position > stable:
             return "undecided"
         return "aborted" if transaction in self.aborted else "committed"
@@ -297,7 +297,7 @@ class Model:
     def check_snapshot(
         self, snapshot: BufferSnapshot, where: object = "", since: EntryPosition = START
     ) -> None:
-        """A snapshot is right where it is, and so is what is made of it and the entries behind it."""
+        """Check a snapshot, and the buffer made of it and the entries after it."""
         buffer = TransactionBuffer.restore(snapshot)
         buffer.become_ready()
         stable, mine = snapshot.stable_position, self.stable
@@ -343,7 +343,7 @@ class History:
 
 @st.composite
 def events(draw: st.DrawFn, *, late: bool) -> list[Event]:
-    """What happens in a topic. With `late`, messages also come to transactions that were aborted."""
+    """The events of a topic. With `late`, messages also come to transactions that were aborted."""
     fates = {each: draw(st.sampled_from(FATES)) for each in TRANSACTIONS}
     ended: set[Transaction] = set()
     happened: list[Event] = []
@@ -424,7 +424,7 @@ class TransactionalStores:
         return TransactionalTopic(environment, topic, SnapshotPolicy(max_entries=4, interval_s=1 << 40))
 
     def live(self, points: Points) -> None:
-        """What happens to the topic."""
+        """The life of the topic."""
         topic = self.open(points)
         topic.add_entries([message()])
         held, dropped, kept = topic.begin(), topic.begin(), topic.begin()

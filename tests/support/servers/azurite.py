@@ -43,7 +43,7 @@ class Azurite(Server):
 
     @property
     def connection_string(self) -> str:
-        """What adlfs and the Azure clients take to reach the account."""
+        """The connection string of the account."""
         account = f"AccountName={self.account_name};AccountKey={self.account_key}"
         return f"DefaultEndpointsProtocol=http;{account};BlobEndpoint={self.account_url};"
 

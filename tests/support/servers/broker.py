@@ -27,13 +27,13 @@ _OPENED = [
     "java.management/sun.management",
     "jdk.management/com.sun.management.internal",
 ]
-"""What Netty, RocksDB's statistics and the metrics look into."""
+"""The packages that Netty, RocksDB's statistics and the metrics need open."""
 
 _ENTRY_METADATA = ",".join(
     f"org.apache.pulsar.common.intercept.Append{what}MetadataInterceptor"
     for what in ("BrokerTimestamp", "Index")
 )
-"""What makes the broker entry metadata."""
+"""The interceptors that make broker entry metadata."""
 
 _HOUR_MS = 3_600_000
 """No snapshot of a topic's transactions but the first is made: they are recovered from the topic when it is loaded."""

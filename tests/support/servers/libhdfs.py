@@ -1,4 +1,4 @@
-"""Hadoop's libhdfs, which pyarrow's HDFS client needs and nobody ships built: compiled from the sources in a crate."""
+"""Hadoop's libhdfs for pyarrow's HDFS client, compiled from the sources in a crate, since no package ships it."""
 
 from __future__ import annotations
 

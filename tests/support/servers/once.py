@@ -27,8 +27,8 @@ def servers_folder() -> Path:
 def built_once(name: str, build: Callable[[Path, Run], None]) -> Path:
     """The folder `name`, made by `build(folder, run)` in another place and renamed when whole.
 
-    The commands inherit the lock: whoever comes after a build that was cut off waits until its last command has
-    ended too, and nobody else writes into the place that is then emptied.
+    The commands inherit the lock: a process that comes after a build that was cut off waits until its last command has
+    ended too, so no other process writes into the place that is then emptied.
     """
     whole = servers_folder() / name
     if whole.is_dir():

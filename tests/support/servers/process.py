@@ -1,4 +1,4 @@
-"""One child process: its output in a log file, ready by a deadline, and gone when told to or when its parent dies."""
+"""One child process: its output in a log file, ready by a deadline, gone on request or when its parent dies."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Child:
 
 
 def free_port() -> int:
-    """A loopback port that nobody has, below those that systems give to outgoing connections.
+    """A free loopback port, below those that systems give to outgoing connections.
 
     So no client can take the port of a server that is just being restarted.
     """

@@ -1,10 +1,9 @@
-"""What all servers have in common: one port and one folder, kept over a restart."""
+"""The base of all servers: one port and one folder, kept over a restart."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from servers.process import LOOPBACK, Child, ServerError, free_port, http_status
@@ -75,9 +74,7 @@ class Server(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._child is not None:
             self.stop()
 

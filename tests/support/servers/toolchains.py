@@ -21,7 +21,7 @@ NODE_OLDEST = (18, 0)
 
 
 class ToolchainMissing(Exception):  # noqa: N818 (a state of the machine)
-    """What `part` is built with is not on this machine; `how` says what to install."""
+    """The toolchain of `part` is not on this machine; `how` names what to install."""
 
     def __init__(self, part: str, how: str) -> None:
         super().__init__(f"{part}: {how}")
