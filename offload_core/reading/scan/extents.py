@@ -337,7 +337,7 @@ def extents_around(tier: Tier, planned: ScanExtent | ScanLedger) -> tuple[ScanEx
 def _extents(scan_ledger: ScanLedger) -> Iterator[ScanExtent]:
     ledger, asked = scan_ledger.ledger, scan_ledger.asked
     for extent, later in zip(ledger.extents, [*ledger.extents[1:], None], strict=True):
-        end = _least(extent.stop_entry_id, asked.stop)
+        end = least(extent.stop_entry_id, asked.stop)
         blocks = extent.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
@@ -352,7 +352,7 @@ def _extents(scan_ledger: ScanLedger) -> Iterator[ScanExtent]:
             start_batch=asked.start_batch,
             stop_entry_id=end,
             stop_batch=asked.stop_batch if cut else 0,
-            next_entry_id=None if following is None else _least(following, asked.stop),
+            next_entry_id=None if following is None else least(following, asked.stop),
             payload_bytes=_payload_bytes(ledger, extent, blocks, asked),
             marks=extent.marks,
             sequence_file=extent.sequence_file,
@@ -425,5 +425,6 @@ def _payload_bytes(ledger: Ledger, extent: LedgerExtent, blocks: BlockTable, ask
     return extent.ledger.payload_bytes if whole and asked == EntryRange() else None
 
 
-def _least(*bounds: int | None) -> int | None:
+def least(*bounds: int | None) -> int | None:
+    """The least bound that is not None; None if all are."""
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Catalogue, Ledger, Topic, TopicName
-from offload_core.reading.scan.extents import lose, report_lost_objects
+from offload_core.reading.scan.extents import least, lose, report_lost_objects
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets
 from offload_core.reading.scan.select import Selection, select_topics
 from offload_core.reading.scan.transactions import TransactionResolver
@@ -250,48 +250,36 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, later: bool) -> Iterator[
     if known_end is None:
         known_end = ledger.entries
     whole = _is_whole(ledger, later)
+    next_ledger = Position(ledger.ledger_id + 1, 0)
     if whole and start_entry_id == known_end:
-        yield _Step(
-            first=Position(ledger.ledger_id, start_entry_id),
-            entries=0,
-            data_bytes=0,
-            end=Position(ledger.ledger_id + 1, 0),
-        )
+        first = Position(ledger.ledger_id, start_entry_id)
+        yield _Step(first=first, entries=0, data_bytes=0, end=next_ledger)
         return
     for extent in ledger.extents:
-        if (
-            not extent.ledger.blocks
-            and extent.stop_entry_id is not None
-            and start_entry_id < extent.stop_entry_id
-        ):
-            is_last = whole and extent is ledger.extents[-1]
+        ends_ledger, stop = whole and extent is ledger.extents[-1], extent.stop_entry_id
+        if not extent.blocks and stop is not None and start_entry_id < stop:
             yield _Step(
                 first=Position(ledger.ledger_id, max(start_entry_id, extent.first_entry_id)),
                 entries=0,
                 data_bytes=0,
-                end=Position(ledger.ledger_id + 1, 0)
-                if is_last
-                else Position(ledger.ledger_id, extent.stop_entry_id),
+                end=next_ledger if ends_ledger else Position(ledger.ledger_id, stop),
             )
-        for number, block in enumerate(extent.ledger.blocks, 1):
-            end = block.end_entry_id
+        for number, block in enumerate(extent.blocks, 1):
+            end = least(block.end_entry_id, stop)
             if end is None:
-                end = extent.stop_entry_id if extent.stop_entry_id is not None else known_end
-            elif extent.stop_entry_id is not None:
-                end = min(end, extent.stop_entry_id)
+                end = known_end
             if end is None:
                 _log.warning("ledger %d: it is not known yet where its segment ends", ledger.ledger_id)
                 return
-            first = max(start_entry_id, block.first_entry_id)
-            if first >= end:
-                continue
-            is_last = whole and extent is ledger.extents[-1] and number == len(extent.ledger.blocks)
-            yield _Step(
-                first=Position(ledger.ledger_id, first),
-                entries=end - first,
-                data_bytes=block.length,
-                end=Position(ledger.ledger_id + 1, 0) if is_last else Position(ledger.ledger_id, end),
-            )
+            first_entry_id = max(start_entry_id, block.first_entry_id)
+            if first_entry_id < end:
+                is_last = ends_ledger and number == len(extent.blocks)
+                yield _Step(
+                    first=Position(ledger.ledger_id, first_entry_id),
+                    entries=end - first_entry_id,
+                    data_bytes=block.length,
+                    end=next_ledger if is_last else Position(ledger.ledger_id, end),
+                )
 
 
 ResolverOf = Callable[[Sequence[Topic]], TransactionResolver]
