@@ -26,7 +26,6 @@ from offload_core.format.schemas.payloads import CORRUPT_RECORD, Payloads
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import name_of
-from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.tier import (
     Tier,
     is_schema_provider,
@@ -192,20 +191,6 @@ def type_of_definition(declared: Any) -> str:
 
 def _for_all(version: SchemaVersion) -> SchemaHistory:
     return SchemaHistory(versions=(version,), stands_for_all=True)
-
-
-class AdminSchemas(AdminPlugin):
-    """The schema provider `admin`; its options are those of `AdminPlugin`."""
-
-    def history(self, topic: str) -> SchemaHistory | None:
-        """See `offload_hooks.schemas.SchemaProvider`."""
-        name = parse_topic(topic).base.removeprefix("persistent://")
-        path = f"/admin/v2/schemas/{'/'.join(quote(part, safe='') for part in name.split('/', 2))}/schemas"
-        answer = self._client.get_json(path)
-        if answer is None or answer == {"getSchemaResponses": []}:
-            return None
-        with placed(key=path):
-            return history_from_rest(answer)
 
 
 SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | SchemaProvider

@@ -242,10 +242,14 @@ Key = tuple[str, int, int, int, int]
 
 
 class SummaryMemory:
-    """The summaries of extents of blocks. Not for several threads at once."""
+    """The summaries of extents that this process keeps; pickled, it arrives empty."""
 
     def __init__(self, max_bytes: int = MAX_MEMORY_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._summaries: BoundedCache[Key, LedgerSummary] = BoundedCache(max_bytes, size_of=_size)
+
+    def __reduce__(self) -> tuple[type[SummaryMemory], tuple[int]]:
+        return SummaryMemory, (self._max_bytes,)
 
     def get(self, extent: LedgerExtent, data_bytes: int) -> LedgerSummary | None:
         """The summary of exactly these blocks of an object of this length, if it is remembered."""
