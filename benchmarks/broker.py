@@ -37,7 +37,7 @@ from servers.versitygw import Versitygw
 from benchmarks.material import json_record
 from benchmarks.measure import Result
 from benchmarks.spark import PrebuiltSource, consume, prebuild, start
-from benchmarks.stores import CLIENTS, in_memory_where_it_can_be, options
+from benchmarks.stores import in_memory_where_it_can_be, options
 from offload_core.interfaces.spark import PulsarOffloadDataSource
 from offload_core.reading.scan import ReadOptions, ScanTask, read_task
 from offload_core.storage.tier import Tier
@@ -74,7 +74,7 @@ class Seen:
 
 
 def run(folder: Path) -> Iterator[Result]:
-    """The Arrow scan by either client of S3, and Spark warm; then Spark's first query."""
+    """The Arrow scan and Spark warm; then Spark's first query."""
     place = in_memory_where_it_can_be(folder)
     try:
         with ExitStack() as stack:
@@ -260,10 +260,9 @@ def compare(
     spark.dataSource.register(PrebuiltSource)
     check_spark(spark, source, sent)
     ours: dict[str, Timed] = {}
-    for name in CLIENTS:
-        pool = stack.enter_context(ProcessPoolExecutor(mp_context=SPAWN))
-        tier = stack.enter_context(open_tier(f"s3://{BUCKET}", client=name, **store))
-        ours[name] = arrow_scan(tier, pool, sent)
+    pool = stack.enter_context(ProcessPoolExecutor(mp_context=SPAWN))
+    tier = stack.enter_context(open_tier(f"s3://{BUCKET}", **store))
+    ours["arrow"] = arrow_scan(tier, pool, sent)
     rows, _ = prebuild(tier, place / "batches.arrow")
     prebuilt = {"path": str(place / "batches.arrow"), "rows": str(rows), "partitions": str(LEDGERS)}
     ours["spark"] = lambda: spark_query(spark, "pulsar_offload", source)
@@ -274,8 +273,7 @@ def compare(
         for read in contestants.values():
             read()
     rounds = [{name: read() for name, read in contestants.items()} for _ in range(ROUNDS)]
-    for name in CLIENTS:
-        yield result(f'Arrow scan, client="{name}"', name, rounds, readers, ARROW_TARGET)
+    yield result("Arrow scan", "arrow", rounds, readers, ARROW_TARGET)
     yield result("Spark local[2], warm", "spark", rounds, readers, SPARK_TARGET)
     yield result("Spark local[2], warm, prebuilt batches instead of ours", "prebuilt", rounds, readers)
 

@@ -23,12 +23,13 @@ from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_marker
 from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.offload import LedgerOffloader
+from offload_core.writing.offload_filters import ChosenFilter
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_drivers.local import LocalDriver
 from offload_hooks.filters import SettledTransactions
 

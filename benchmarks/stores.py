@@ -48,7 +48,7 @@ BUDGET_BYTES = 640 * MIB
 LATENCY_S = 0.03
 ROUNDS = 5
 READERS = (1, 2, 4, 8)
-CLIENTS = ("s3fs", "obstore")
+OURS = "ours"
 PEER = "obstore itself"
 
 
@@ -93,9 +93,9 @@ def obstores_own(given: dict[str, str]) -> S3Store:
     return S3Store("bench", endpoint=given["endpoint_url"], **named, client_options={"allow_http": True})
 
 
-def opened(server: Versitygw, client: str = "s3fs") -> Tier:
-    """The tier, through one client."""
-    return open_store("s3://bench/ours", client=client, **options(server))
+def opened(server: Versitygw) -> Tier:
+    """The tier."""
+    return open_store("s3://bench/ours", **options(server))
 
 
 def upload(server: Versitygw, source: Path) -> Iterator[Result]:
@@ -153,70 +153,65 @@ def upload(server: Versitygw, source: Path) -> Iterator[Result]:
 
 
 def read(server: Versitygw) -> Iterator[Result]:
-    """The whole object by ranges ahead, as a scan fetches it, through each client, without and with latency."""
+    """The whole object by ranges ahead, as a scan fetches it, without and with latency."""
     size = READ_BYTES
     peer = obstores_own(options(server))
-    for client, limit in (("obstore", 0.8), ("s3fs", None)):
-        tier = opened(server, client)
-        step = tier.describe().capabilities.range_bytes
-        starts = range(0, size, step)
-        driver = S3Driver(bucket="bench", prefix="ours", client=client, **options(server))
-        delayed = Tier(driver, [Layer(name="delay", make=DelayLayer)])
-        runs: dict[str, Callable[[], object]] = {
-            "ours": lambda tier=tier: fetch(tier, size),
-            "whole": lambda: obstore.get_range(peer, "ours/object", start=0, length=size),
-            "ranges": lambda step=step, starts=starts: obstore.get_ranges(
-                peer, "ours/object", starts=list(starts), lengths=[step] * len(starts), coalesce=0
-            ),
-            "delayed": lambda tier=delayed: fetch(tier, size),
-        }
-        taken = side_by_side(runs)
-        best = min(("whole", "ranges"), key=lambda name: statistics.median(taken[name]))
-        yield Result(
-            name=f"scan's ranges of one object, client {client}, against obstore's best ({best})",
-            ours=rate(size, taken["ours"]),
-            peer=rate(size, taken[best]),
-            ratio=_median_ratio(taken[best], taken["ours"]),
-            limit=limit,
-        )
-        yield Result(
-            name=f"the same, client {client}, 30 ms added to each request, against none added",
-            ours=rate(size, taken["delayed"]),
-            peer=rate(size, taken["ours"]),
-            ratio=_median_ratio(taken["ours"], taken["delayed"]),
-            limit=0.7,
-        )
-        tier.close()
-        delayed.close()
+    tier = opened(server)
+    step = tier.describe().capabilities.range_bytes
+    starts = range(0, size, step)
+    driver = S3Driver(bucket="bench", prefix="ours", **options(server))
+    delayed = Tier(driver, [Layer(name="delay", make=DelayLayer)])
+    runs: dict[str, Callable[[], object]] = {
+        "ours": lambda: fetch(tier, size),
+        "whole": lambda: obstore.get_range(peer, "ours/object", start=0, length=size),
+        "ranges": lambda: obstore.get_ranges(
+            peer, "ours/object", starts=list(starts), lengths=[step] * len(starts), coalesce=0
+        ),
+        "delayed": lambda: fetch(delayed, size),
+    }
+    taken = side_by_side(runs)
+    best = min(("whole", "ranges"), key=lambda name: statistics.median(taken[name]))
+    yield Result(
+        name=f"scan's ranges of one object, against obstore's best ({best})",
+        ours=rate(size, taken["ours"]),
+        peer=rate(size, taken[best]),
+        ratio=_median_ratio(taken[best], taken["ours"]),
+        limit=0.8,
+    )
+    yield Result(
+        name="the same, 30 ms added to each request, against none added",
+        ours=rate(size, taken["delayed"]),
+        peer=rate(size, taken["ours"]),
+        ratio=_median_ratio(taken["ours"], taken["delayed"]),
+        limit=0.7,
+    )
+    tier.close()
+    delayed.close()
 
 
 def readers(server: Versitygw) -> Iterator[Result]:
-    """Processes that read one object at the same time, each all of it, by each client and by obstore itself."""
-    rates = {kind: {count: list[float]() for count in READERS} for kind in (*CLIENTS, PEER)}
+    """Processes that read one object at the same time, each all of it, by ours and by obstore itself."""
+    rates = {kind: {count: list[float]() for count in READERS} for kind in (OURS, PEER)}
     for _ in range(ROUNDS):
         for kind, by_count in rates.items():
             for count, measured in by_count.items():
                 seconds = _seconds_of_readers(_reader_command(server, kind), count)
                 measured.append(count * READ_BYTES / seconds)
     one, all_ = READERS[0], READERS[-1]
-    for client in CLIENTS:
-        ours, peers = rates[client], rates[PEER]
-        yield Result(
-            name=f"{all_} readers of one object at once, client {client}, all together against one of them",
-            ours=_in_mib(ours),
-            peer=_in_mib({one: ours[one]}),
-            ratio=_median_ratio(ours[all_], ours[one]),
-            limit=1.0
-            if client == "s3fs"
-            else None,  # one reader by obstore takes both cores of a small machine
-        )
-        yield Result(
-            name=f"the same against {all_} readers by obstore itself",
-            ours=_in_mib(ours),
-            peer=_in_mib(peers),
-            ratio=_median_ratio(ours[all_], peers[all_]),
-            limit=0.8 if client == "obstore" else None,
-        )
+    ours, peers = rates[OURS], rates[PEER]
+    yield Result(
+        name=f"{all_} readers of one object at once, all together against one of them",
+        ours=_in_mib(ours),
+        peer=_in_mib({one: ours[one]}),
+        ratio=_median_ratio(ours[all_], ours[one]),
+    )
+    yield Result(
+        name=f"the same against {all_} readers by obstore itself",
+        ours=_in_mib(ours),
+        peer=_in_mib(peers),
+        ratio=_median_ratio(ours[all_], peers[all_]),
+        limit=0.8,
+    )
 
 
 def _in_mib(rates: dict[int, list[float]]) -> str:
@@ -270,7 +265,7 @@ def work(kind: str, given: dict[str, str]) -> None:
                 return obstore.get_range(store, "ours/object", start=0, length=size)
 
         else:
-            tier = stack.enter_context(open_store("s3://bench/ours", client=kind, **given))
+            tier = stack.enter_context(open_store("s3://bench/ours", **given))
 
             def read(size: int) -> object:
                 return fetch(tier, size)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from offload_core.maintenance.inventory.charges import money_of as money_of
     from offload_core.maintenance.inventory.charges import month_of_storage as month_of_storage
     from offload_core.maintenance.inventory.charges import weigh as weigh
-    from offload_core.maintenance.inventory.gathering import gather as gather
-    from offload_core.maintenance.inventory.page import report_page as report_page
     from offload_core.maintenance.inventory.prices import load_prices as load_prices
-    from offload_core.maintenance.inventory.stored import by_topic as by_topic
-    from offload_core.maintenance.inventory.stored import survey_stored as survey_stored
+    from offload_core.maintenance.inventory.report_contents import gather as gather
+    from offload_core.maintenance.inventory.report_page import report_page as report_page
+    from offload_core.maintenance.inventory.stored_amounts import by_topic as by_topic
+    from offload_core.maintenance.inventory.stored_amounts import survey_stored as survey_stored
     from offload_core.maintenance.recover import Recovered as Recovered
     from offload_core.maintenance.relocate import Wanted as Wanted
     from offload_core.maintenance.repair import HotCopies as HotCopies
@@ -184,10 +184,10 @@ _PLACES = {
     "offload_core.maintenance.gc": "Collection Scope",
     "offload_core.maintenance.inventory": "Level measure rows_of",
     "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",
-    "offload_core.maintenance.inventory.gathering": "gather",
-    "offload_core.maintenance.inventory.page": "report_page",
+    "offload_core.maintenance.inventory.report_contents": "gather",
+    "offload_core.maintenance.inventory.report_page": "report_page",
     "offload_core.maintenance.inventory.prices": "load_prices",
-    "offload_core.maintenance.inventory.stored": "by_topic survey_stored",
+    "offload_core.maintenance.inventory.stored_amounts": "by_topic survey_stored",
     "offload_core.maintenance.recover": "Recovered",
     "offload_core.maintenance.relocate": "Wanted",
     "offload_core.maintenance.repair": "HotCopies Repair",

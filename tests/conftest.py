@@ -20,7 +20,6 @@ from required import need
 from servers.azurite import Azurite
 from servers.broker import Broker
 from servers.fake_gcs import FakeGcs
-from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
 from servers.server import AnyServer, Server, StartServer
@@ -34,7 +33,7 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 # Every JVM of the tests lives for seconds: it starts in half the CPU time without Java's optimising compiler.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-pytest_plugins = ["effort", "pytester"]
+pytest_plugins = ["effort", "crash_matrix", "pytester"]
 
 _GROUPS = {
     "spark": "pulsar",
@@ -45,7 +44,6 @@ _GROUPS = {
     "fake_gcs": "stores",
     "azurite": "stores",
     "minihdfs": "stores",
-    "libhdfs": "stores",
     "servers": "stores",
     "stores": "stores",
     "test_on_servers": "stores",
@@ -215,13 +213,6 @@ zookeeper_broker = for_all_tests(
         metadata_url=request.getfixturevalue("zookeeper").make_root("/pulsar"),
     )
 )
-
-
-@pytest.fixture(scope="session")
-def libhdfs() -> dict[str, str]:
-    """The environment of a process that reads HDFS by pyarrow."""
-    with skipped_without_toolchain():
-        return os.environ | build_libhdfs()
 
 
 @pytest.fixture(scope="session")

@@ -47,10 +47,10 @@ def test_no_more_items_are_drawn_than_are_under_way() -> None:
             drawn.append(number)
             yield number
 
-    results = ThreadExecutor(2).run(squared, items())  # type: ignore[arg-type]
+    results = ThreadExecutor(2).run(squared, items())
     next(results)
     assert len(drawn) <= 3
-    results.close()  # type: ignore[attr-defined]
+    results.close()
 
 
 def test_results_that_nobody_ended_may_be_collected_by_a_thread_of_the_pool() -> None:

@@ -47,7 +47,6 @@ class FilesystemDriver:
         kerberos_cache: str = "",
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
-        client: str = "hdfs-native",
         mode: str = "0600",
     ) -> Any:
         """The driver."""
@@ -60,7 +59,6 @@ class FilesystemDriver:
             "kerberos_cache": kerberos_cache,
             "replication": replication,
             "timeout_s": timeout_s,
-            "client": client,
         }
         if _scheme(place) == "hdfs":
             if mode != "0600":
@@ -68,7 +66,7 @@ class FilesystemDriver:
             from offload_drivers.hdfs import HdfsDriver
 
             return HdfsDriver(url=place, **of_hdfs)
-        given = sorted(name for name in of_hdfs if of_hdfs[name] not in ("", None, 60.0, "hdfs-native"))
+        given = sorted(name for name in of_hdfs if of_hdfs[name] not in ("", None, 60.0))
         if given:
             raise OptionError(
                 f"the option {given[0]!r} is for HDFS, and the tier is on this machine",

@@ -30,7 +30,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a connection's extra says.
+    """Settings in a connection's extra.
 
     Attributes:
         url: the tier's URL; `driver`, `options` and `layers` as of `open_tier`.
@@ -49,7 +49,7 @@ class Settings:
 
 
 class OffloadHook(BaseHook):  # type: ignore[misc]  # untyped here
-    """What the connection `offload_conn_id` names."""
+    """Hook of the connection `offload_conn_id`."""
 
     conn_name_attr = "offload_conn_id"
     default_conn_name = DEFAULT_CONNECTION
@@ -70,7 +70,7 @@ class OffloadHook(BaseHook):  # type: ignore[misc]  # untyped here
         }
 
     def settings(self) -> Settings:
-        """What the connection says; its secrets are masked from now on.
+        """Return the settings of the connection; its secrets are masked from now on.
 
         Raises:
             OptionError: a name that there is not.
@@ -138,7 +138,7 @@ class OffloadHook(BaseHook):  # type: ignore[misc]  # untyped here
             yield plugin.client
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the tier can be listed; for Airflow's form."""
+        """Return whether the tier can be listed, for Airflow's form."""
         try:
             with self.open_tier() as tier:
                 next(iter(tier.store.list_objects()), None)

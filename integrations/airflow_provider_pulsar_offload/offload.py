@@ -22,7 +22,7 @@ class OffloadTopicOperator(BaseOperator):  # type: ignore[misc]  # untyped here
     Args:
         topic: `persistent://tenant/namespace/topic`.
         kept_bytes: leave the newest ledgers hot up to this size.
-        timeout_s: how long each may take; an offload goes on when nobody waits for it any more.
+        timeout_s: how long each may take; an offload goes on after that.
         poll_interval_s: how often its state is asked for.
         offload_conn_id: the connection; its extra says whom to ask (`admin`).
     """

@@ -1,4 +1,4 @@
-"""How far a topic is offloaded, by its record; positions and times as people write them."""
+"""Progress of a topic's offload, by its record; positions and times as people write them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_time_ms(time: datetime | str | None) -> int:
 
 
 def is_offloaded_until(info: ManagedLedgerInfo, stop_ms: int) -> bool:
-    """Whether all that was appended before is in complete cold copies.
+    """Return whether all that was appended before is in complete cold copies.
 
     When a ledger was begun is not recorded; but it was after the one before it was closed.
     """

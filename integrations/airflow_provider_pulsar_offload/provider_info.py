@@ -1,4 +1,4 @@
-"""What Airflow is told of this provider, by the entry point `apache_airflow_provider`."""
+"""Metadata of this provider for Airflow, by the entry point `apache_airflow_provider`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of an admin REST so that a topic is offloaded, as `pulsar-admin topics offload` asks it."""
+"""Requests to an admin REST that offload a topic, as those of `pulsar-admin topics offload`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class OffloadedSensor(BaseSensorOperator):  # type: ignore[misc]  # untyped here
         self.offload_conn_id = offload_conn_id
 
     def poke(self, context: Any) -> bool:
-        """Whether it is so."""
+        """Return whether the topics are offloaded."""
         infos = OffloadHook(self.offload_conn_id).read_topic(self.topic)
         if self.position is not None:
             if len(infos) > 1:

@@ -1,7 +1,7 @@
 """The audit log: changes are recorded before they are made, and read line by line.
 
-So nothing is deleted that does not stand there; what stands there twice was deleted again after a failure. The file is
-lines of JSON. A reader passes over a line that a crash tore. Source: docs/formats/audit-log.md.
+So every deletion has a line; one that was made again after a failure has two. The file is lines of JSON. A reader skips
+a line that a crash cut off. Source: docs/formats/audit-log.md.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.storage.clock import system_now_ms
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError
 from offload_hooks.json_text import JsonObject, read_json
 from offload_hooks.private_files import open_file, sync_directory
@@ -32,13 +32,13 @@ class Deletion:
     """A copy of a ledger that is about to be deleted.
 
     Attributes:
-        managed_ledger: its name; `(unknown topic)` of an object of which nothing tells it.
-        ledger_id: None for an object of which nothing tells the ledgers.
+        managed_ledger: its name; `(unknown topic)` for an object that does not state it.
+        ledger_id: None for an object that does not state its ledgers.
         copy: in the hot tier, or a cold one.
         why: in words.
         uuid: of a cold copy: the attempt's.
-        entries, size_bytes: what the ledger has, where the record says it.
-        begin, end: of a segment: its first and last entry, perhaps of other ledgers, where the record says it.
+        entries, size_bytes: what the ledger has, if recorded.
+        begin, end: of a segment: its first and last entry, perhaps of other ledgers, if recorded.
         filtered: of a hot copy: what filters took out of the cold one, which cannot come back.
     """
 
@@ -79,8 +79,8 @@ class Change:
         ledger_id: where it is about one ledger.
         uuid: of the attempt that it is about.
         key: of the object that is changed, in its tier; of a move where it was.
-        before: what is said or named now, in words or as a key; None if nothing is.
-        after: the same of what comes in its place.
+        before: the old value, in words or as a key; None if there is none.
+        after: the new one.
     """
 
     action: ChangeAction
@@ -120,8 +120,13 @@ class LoggedChanges:
             )
             return
         fields = {name: value for name, value in _of_change(change).items() if value is not None}
-        said = ", ".join(f"{name} {value}" for name, value in fields.items() if name not in ("action", "why"))
-        _log.info("%s: %s: %s", change.action.value, said, change.why)
+        values = ", ".join(
+            f"{name} {value}" for name, value in fields.items() if name not in ("action", "why")
+        )
+        _log.info("%s: %s: %s", change.action.value, values, change.why)
+
+
+PROGRAM_LOG: AuditLog = LoggedChanges()
 
 
 class FileAuditLog:

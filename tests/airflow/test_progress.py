@@ -26,7 +26,7 @@ from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError
 TOPIC = "acme/n/orders"
 
 
-def closed_at(ledger_id: int, minutes: int, *, cold: bool):  # type: ignore[no-untyped-def]
+def closed_at(ledger_id: int, minutes: int, *, cold: bool):
     ledger = closed(ledger_id, 10, copied(uuid_of(ledger_id)) if cold else None)
     return replace(ledger, info=replace(ledger.info, timestamp_ms=CLOSED_AT_MS + minutes * 60_000))
 
@@ -92,7 +92,6 @@ def test_a_topic_is_offloaded_by_the_service(world: World, client: PulsarAdminCl
     stop = ask_for_offload(client, path, 0, **limits)
     wait_for_offload(client, path, **limits)
     known = world.environment.records.read("acme/n/persistent/orders")
-    assert known is not None
     *before, last = known.info.in_order
     assert stop == last.ledger_id
     assert all(ledger.has_complete_copy for ledger in before)

@@ -77,7 +77,6 @@ def test_its_tasks_do_what_they_say(world: World, home: AirflowHome) -> None:
         "damaged": {"url": str(damaged)},
     }
     last = world.environment.records.read("acme/n/persistent/orders")
-    assert last is not None
     first_ledger = last.info.in_order[0]
     code = DAG.replace("POSITION", f"{first_ledger.ledger_id}:{(first_ledger.info.entries or 0) - 1}")
     code = code.replace("STATE", f"{world.folder}/verified.db").replace("TARGET", f"{world.folder}/exported")

@@ -18,7 +18,7 @@ from stores import Store
 from waiting import wait_for
 
 from offload_core.format.messages.entry import split_entry
-from offload_core.writing.filters import FilterRecord
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_hooks.filters import FilteredTopic
 from offload_hooks.ledger_stores import EntryBatch
 

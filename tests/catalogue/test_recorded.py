@@ -106,8 +106,6 @@ def test_objects_that_no_record_names_are_not_there(tmp_path: Path) -> None:
 def test_the_record_says_that_the_hot_copy_is_gone(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object(PAYLOADS))
     ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0), bookkeeper_deleted=True)))
-    assert ledger.record is not None
-    assert ledger.record.context is not None
     assert ledger.record.context.bookkeeper_deleted
     assert ranges(ledger) == [(0, 3)]
 
@@ -122,7 +120,6 @@ def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
     assert [extent.ledger.blocks[-1].end_entry_id for extent in ledger.extents] == [4, 10]
     assert [stored.problem for stored in ledger.attempts] == [None, None, Problem.UNFINISHED]
     assert ledger.attempts[2].detail == "by its record this segment is not offloaded yet"
-    assert ledger.record is not None
     assert ledger.record.offloaded_stop == 10
 
 

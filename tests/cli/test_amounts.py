@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.interfaces.cli.amounts import id_ranges
+from offload_core.interfaces.cli.terminal import id_ranges
 
 
 @pytest.mark.parametrize(

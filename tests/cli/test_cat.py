@@ -312,8 +312,8 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "what is to be read?: expected --topic, --topics-pattern or --ledger"),
-        (["-t", ORDERS, "-f", "parquet"], 2, "Parquet is written to a file: expected --output FILE"),
+        ([], 2, "nothing to read is named: expected --topic, --topics-pattern or --ledger"),
+        (["-t", ORDERS, "-f", "parquet"], 2, "Parquet goes to a file: expected --output FILE"),
         (
             ["-t", ORDERS, "--output", "x"],
             2,

@@ -182,7 +182,6 @@ def first_line_only(*arguments: object) -> tuple[bytes, bytes, int]:
         stderr=subprocess.PIPE,
         env=buffered_environment(),
     ) as process:
-        assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
         process.stdout.close()

@@ -9,8 +9,8 @@ import pytest
 from commands import Offload
 from scenes.filters import FilteredTopic
 
-from offload_core.interfaces.cli.looking.filtered import filter_note, filter_to_json, recorded
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
+from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
+from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode, FilterRecord
 
 
 def words(text: str) -> str:

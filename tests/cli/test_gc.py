@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from commands import Offload, configuration_file
+from commands import Offload, configuration_file, opened_topic
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects
 
@@ -18,8 +18,7 @@ from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, pars
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import Tier
-from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.managed_ledger import RolloverPolicy
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier
@@ -124,14 +123,14 @@ def test_only_a_report_by_files(offload: Offload, tier: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "who needs what, only records tell: expected --records URL"),
+        ([], "only records tell which copies are needed: expected --records URL"),
         (["--yes"], "each change is recorded: expected --audit-log FILE"),
         (["--grace", "59m"], "younger than an hour may be needed in a moment"),
         (["--grace", "soon"], "this is not a duration"),
         (["--grace", "-1"], "--grace is no duration"),
         (["--clock-skew", "-5"], "--clock-skew is no duration"),
         (["--namespace", "acme"], "this is no namespace"),
-        (["--moved-to-option", "a=b"], "options of which tier?: expected --moved-to URL"),
+        (["--moved-to-option", "a=b"], "options without a tier: expected --moved-to URL"),
         (["--topic", "acme"], "not the name of a persistent topic"),
     ],
 )
@@ -289,19 +288,14 @@ def test_a_receipt_says_what_is_left(offload: Offload, tier: Path, url: str, tmp
 
 def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp_path: Path) -> None:
     config = configuration_file(tmp_path)
-    configuration = load_configuration(config)
     rollover = RolloverPolicy(max_entries=1, min_age_s=0)
-    with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
-        open_managed_ledger(environment, "acme/n/persistent/orders", rollover=rollover) as topic,
-    ):
+    with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
         for _ in range(3):
             topic.add_entry(bytes(100))
     assert offload("topics", "offload", "acme/n/orders", "--config", config).code == 0
     root = tmp_path / "cold"
     assert len(keys_of(root)) == 6
-    url, receipt = str(configuration.metadata.url), tmp_path / "receipt.json"
+    url, receipt = f"sqlite:{tmp_path}/records.db", tmp_path / "receipt.json"
     arguments = ["delete", root, "acme/n/orders", "--records", url, "--managed-ledger", "--config", config]
     dry = offload(*arguments)
     assert (dry.code, len(keys_of(root))) == (1, 6)

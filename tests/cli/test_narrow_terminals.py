@@ -9,7 +9,7 @@ from commands import Offload
 from entries import pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.interfaces.cli import shared
+from offload_core.interfaces.cli import terminal
 
 LEDGER = pip17_object([b"some entry"], ledger_id=1234567)
 
@@ -30,7 +30,7 @@ def test_nothing_is_cut_off(
 ) -> None:
     lay_out(tmp_path, LEDGER, attempt=1)
     lay_out(tmp_path, LEDGER, attempt=2, parts=("data",))
-    monkeypatch.setattr(shared.out, "width", 80)
+    monkeypatch.setattr(terminal.out, "width", 80)
     name, *rest = arguments
     result = offload(name, tmp_path, *rest)
     assert "…" not in result.out.replace("--records …", "")

@@ -8,11 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import Offload, Result, configuration_file
+from commands import Offload, Result, configuration_file, opened_topic
 from scenes.transactions import message
 
 from offload_core.metadata.records import LedgerRecord
@@ -20,10 +19,7 @@ from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
-    open_environment,
-    open_managed_ledger,
 )
-from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/n/orders"
 
@@ -43,14 +39,8 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def topic(config: Path) -> Iterator[ManagedLedger]:
     """Three ledgers of 100 bytes; the last one is open."""
-    configuration = load_configuration(config)
-    with ExitStack() as stack:
-        store, policies = stack.enter_context(open_policies(configuration))
-        environment = stack.enter_context(open_environment(configuration, store, policies))
-        rollover = RolloverPolicy(max_entries=1, min_age_s=0)
-        topic = stack.enter_context(
-            open_managed_ledger(environment, "acme/n/persistent/orders", rollover=rollover)
-        )
+    rollover = RolloverPolicy(max_entries=1, min_age_s=0)
+    with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
         for _ in range(3):
             topic.add_entry(bytes(100))
         yield topic
@@ -83,11 +73,7 @@ def test_sealed_ledgers_are_offloaded_and_the_others_named(
 def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs(
     config: Path, on_topic: Callable[..., Result]
 ) -> None:
-    configuration = load_configuration(config)
-    with ExitStack() as stack:
-        store, policies = stack.enter_context(open_policies(configuration))
-        environment = stack.enter_context(open_environment(configuration, store, policies))
-        managed = stack.enter_context(open_managed_ledger(environment, "acme/n/persistent/orders"))
+    with opened_topic(config, "acme/n/persistent/orders") as (environment, managed):
         topic = TransactionalTopic(environment, managed)
         aborted, left_open = topic.begin(), topic.begin()
         for payload in (message(), message(aborted), None, message(left_open)):

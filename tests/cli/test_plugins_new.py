@@ -17,8 +17,8 @@ from commands import COMMAND, Offload, install_into
 from golden import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
-from offload_core.interfaces.cli.plugins import new_driver
-from offload_core.interfaces.cli.plugins.new_driver import MAX_NAME_LENGTH, TEMPLATE
+from offload_core.interfaces.cli import plugins
+from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATE
 from offload_core.storage.tier import open_store
 
 BIN = Path(sys.executable).parent
@@ -124,7 +124,7 @@ def test_what_pip_compiled_of_the_template_is_not_written(
     for folder in [path for path in (tmp_path / "template").rglob("*") if path.is_dir()]:
         (folder / "__pycache__").mkdir(exist_ok=True)
         (folder / "__pycache__" / "driver.cpython-311.pyc").write_bytes(b"\0")
-    monkeypatch.setattr(new_driver, "TEMPLATE", tmp_path / "template")
+    monkeypatch.setattr(plugins, "TEMPLATE", tmp_path / "template")
     assert offload("plugins", "new", NAME, "--directory", tmp_path / "made").code == 0
     assert list((tmp_path / "made").rglob("__pycache__")) == []
 

@@ -167,7 +167,7 @@ def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
             yield next(outcomes)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offload_core.interfaces.cli.upkeep.relocate.make_moves", broken_off)
+    monkeypatch.setattr("offload_core.interfaces.cli.relocate.make_moves", broken_off)
     result = offload(*arguments, "--records", url, *done(tmp_path))
     assert "1 of 4 copies" in result.out
     assert result.out.count("  broken off") == 3
@@ -373,6 +373,6 @@ def test_each_process_has_its_share_of_a_rate(
         shares.append(bytes_per_s)
         return throttled(tier, bytes_per_s)
 
-    monkeypatch.setattr("offload_core.interfaces.cli.upkeep.relocate.throttled", note)
+    monkeypatch.setattr("offload_core.interfaces.cli.relocate.throttled", note)
     assert offload(*arguments, "--records", url, "--rate", "1000", *given).code == 1
     assert shares == [share, share]

@@ -7,12 +7,12 @@ import json
 import os
 import pty
 import subprocess
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload, configuration_file
+from commands import COMMAND, Offload, configuration_file, opened_topic
 from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out
@@ -21,8 +21,7 @@ from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import open_store
-from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.managed_ledger import RolloverPolicy
 
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
 LEDGER = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1000)
@@ -219,13 +218,8 @@ def test_so_many_at_once_as_one_likes(offload: Offload, damaged: tuple[Path, str
 def service(tmp_path: Path) -> tuple[Path, Path, str]:
     """A topic of two ledgers that are offloaded, of one the cold copy is damaged: configuration, tier, its key."""
     config = configuration_file(tmp_path)
-    configuration = load_configuration(config)
-    with ExitStack() as stack:
-        store, policies = stack.enter_context(open_policies(configuration))
-        environment = stack.enter_context(open_environment(configuration, store, policies))
-        rollover = RolloverPolicy(max_entries=3, min_age_s=0)
-        name = "acme/n/persistent/orders"
-        topic = stack.enter_context(open_managed_ledger(environment, name, rollover=rollover))
+    rollover = RolloverPolicy(max_entries=3, min_age_s=0)
+    with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
         for number in range(7):
             topic.add_entry(entry(b"%04d" % number * 30))
         topic.offload_prefix(EntryPosition(topic.read_info().in_order[2].ledger_id, 0))

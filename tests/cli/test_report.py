@@ -15,7 +15,6 @@ from records import MANAGED_LEDGERS
 
 def data_of(page: Path) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
-    assert found is not None
     return dict(json.loads(found[1]))
 
 

@@ -111,7 +111,7 @@ def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path:
     assert (result.code, result.out.splitlines()[-1][:22]) == (1, "0 streaming objects, 0")
     result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit.jsonl")
     assert (result.code, result.out, keys(tier)) == (2, "", before)
-    assert "only records tell: expected --records URL" in result.err
+    assert "only records tell which objects are needed: expected --records URL" in result.err
     assert not (tmp_path / "audit.jsonl").exists()
 
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
 def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     before = keys(tier)
     result = offload("rollback", "delete", tmp_path / "tier", "--release")
-    assert (result.code, "where are the records" in result.err) == (2, True)
+    assert (result.code, "segments are released in records" in result.err) == (2, True)
     record = file_of(tmp_path, MIXED)
     result = offload("rollback", "delete", tmp_path / "tier", "--release", "--records", record)
     assert result.code != 0

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from commands import Offload
 
-from offload_core.interfaces.cli.commands import COMMANDS
-from offload_core.interfaces.cli.late_commands import LateCommand
+from offload_core.interfaces.cli.commands import COMMANDS, LateCommand
 
 HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.metadata.catalogue")
 
@@ -104,7 +103,7 @@ main()
         "typer",
         "rich",
         "offload_core.interfaces.cli.commands",
-        "offload_core.interfaces.cli.looking.ls",
+        "offload_core.interfaces.cli.ls",
         "offload_core.metadata.catalogue",
     ],
 )

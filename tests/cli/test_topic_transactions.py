@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from commands import Offload, Result, configuration_file
+from commands import Offload, Result, configuration_file, opened_service
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
 from offload_core.writing.managed_ledger import (
     ManagedLedger,
     TransactionalTopic,
-    open_environment,
     open_managed_ledger,
 )
 from offload_core.writing.managed_ledger.environment import Environment
-from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/n/orders"
 
@@ -31,10 +28,8 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(config: Path) -> Iterator[Environment]:
-    configuration = load_configuration(config)
-    with ExitStack() as stack:
-        store, policies = stack.enter_context(open_policies(configuration))
-        yield stack.enter_context(open_environment(configuration, store, policies))
+    with opened_service(config) as (environment, _):
+        yield environment
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Offload, configuration_file
+from commands import Offload, configuration_file, opened_topic
 from entries import entry, pip17_object
 from scenes.moves import MovedTopic
 from scenes.rollbacks import MIXED, put_segment, put_whole, store_of, streaming_tier
@@ -25,10 +25,7 @@ from offload_core.storage.tier import open_store
 from offload_core.writing.managed_ledger import (
     RolloverPolicy,
     TransactionalTopic,
-    open_environment,
-    open_managed_ledger,
 )
-from offload_core.writing.settings import load_configuration, open_policies
 
 
 class Kind(enum.Enum):
@@ -158,26 +155,16 @@ def streamed(folder: Path) -> None:
 
 
 def offloaded(folder: Path) -> None:
-    configuration = load_configuration(configuration_file(folder))
-    with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
-        open_managed_ledger(
-            environment, "acme/n/persistent/orders", rollover=RolloverPolicy(max_entries=1, min_age_s=0)
-        ) as topic,
-    ):
+    rollover = RolloverPolicy(max_entries=1, min_age_s=0)
+    config = configuration_file(folder)
+    with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
         for _ in range(3):
             topic.add_entry(bytes(100))
         topic.offload_prefix(topic.last_position)
 
 
 def transactional(folder: Path) -> None:
-    configuration = load_configuration(configuration_file(folder))
-    with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
-        open_managed_ledger(environment, "acme/n/persistent/orders") as managed,
-    ):
+    with opened_topic(configuration_file(folder), "acme/n/persistent/orders") as (environment, managed):
         topic = TransactionalTopic(environment, managed)
         begun = topic.begin()
         topic.add_entries([message(begun)])

@@ -138,7 +138,6 @@ def test_what_comes_before_is_summed_up_after_going_back() -> None:
 )
 def test_the_key_tells_of_which_object_they_are(data_key: str, key: str) -> None:
     of = parse_key(data_key)
-    assert of is not None
     assert (of.block_checksums_key, parse_block_checksums_key(key), parse_key(key)) == (key, of, None)
     assert of.block_checksums_key in of.companion_keys
 

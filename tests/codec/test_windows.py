@@ -28,7 +28,7 @@ def walk(
     first, *rest = itertools.pairwise(borders)
     others = [(data[a:b], a) for a, b in rest]
     first = data[slice(*first)]
-    cursor = BlockCursor(first, ObjectFormat.PIP17, 7, indexed, more=bool(others), **options)  # type: ignore[arg-type]
+    cursor = BlockCursor(first, ObjectFormat.PIP17, 7, indexed, more=bool(others), **options)
     entries: list[tuple[int, bytes]] = []
     for window in [None, *others]:
         if window is not None and not cursor.done:

@@ -6,7 +6,7 @@ import pytest
 
 from offload_core.maintenance.inventory.charges import money_of, month_of_storage, offload_requests, weigh
 from offload_core.maintenance.inventory.prices import Prices, StorageClass, Tariff
-from offload_core.maintenance.inventory.stored import Stored
+from offload_core.maintenance.inventory.stored_amounts import StoredAmount
 from offload_core.storage.tier import Requests
 from offload_hooks.errors import OptionError
 
@@ -36,9 +36,9 @@ def tariff(name: str, currency: str = "EUR") -> Tariff:
     return prices.tariff(name)
 
 
-def stored(**changes: object) -> Stored:
+def stored(**changes: object) -> StoredAmount:
     given = {"copies": 1000, "objects": 2000, "data_bytes": 50 * GB, "other_bytes": 10_000_000, "parts": 1500}
-    return Stored(**(given | changes))  # type: ignore[arg-type]
+    return StoredAmount(**(given | changes))  # type: ignore[arg-type]
 
 
 def test_a_month_of_storage() -> None:

@@ -87,6 +87,15 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert not [address for page in pages.values() for address in page.loaded if urlsplit(address).netloc]
 
 
+def test_the_list_of_decisions_has_their_titles() -> None:
+    pages = sorted((DOCS / "adr").glob("0*.md"))
+    titles = [path.read_text().partition("\n")[0].removeprefix("# ").partition(": ")[::2] for path in pages]
+    rows = re.findall(
+        r"^\| \[(\d{4})\]\(.*\) \| (.*) \|$", (DOCS / "adr" / "index.md").read_text(), re.MULTILINE
+    )
+    assert rows == titles
+
+
 def test_pages_that_docstrings_name_exist() -> None:
     sources = [
         path

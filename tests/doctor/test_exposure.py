@@ -9,12 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import Offload, configuration_file, in_this_process
+from commands import Offload, configuration_file, in_this_process, opened_topic
 
 from offload_core.maintenance.doctor.exposure import exposure, private_places
 from offload_core.maintenance.doctor.results import CheckFinding
-from offload_core.writing.managed_ledger import open_environment, open_managed_ledger
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.settings import load_configuration
 
 
 @pytest.fixture
@@ -26,12 +25,7 @@ def config(tmp_path: Path) -> Path:
     (tmp_path / "key.pem").chmod(0o600)
     (tmp_path / "token").chmod(0o600)
     file.write_text(f'{file.read_text()}[service]\ntls_key = "{tmp_path}/key.pem"\n')
-    configuration = load_configuration(file)
-    with (
-        open_policies(configuration) as (store, policies),
-        open_environment(configuration, store, policies) as environment,
-        open_managed_ledger(environment, "acme/n/persistent/orders") as topic,
-    ):
+    with opened_topic(file, "acme/n/persistent/orders") as (_, topic):
         topic.add_entry(b"x")
     (tmp_path / "audit.jsonl").touch(0o600)
     (tmp_path / "cold").mkdir(0o755, exist_ok=True)

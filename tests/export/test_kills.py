@@ -30,8 +30,7 @@ def killed_exports(tier: Path, folder: Path, kind: str, lines: range) -> dict[st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    visible: dict[str, dict[str, int]] = json.loads(done.stdout)
-    return visible
+    return json.loads(done.stdout)
 
 
 @pytest.mark.timeout(2 * WITHIN_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from entries import read_object
 from golden import as_expected, sent_in_transactions, topic_objects, topic_rows
@@ -15,15 +13,15 @@ from offload_core.format.messages.entry import split_entry
 from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition, OffloadContext
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import open_store
-from offload_core.writing.filters import FilterMode, FilterRecord
 from offload_core.writing.offload import LedgerOffloader
 from pulsar_offload import open_tier, scan
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
 
-def filtered(folder: Path, topic: str, mode: FilterMode) -> list[FilterRecord]:
+def filtered(folder, topic, mode):
     """The topic in a tier in `folder`, filtered there."""
     lay_out_broker_objects(folder / "tier", [topic])
     with open_store(folder / "tier") as tier:
@@ -35,9 +33,7 @@ def filtered(folder: Path, topic: str, mode: FilterMode) -> list[FilterRecord]:
 
 @pytest.mark.parametrize("mode", FilterMode)
 @pytest.mark.parametrize("how", [{}, {"task_bytes": 1}], ids=["at once", "many tasks"])
-def test_what_is_left_of_transactions_is_what_a_consumer_saw(
-    tmp_path: Path, mode: FilterMode, how: dict
-) -> None:
+def test_what_is_left_of_transactions_is_what_a_consumer_saw(tmp_path, mode, how):
     records = filtered(tmp_path, "txn", mode)
     sent = sent_in_transactions()
     aborted = {TransactionId(*row["txn_id"]) for row in sent if row["state"] == "aborted" and row["txn_id"]}
@@ -57,7 +53,7 @@ def test_what_is_left_of_transactions_is_what_a_consumer_saw(
     assert len(uncommitted) == len(rows)
 
 
-def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_path: Path) -> None:
+def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_path):
     stored = [
         each for golden in topic_objects("txn") for each in read_object(golden.data, golden.index, golden.key)
     ]
@@ -70,7 +66,7 @@ def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_pat
         if transaction not in model.aborted and not split_entry(payload).is_marker
     }
     filtered(tmp_path, "txn", FilterMode.GAP)
-    found: dict[EntryPosition, bytes] = {}
+    found = {}
     with open_store(tmp_path / "tier") as tier:
         for golden in topic_objects("txn"):
             ledger_id, uuid = golden.key.ledger_id, golden.key.uuid
@@ -88,7 +84,7 @@ def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_pat
 
 
 @pytest.mark.parametrize("mode", FilterMode)
-def test_a_topic_without_transactions_stays_as_it_was(tmp_path: Path, mode: FilterMode) -> None:
+def test_a_topic_without_transactions_stays_as_it_was(tmp_path, mode):
     (tmp_path / "unfiltered").mkdir()
     lay_out_broker_objects(tmp_path / "unfiltered", ["comp-lz4"])
     records = filtered(tmp_path, "comp-lz4", mode)

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.records import EntryPosition
-from offload_core.metadata.records.filter_record import MARKER_CAUSE, aborted_cause
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.metadata.records.filter_record import (
+    MARKER_CAUSE,
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    aborted_cause,
+    parse_filter_record,
+)
 from offload_hooks.errors import FormatError, MetadataError, UnsupportedVersionError
 
 COUNTS = st.builds(DroppedEntries, entries=st.integers(0, 1 << 40), payload_bytes=st.integers(0, 1 << 50))
@@ -30,7 +36,7 @@ RECORDS = st.builds(
 TEXT = (Path(__file__).parents[1] / "docs" / "filter-record-v1.json").read_text()
 
 
-def test_its_bytes_are_those_that_are_written_down() -> None:
+def test_its_bytes_are_those_that_are_written_down():
     record = FilterRecord.of(
         "transactions",
         FilterMode.GAP,
@@ -47,20 +53,20 @@ def test_its_bytes_are_those_that_are_written_down() -> None:
 
 
 @given(RECORDS)
-def test_what_was_packed_is_read_again(record: FilterRecord) -> None:
+def test_what_was_packed_is_read_again(record):
     assert parse_filter_record(record.pack()) == record
     assert parse_filter_record(record.pack().encode()) == record
     assert parse_filter_record(record.pack(short=True)) == replace(record, dropped=None)
 
 
-def test_a_newer_one_is_refused_with_its_version() -> None:
+def test_a_newer_one_is_refused_with_its_version():
     with pytest.raises(UnsupportedVersionError) as caught:
         parse_filter_record(TEXT.replace('"version":1', '"version":2'))
     assert (caught.value.expected, caught.value.found) == ("1 or less", 2)
 
 
 @pytest.mark.parametrize("length", range(len(TEXT)))
-def test_one_that_is_cut_off_is_refused(length: int) -> None:
+def test_one_that_is_cut_off_is_refused(length):
     with pytest.raises(MetadataError):
         parse_filter_record(TEXT[:length])
 
@@ -86,7 +92,7 @@ WRONG = [
 
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("value", WRONG)
-def test_a_field_of_another_kind_is_refused_or_means_nothing_else(name: str, value: object) -> None:
+def test_a_field_of_another_kind_is_refused_or_means_nothing_else(name, value):
     try:
         record = parse_filter_record(json.dumps({**FIELDS, name: value}))
     except FormatError:
@@ -95,6 +101,6 @@ def test_a_field_of_another_kind_is_refused_or_means_nothing_else(name: str, val
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60))
-def test_any_bytes_are_a_record_or_refused(text: str | bytes) -> None:
+def test_any_bytes_are_a_record_or_refused(text):
     with pytest.raises(FormatError):
         parse_filter_record(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from scenes.messages import decoded_rows
 
 from offload_core.format.messages.entry import read_messages, split_entry
 from offload_core.format.messages.new_entry import pack_tombstone
-from offload_core.writing.filters.filter_run import replace_by_tombstones
+from offload_core.writing.offload_filters import replace_by_tombstones
 from offload_hooks.errors import BadLengthError, ChecksumError, FormatError, MetadataError, TruncatedError
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 
@@ -49,7 +48,7 @@ ENTRIES = st.one_of(
 )
 
 
-def replaced(entries: Sequence[bytes], dropped: Sequence[int], *, skipped: bytes = b"") -> list[bytes]:
+def replaced(entries, dropped, *, skipped=b""):
     """What becomes of entries with ids from 40 on, those at the places `dropped` replaced."""
     data, starts, lengths = spans_of([skipped, *entries])
     offsets = np.append(starts, starts[-1] + lengths[-1])[1:]
@@ -65,7 +64,7 @@ def replaced(entries: Sequence[bytes], dropped: Sequence[int], *, skipped: bytes
 # --- bytes -------------------------------------------------------------------------------------
 
 
-def test_a_tombstone_is_the_bytes_that_its_page_shows() -> None:
+def test_a_tombstone_is_the_bytes_that_its_page_shows():
     """docs/formats/entry.md."""
     broker = BrokerEntryMetadata(broker_timestamp=1795215792950, index=41)
     of_transaction = {"txnid_most_bits": 0, "txnid_least_bits": 5}
@@ -73,28 +72,25 @@ def test_a_tombstone_is_the_bytes_that_its_page_shows() -> None:
     assert replaced([filtered], [0]) == [pack_tombstone(filtered)] == [SHOWN.read_bytes()]
 
 
-def test_what_a_broker_put_before_an_entry_stays_there_byte_for_byte() -> None:
+def test_what_a_broker_put_before_an_entry_stays_there_byte_for_byte():
     odd = b"\x10\x29\x08\x07\x1a\x00"  # the index first, and a field of a later broker
     filtered = frame_entry(b"\x0a\x00\x10\x00\x18\x09", b"value", broker=odd)
     bare = frame_entry(b"\x0a\x00\x10\x00\x18\x09", b"value")
     (made,) = replaced([filtered], [0])
     assert made == b"\x0e\x02\x00\x00\x00\x06" + odd + pack_tombstone(bare)
     parts = split_entry(made)
-    assert parts.broker is not None
     assert (parts.broker.index, parts.broker.broker_timestamp) == (41, 7)
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=20), st.data(), st.binary(max_size=5))
-def test_dropped_entries_are_what_the_twin_makes_and_the_others_are_as_they_were(
-    entries: list[bytes], data: st.DataObject, skipped: bytes
-) -> None:
+def test_dropped_entries_are_what_the_twin_makes_and_the_others_are_as_they_were(entries, data, skipped):
     dropped = data.draw(st.sets(st.integers(0, len(entries) - 1)))
     expected = [pack_tombstone(each) if i in dropped else each for i, each in enumerate(entries)]
     assert replaced(entries, sorted(dropped), skipped=skipped) == expected
 
 
 @pytest.mark.parametrize("kind", [10, 12, 20, 21, 22])
-def test_markers_stay_as_they_are(kind: int) -> None:
+def test_markers_stay_as_they_are(kind):
     """Brokers pass over them; who reads the topic again needs to know how transactions ended."""
     ids = {"txnid_most_bits": 1, "txnid_least_bits": 2}
     tombstone = pack_tombstone(entry(b"value"))
@@ -102,7 +98,7 @@ def test_markers_stay_as_they_are(kind: int) -> None:
     assert replaced([*kept, entry(b"value")], [0, 1, 2, 3]) == [*kept, tombstone]
 
 
-def test_what_is_kept_need_be_no_entry_of_pulsars() -> None:
+def test_what_is_kept_need_be_no_entry_of_pulsars():
     assert replaced([b"", b"anything", entry(b"value")], [2])[:2] == [b"", b"anything"]
 
 
@@ -110,7 +106,7 @@ def test_what_is_kept_need_be_no_entry_of_pulsars() -> None:
 
 
 @given(ENTRIES)
-def test_a_tombstone_is_a_marker_of_no_transaction_at_the_time_of_its_entry(filtered: bytes) -> None:
+def test_a_tombstone_is_a_marker_of_no_transaction_at_the_time_of_its_entry(filtered):
     before, after = split_entry(filtered), split_entry(pack_tombstone(filtered))
     assume(not before.is_marker)
     assert after.metadata.publish_time == before.metadata.publish_time
@@ -122,7 +118,7 @@ def test_a_tombstone_is_a_marker_of_no_transaction_at_the_time_of_its_entry(filt
     assert read_messages(after, max_message_bytes=100) == []
 
 
-def test_a_tombstone_has_no_rows() -> None:
+def test_a_tombstone_has_no_rows():
     filtered = batch_entry([b"a", b"b"], broker=BY_BROKER)
     rows = decoded_rows([entry(b"first"), pack_tombstone(filtered), entry(b"last")])
     assert [row["value"] for row in rows] == [b"first", b"last"]
@@ -142,13 +138,13 @@ def test_a_tombstone_has_no_rows() -> None:
     ],
     ids=["nothing", "not Pulsar's", "broker's metadata cut", "no publish time", "damaged"],
 )
-def test_what_is_no_whole_entry_is_not_dropped_and_is_named(wrong: bytes, error: type[FormatError]) -> None:
+def test_what_is_no_whole_entry_is_not_dropped_and_is_named(wrong, error):
     with pytest.raises(error) as caught:
         replaced([entry(b"first"), entry(b"second"), wrong, entry(b"last")], [1, 2])
     assert caught.value.entry_id == 42
 
 
-def test_an_entry_that_is_cut_anywhere_is_named() -> None:
+def test_an_entry_that_is_cut_anywhere_is_named():
     whole = entry(b"", broker=BY_BROKER)
     assert replaced([whole], [0]) == [pack_tombstone(whole)]
     for length in range(len(whole)):

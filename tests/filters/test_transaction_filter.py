@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events, of
 
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.errors import ChecksumError, UnresolvedTransactionError
 from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import EntryBatch
@@ -17,16 +17,14 @@ from offload_hooks.ledger_stores import EntryBatch
 TOMBSTONE, SNAPSHOT = Event(kind="tombstone"), Event(kind="snapshot")
 
 
-def dropped(
-    happened: list[Event], aborted: set[tuple[int, int]] | None, sizes: tuple[int, ...] = (1000,)
-) -> list[str]:
+def dropped(happened, aborted, sizes=(1000,)):
     """The cause of each entry, in batches of these sizes, by turns; empty for those that are kept."""
     settled = None
     if aborted is not None:
         settled = SettledTransactions(stop=(9, 1000), aborted=aborted, waits_for="")
     opened = TransactionOffloadFilter().open(SimpleNamespace(name="topic", settle=lambda: settled))
     payloads = [event.pack(i) for i, event in enumerate(happened)]
-    causes: list[str] = []
+    causes = []
     turn = 0
     while len(causes) < len(payloads):
         batch = EntryBatch.of(len(causes), payloads[len(causes) :][: sizes[turn % len(sizes)]])
@@ -36,7 +34,7 @@ def dropped(
     return causes
 
 
-def test_entries_of_aborted_transactions_and_markers_go_and_all_else_stays() -> None:
+def test_entries_of_aborted_transactions_and_markers_go_and_all_else_stays():
     happened = [
         PLAIN,
         of(ONE),
@@ -60,9 +58,7 @@ def test_entries_of_aborted_transactions_and_markers_go_and_all_else_stays() -> 
     st.sets(st.sampled_from([(0, 0), (0, 1), (1, 0), (2, 7)])),
     st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple),
 )
-def test_any_history_in_any_batches_is_as_the_events_say(
-    happened: list[Event], aborted: set[tuple[int, int]], sizes: tuple[int, ...]
-) -> None:
+def test_any_history_in_any_batches_is_as_the_events_say(happened, aborted, sizes):
     expected = [
         "marker"
         if event.kind in ("commit", "abort")
@@ -74,7 +70,7 @@ def test_any_history_in_any_batches_is_as_the_events_say(
     assert dropped(happened, aborted, sizes) == expected
 
 
-def test_without_a_snapshot_all_stays_and_what_is_of_a_transaction_is_refused() -> None:
+def test_without_a_snapshot_all_stays_and_what_is_of_a_transaction_is_refused():
     assert dropped([PLAIN, SNAPSHOT, TOMBSTONE, PLAIN], None, (2,)) == [""] * 4
     for event in (of(ONE), commit(ONE), abort(ONE)):
         with pytest.raises(UnresolvedTransactionError) as caught:
@@ -82,7 +78,7 @@ def test_without_a_snapshot_all_stays_and_what_is_of_a_transaction_is_refused() 
         assert (caught.value.ledger_id, caught.value.entry_id) == (9, 1)
 
 
-def test_a_damaged_entry_is_not_dropped_but_refused() -> None:
+def test_a_damaged_entry_is_not_dropped_but_refused():
     payload = bytearray(of(ONE).pack(1))
     payload[-1] ^= 1
     settled = SettledTransactions(stop=(9, 1000), aborted={ONE}, waits_for="")

@@ -48,7 +48,7 @@ from offload_core.format.messages.new_entry import pack_tombstone
 from offload_core.format.messages.transactions import TransactionFinder
 from offload_core.format.schemas.kernels.key_value import split_key_values
 from offload_core.storage.hot import ledger_frames
-from offload_core.writing.filters.filter_run import _AFTER, _BEFORE, replace_by_tombstones
+from offload_core.writing.offload_filters import _AFTER, _BEFORE, replace_by_tombstones
 from offload_hooks.errors import FormatError, OffloadError
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 

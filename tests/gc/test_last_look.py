@@ -82,7 +82,6 @@ def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
     assert "offloads the ledger at the moment" in outcome.why_kept
     assert world.keys == before
     known = world.records.read("acme/cold/persistent/orders")
-    assert known is not None
     assert known.info == info_of(alive)
 
 
@@ -108,7 +107,6 @@ def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
 
 def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
     scene, _ = superseded()
-    assert scene.records is not None
     scene.records[OTHER] = b"\xff\xff"
     world = CollectedTier.of(scene)
     before = world.keys
@@ -128,12 +126,12 @@ def test_records_that_are_not_complete_only_report() -> None:
         def topics(self) -> list[object]:
             return [topic]
 
-        def read(self, topics):  # type: ignore[no-untyped-def]
+        def read(self, topics):
             return {each: {topic: info_of(scene)}[each] for each in topics}
 
     @contextmanager
     def given() -> Iterator[Records]:
-        yield Given()  # type: ignore[misc]
+        yield Given()
 
     assert kinds(list(world.collection(records=given).report())) == {scene.key(1): "superseded"}
     assert world.summary.why_incomplete == "they were given"
@@ -173,7 +171,7 @@ def test_what_has_changed_since_the_listing_stays() -> None:
 
         def act(
             world: CollectedTier = world, stored=stored, change: str = change, scene: Scene = scene
-        ) -> None:  # type: ignore[no-untyped-def]
+        ) -> None:
             if change == "younger":
                 stat = replace(stored.stat, modified_at=LATER)
                 world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
@@ -229,7 +227,6 @@ def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
     assert found[f"{uuid_of(8)}-ledger-9"].garbage.kind is GarbageKind.UNFINISHED
     assert not world.memory.uploads
     known = world.records.read("acme/cold/persistent/orders")
-    assert known is not None
     assert known.info.ledgers[1].context is None
 
 

@@ -15,7 +15,7 @@ from scenes.moves import MovedTopic
 from scenes.repairs import repaired
 from tiers import uuid_of
 
-from offload_core.interfaces.cli.upkeep.gc import summary_lines
+from offload_core.interfaces.cli.gc import summary_lines
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.metadata.catalogue import Records, open_records
 

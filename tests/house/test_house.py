@@ -80,7 +80,7 @@ def test_the_wheel_has_everything(tmp_path):
         wanted = {path.relative_to(ROOT / folder).as_posix() for path in here.rglob("*.py")}
         assert wanted <= names
         assert package == "pyspark_pulsar_offload" or f"{package}/py.typed" in names
-    template = ROOT / "offload_core" / "interfaces" / "cli" / "plugins" / "driver_template"
+    template = ROOT / "offload_core" / "interfaces" / "cli" / "driver_template"
     parts = {
         path.relative_to(ROOT).as_posix()
         for path in template.rglob("*")

@@ -10,10 +10,7 @@ from offload_hooks.errors import ObjectNotFoundError, OptionError, RangeError, S
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
-from offload_layers.hedging import HedgingLayer
-from offload_layers.hedging import layer as hedging
-from offload_layers.hedging.policy import KNOWN_ENOUGH, HedgePolicy
-from offload_layers.hedging.request_threads import RequestThreads
+from offload_layers.hedging import KNOWN_ENOUGH, HedgePolicy, HedgingLayer, RequestThreads
 
 DATA = bytes(range(200))
 SLOW_S = 0.02  # the delay of these tests
@@ -294,7 +291,7 @@ def test_when_no_thread_is_left_the_caller_reads_by_itself(hedged, requests):
 
 
 def test_threads_are_bounded_and_closing_waits_for_them(driver, requests, monkeypatch):
-    monkeypatch.setattr(hedging, "CLOSE_S", 30)
+    monkeypatch.setattr("offload_layers.hedging.CLOSE_S", 30)
     tier = stack(
         driver,
         layer(HedgingLayer, delay_s=0.001, budget_percent=99, threads=6),

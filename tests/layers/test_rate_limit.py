@@ -12,8 +12,7 @@ from offload_hooks.errors import ObjectNotFoundError, OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
-from offload_layers.rate_limit import RateLimitLayer
-from offload_layers.rate_limit.token_bucket import TokenBucket
+from offload_layers.rate_limit import RateLimitLayer, TokenBucket
 
 
 class Time:

@@ -168,7 +168,7 @@ def test_a_wait_beyond_the_budget_is_not_begun(driver, waits):
 
 def test_no_attempt_begins_after_the_budget(driver, waits, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("offload_layers.retry.attempts.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("offload_layers.retry.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Slow(Stats):
         @hookimpl

@@ -17,8 +17,7 @@ from offload_hooks.errors import (
     UploadError,
 )
 from offload_hooks.testing import FaultLayer, FaultPlan, MemoryDriver
-from offload_layers.retry import RetryLayer
-from offload_layers.retry.commit_marker import MARKER
+from offload_layers.retry import MARKER, RetryLayer
 
 AT_ONCE = {"first_wait_s": 0, "jitter_s": 0}
 NOT_KNOWN = "took effect is not known"

@@ -181,7 +181,7 @@ def test_an_entry_that_may_be_there_is_an_error_that_says_where(environment, rec
         with pytest.raises(LedgerFailedError, match="it is not known whose is there") as caught:
             topic.add_entry(b"b")
         assert caught.value.ledger_id == first.ledger_id
-        assert caught.value.found == "entries 1 to 1, which nobody was told of"
+        assert caught.value.found == "entries 1 to 1, which were not acknowledged"
         third = topic.add_entry(b"c")
         assert third.ledger_id > first.ledger_id
         assert list(stored(hot, recorded).values()) == [b"a", b"b", b"c"]

@@ -8,34 +8,37 @@ complete is there. Then the same is done again, to its end, and nothing is left 
 from __future__ import annotations
 
 import itertools
-import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
+import kill_matrix
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
-from effort import Sample
+from crash_points import Killed, Points
 from managed_ledgers import NAME, ColdLedger, environment_of
 from scenes.segments import SegmentedOffloads
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, segments_of
+from offload_core.metadata.records import (
+    EntryPosition,
+    ManagedLedgerInfo,
+    OffloadContext,
+    segments_of,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import (
-    Environment,
     HotLedgers,
-    ManagedLedger,
     RolloverPolicy,
     delete_managed_ledger,
     open_managed_ledger,
 )
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
-from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 from pulsar_offload import open_tier
 
@@ -46,7 +49,7 @@ START = EntryPosition(0, 0)
 class CrashedTopic:
     """A topic whose record, ledgers and objects outlive processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.cold = folder / "cold"
         self.cold.mkdir(parents=True)
         self.tier = Tier(LocalDriver(str(self.cold)))
@@ -59,11 +62,11 @@ class CrashedTopic:
         self.deleted = False
         self._numbers = itertools.count()
 
-    def payload(self) -> bytes:
+    def payload(self):
         """One that was never used before."""
         return b"entry %d" % next(self._numbers)
 
-    def environment(self, points: Points) -> Environment:
+    def environment(self, points):
         """As a new process has it."""
         hot = MemoryLedgerStore(self.ledgers)
         return environment_of(
@@ -76,11 +79,11 @@ class CrashedTopic:
             cache_bytes=0,
         )
 
-    def open(self, points: Points, max_entries: int = 1000) -> ManagedLedger:
+    def open(self, points, max_entries=1000):
         rollover = RolloverPolicy(max_entries=max_entries, min_age_s=0)
         return open_managed_ledger(self.environment(points), NAME, rollover=rollover)
 
-    def add(self, topic: ManagedLedger, *payloads: bytes) -> None:
+    def add(self, topic, *payloads):
         """Add entries; remember what became of them."""
         try:
             topic.add_entry(payloads[0]) if len(payloads) == 1 else topic.add_entries(payloads)
@@ -91,11 +94,11 @@ class CrashedTopic:
 
     # --- what there is -------------------------------------------------------------------------
 
-    def info(self) -> ManagedLedgerInfo | None:
+    def info(self):
         known = ManagedLedgerRecords(self.metadata).read(NAME)
         return None if known is None else known.info
 
-    def open_reader(self, record: LedgerRecord, *_: object) -> LedgerReader:
+    def open_reader(self, record, *_):
         """Cold if the record says so, else hot."""
         hot = MemoryLedgerStore(self.ledgers)
         if record.context is not None and record.context.segments:
@@ -104,7 +107,7 @@ class CrashedTopic:
             return ColdLedger(self.cold, record)
         return hot.open(record.ledger_id)
 
-    def check_cold(self, ledger: LedgerRecord, where: str) -> None:
+    def check_cold(self, ledger, where):
         """What the record says to be in the tier is there."""
         if not ledger.has_complete_copy:
             return
@@ -118,8 +121,9 @@ class CrashedTopic:
         while found < stop:
             found = reader.read(found, stop - 1).stop_entry_id
 
-    def check(self, where: str) -> None:
+    def check(self, where):
         """Open the topic anew, and compare."""
+        had_gone = self.deleted and self.info() is None
         try:
             topic = self.open(Points())
         except TopicDeletedError:
@@ -130,6 +134,8 @@ class CrashedTopic:
         wanted = [payload for payload in self.acknowledged if payload not in self.doubtful]
         assert len(found) == len(set(found)), where
         if self.deleted and not found:
+            if had_gone:  # this opening has made it anew
+                delete_managed_ledger(self.environment(Points()), NAME)
             return
         kept = [payload for payload in wanted if payload not in self.trimmed]
         assert known == wanted[len(wanted) - len(known) :], where
@@ -144,7 +150,7 @@ class CrashedTopic:
             if ledger.context is None or not ledger.context.bookkeeper_deleted:
                 assert len(self.ledgers.find(ledger.ledger_id).entries) == ledger.info.entries, where
 
-    def leftovers(self) -> set[object]:
+    def leftovers(self):
         """Ledgers in the hot tier, objects and uploads in the cold one that no record has."""
         info = self.info() or ManagedLedgerInfo()
         hot = {
@@ -169,11 +175,14 @@ class CrashedTopic:
 # --- what is done ------------------------------------------------------------------------------
 
 
-def nothing(_: CrashedTopic) -> None:
+Prepare = Callable[[CrashedTopic], None]
+
+
+def nothing(_):
     pass
 
 
-def with_entries(world: CrashedTopic, sealed: int = 2) -> None:
+def with_entries(world, sealed=2):
     """Sealed ledgers, and one whose process was killed."""
     topic = world.open(Points())
     for i in range(sealed + 1):
@@ -182,38 +191,36 @@ def with_entries(world: CrashedTopic, sealed: int = 2) -> None:
             topic.roll()
 
 
-def killed_while_beginning(world: CrashedTopic) -> None:
+def killed_while_beginning(world):
     """And a ledger that was created and not recorded."""
     with_entries(world)
     HotLedgers(MemoryLedgerStore(world.ledgers)).create(NAME)
 
 
-def with_two_ledgers(world: CrashedTopic) -> None:
+def with_two_ledgers(world):
     with_entries(world, sealed=1)
 
 
-def offloaded(world: CrashedTopic) -> None:
+def offloaded(world):
     with_two_ledgers(world)
     world.open(Points()).offload_prefix(LAST)
 
 
-def partly_cold(world: CrashedTopic) -> None:
+def partly_cold(world):
     """A ledger in the cold tier only, one in both, one in the hot tier only."""
     with_entries(world)
     topic = world.open(Points())
     info = world.info()
-    assert info is not None
     topic.offload_prefix(EntryPosition(info.in_order[1].ledger_id, 0))
     topic.delete_hot_copies(0)
     topic.offload_prefix(EntryPosition(info.in_order[2].ledger_id, 0))
 
 
-def in_segments(world: CrashedTopic, completes: bool = True) -> None:
+def in_segments(world, completes=True):
     """Three segments over three ledgers; the first ledger is in the cold tier only, the last in part."""
     with_entries(world)
     topic = world.open(Points())
     info = world.info()
-    assert info is not None
     first, second, third = (ledger.ledger_id for ledger in info.in_order)
     offloads = SegmentedOffloads(
         name=NAME,
@@ -228,15 +235,15 @@ def in_segments(world: CrashedTopic, completes: bool = True) -> None:
     offloads.offload(EntryPosition(third, 1), completes=completes)
 
 
-def in_segments_one_of_which_is_unfinished(world: CrashedTopic) -> None:
+def in_segments_one_of_which_is_unfinished(world):
     in_segments(world, completes=False)
 
 
-def open_it(world: CrashedTopic, points: Points) -> None:
+def open_it(world, points):
     world.open(points).close()
 
 
-def add(world: CrashedTopic, points: Points) -> None:
+def add(world, points):
     topic = world.open(points)
     for _ in range(4):
         with suppress(OffloadError):
@@ -246,7 +253,7 @@ def add(world: CrashedTopic, points: Points) -> None:
     topic.close()
 
 
-def add_over_ledgers(world: CrashedTopic, points: Points) -> None:
+def add_over_ledgers(world, points):
     topic = world.open(points, max_entries=2)
     for i in range(5):
         with suppress(OffloadError):
@@ -257,104 +264,127 @@ def add_over_ledgers(world: CrashedTopic, points: Points) -> None:
     topic.close()
 
 
-def trim(world: CrashedTopic, points: Points) -> None:
+def trim(world, points):
     world.trimmed |= {payload for payload in world.acknowledged if payload[:2] in (b"0-", b"1-")}
     consumed = EntryPosition(2, 0)
     world.open(points).trim(RetentionPolicies(), consumed_before=consumed)
 
 
-def terminate(world: CrashedTopic, points: Points) -> None:
+def terminate(world, points):
     topic = world.open(points)
     with suppress(TopicTerminatedError):
         world.add(topic, world.payload())
     topic.terminate()
 
 
-def offload_prefix(world: CrashedTopic, points: Points) -> None:
+def offload_prefix(world, points):
     world.open(points).offload_prefix(LAST)
 
 
-def delete_hot_copies(world: CrashedTopic, points: Points) -> None:
+def delete_hot_copies(world, points):
     world.open(points).delete_hot_copies(0)
 
 
-def delete_topic(world: CrashedTopic, points: Points) -> None:
+def delete_topic(world, points):
     world.deleted = True
     delete_managed_ledger(world.environment(points), NAME)
 
 
-VERBS: dict[str, tuple[Callable[[CrashedTopic], None], Callable[[CrashedTopic, Points], None]]] = {
-    "open": (nothing, open_it),
-    "open after a kill": (killed_while_beginning, open_it),
-    "add": (nothing, add),
-    "add after a kill": (with_entries, add),
-    "rollover": (nothing, add_over_ledgers),
-    "trim": (partly_cold, trim),
-    "terminate": (with_entries, terminate),
-    "offload_prefix": (with_two_ledgers, offload_prefix),
-    "delete hot copies": (offloaded, delete_hot_copies),
-    "delete topic": (partly_cold, delete_topic),
-    "trim segments": (in_segments, trim),
-    "delete hot copies of segments": (in_segments, delete_hot_copies),
-    "delete topic in segments": (in_segments_one_of_which_is_unfinished, delete_topic),
-}
+def has_gone(world):
+    return world.info() is None
 
 
-def is_done(world: CrashedTopic, verb: str) -> bool:
-    """Whether the verb has come to its end."""
+def contexts(world):
     info = world.info()
-    if verb.startswith("delete topic"):
-        return info is None
-    assert info is not None
-    contexts = [ledger.context for ledger in info.ledgers]
-    if verb.startswith("trim"):
-        return len(info.ledgers) == 1
-    if verb == "terminate":
-        return info.terminated_at is not None
-    if verb == "offload_prefix":
-        return all(context is not None and context.complete for context in contexts)
-    if verb == "delete hot copies":
-        return all(context is not None and context.bookkeeper_deleted for context in contexts)
-    if verb == "delete hot copies of segments":
-        return [context is not None and context.bookkeeper_deleted for context in contexts] == [
-            True,
-            True,
-            False,
-        ]
-    return True
+    return [ledger.context or OffloadContext() for ledger in info.ledgers]
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and the disk would take half of the time; what it keeps is tested with the driver."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def is_trimmed(world):
+    return len(contexts(world)) == 1
+
+
+def is_terminated(world):
+    info = world.info()
+    return info is not None and info.terminated_at is not None
+
+
+def is_offloaded(world):
+    return all(context.complete for context in contexts(world))
+
+
+def is_cold_only(world):
+    return all(context.bookkeeper_deleted for context in contexts(world))
+
+
+def are_two_cold_only(world):
+    return [context.bookkeeper_deleted for context in contexts(world)] == [True, True, False]
+
+
+def is_there(world):
+    return world.info() is not None
+
+
+VERBS: dict[str, tuple[Prepare, Callable[[CrashedTopic, Points], None], Callable[[CrashedTopic], bool]]] = {
+    "open": (nothing, open_it, is_there),
+    "open after a kill": (killed_while_beginning, open_it, is_there),
+    "add": (nothing, add, is_there),
+    "add after a kill": (with_entries, add, is_there),
+    "rollover": (nothing, add_over_ledgers, is_there),
+    "trim": (partly_cold, trim, is_trimmed),
+    "terminate": (with_entries, terminate, is_terminated),
+    "offload_prefix": (with_two_ledgers, offload_prefix, is_offloaded),
+    "delete hot copies": (offloaded, delete_hot_copies, is_cold_only),
+    "delete topic": (partly_cold, delete_topic, has_gone),
+    "trim segments": (in_segments, trim, is_trimmed),
+    "delete hot copies of segments": (in_segments, delete_hot_copies, are_two_cold_only),
+    "delete topic in segments": (in_segments_one_of_which_is_unfinished, delete_topic, has_gone),
+}
+"""What there is before, what is done, and how it ends."""
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    tmp_path: Path,
-    verb: str,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
-) -> None:
-    prepare, run = VERBS[verb]
-    world, counted = CrashedTopic(tmp_path / "calls"), Points()
-    prepare(world)
-    run(world, counted)
-    assert is_done(world, verb)
-    assert world.leftovers() == set()
-    points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 19)
-    record_property("crash points", len(points))
-    for at, fault in points:
-        where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = CrashedTopic(tmp_path / f"{at}-{fault}")
+def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(crash_matrix, verb):
+    prepare, run, is_done = VERBS[verb]
+
+    def scene(folder):
+        world = CrashedTopic(folder)
         prepare(world)
-        with suppress(OffloadError, Killed):
-            run(world, Points(at=at, fault=fault))
-        world.check(where)
-        run(world, Points())
-        if not world.deleted:
-            world.check(where)
-        assert is_done(world, verb), where
+        return world
+
+    def check_done(world, where):
+        assert is_done(world), where
         assert world.leftovers() == set(), where
-    print(f"{verb}: {len(counted.calls)} calls, {len(points)} points")
+
+    crash_matrix(scene, run, check=CrashedTopic.check, check_done=check_done, every=19)
+
+
+WITHIN_S = 1200.0
+SAMPLE = 16
+"""How many points of each verb are tried where not all are."""
+
+
+def run(folder, verb, limit):
+    """How many points were tried, of how many."""
+    # From 3.12 on Python warns of a fork where libraries have threads; those of Python there are none of.
+    warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
+    command = [sys.executable, *warnings, kill_matrix.__file__, str(folder), verb, str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
+    counts = re.fullmatch(rf"{verb}: (\d+) of (\d+) points, \d+ calls\n", done.stdout)
+    assert counts is not None, done.stdout
+    return int(counts[1]), int(counts[2])
+
+
+@pytest.mark.parametrize("verb", kill_matrix.VERBS)
+def test_a_process_that_is_killed_at_a_call_loses_nothing_and_another_goes_on(tmp_path, verb):
+    tried, points = run(tmp_path, verb, SAMPLE)
+    assert tried == min(SAMPLE, points)
+    assert points >= 10
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", kill_matrix.VERBS)
+def test_a_process_that_is_killed_at_any_call_loses_nothing_and_another_goes_on(tmp_path, verb):
+    tried, points = run(tmp_path, verb, sys.maxsize)
+    assert tried == points

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 from offload_core.metadata.records.relocations import MappingFile
 from offload_core.metadata.stores import open_metadata_store
@@ -11,7 +10,7 @@ from offload_core.storage.hot import FileLedgerStore
 from offload_drivers.local import LocalDriver
 
 
-def test_a_ledger_and_the_folders_above_it(tmp_path: Path, synced: list[Path]) -> None:
+def test_a_ledger_and_the_folders_above_it(tmp_path, synced):
     root = tmp_path / "a" / "hot"
     with closing(FileLedgerStore(root)) as store:
         store.create({})
@@ -19,7 +18,7 @@ def test_a_ledger_and_the_folders_above_it(tmp_path: Path, synced: list[Path]) -
     assert synced[-1] == root
 
 
-def test_an_object_its_sidecar_and_the_folders_above_them(tmp_path: Path, synced: list[Path]) -> None:
+def test_an_object_its_sidecar_and_the_folders_above_them(tmp_path, synced):
     root = tmp_path / "a" / "tier"
     driver = LocalDriver(str(root))
     upload = driver.begin_data("b/c/k", "x/y", {"a": "b"})
@@ -31,11 +30,11 @@ def test_an_object_its_sidecar_and_the_folders_above_them(tmp_path: Path, synced
     assert folders.count(root / "b" / "c") == 2  # of the sidecar, then of the object
 
 
-def test_a_metadata_database(tmp_path: Path, synced: list[Path]) -> None:
+def test_a_metadata_database(tmp_path, synced):
     with closing(open_metadata_store(f"sqlite:{tmp_path}/records.db", {"create": True})):
         assert tmp_path in synced
 
 
-def test_a_mapping_of_relocations(tmp_path: Path, synced: list[Path]) -> None:
+def test_a_mapping_of_relocations(tmp_path, synced):
     with MappingFile(tmp_path / "mapping"):
         assert tmp_path in synced

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME, FailingAudit
 
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.managed_ledger import delete_managed_ledger
+from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.managed_ledger import delete_managed_ledger, open_managed_ledger
+from offload_core.writing.settings import PolicyStore
 from offload_hooks.errors import (
     LedgerClosedError,
     OffloadError,
     OptionError,
     OwnershipLostError,
+    StoreError,
     StoreUnavailableError,
     TopicDeletedError,
     TopicTerminatedError,
     UnknownTopicError,
 )
+from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 
 START = EntryPosition(0, 0)
 
@@ -185,3 +192,32 @@ def test_a_topic_whose_tier_is_not_configured_stays_marked(offloaded, environmen
         opened()
     assert delete_managed_ledger(environment, NAME)
     assert (records.read(NAME), objects(cold)) == (None, [])
+
+
+TOPIC = topic_of_managed_ledger(NAME)
+
+
+@pytest.mark.parametrize("fault", ["unavailable", "unknown-before", "unknown-after"])
+def test_whichever_call_of_the_metadata_fails(environment, fault):
+    for number in itertools.count():
+        store = FaultyMetadataStore(MemoryMetadataStore())
+        policies = PolicyStore(store)
+        changed = replace(
+            environment,
+            records=ManagedLedgerRecords(store),
+            forget=lambda name, policies=policies: policies.forget_topic(topic_of_managed_ledger(name)),
+        )
+        open_managed_ledger(changed, NAME).close()
+        policies.change_topic(TOPIC, lambda level: level.saying(max_threads=3))
+        failing = len(store.calls) + 1 + number
+        store.choose = lambda call, failing=failing: fault if call.number == failing else None
+        with suppress(StoreError):
+            delete_managed_ledger(changed, NAME)
+        is_over = len(store.calls) < failing
+        store.choose = lambda _: None
+        delete_managed_ledger(changed, NAME)
+        assert list(store.children("/admin/topic-policies/acme/cold/persistent")) == []
+        assert list(store.children("/managed-ledgers/acme/cold/persistent")) == []
+        if is_over:
+            break
+    assert number >= 7

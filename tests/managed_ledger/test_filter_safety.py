@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
+from uuid import UUID
 
 import pytest
-from managed_ledgers import NAME, Audit
+from managed_ledgers import NAME, Audit, policies_to
+from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
-from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
+    DriverMetadata,
     EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
 )
-from offload_core.metadata.records.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
+from offload_core.metadata.records.filter_record import (
+    MARKER_CAUSE,
+    RECORD_KEY,
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    aborted_cause,
+    parse_filter_record,
+)
 from offload_core.reading.transaction_buffers import BufferSnapshot, SnapshotStore
 from offload_core.storage.tier import MemoryBudget
-from offload_core.writing.audit import FileAuditLog
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.writing.audit import PROGRAM_LOG, FileAuditLog
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
-from offload_core.writing.managed_ledger.topic_filters import open_filter
-from offload_core.writing.offload.recorded_segments import RecordedSegments, SegmentBounds
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
+from offload_core.writing.offload.hot_copy_check import check_settled
+from offload_core.writing.offload.recorded_segments import RecordedSegments, StreamingSettings
 from offload_core.writing.offload.segment_offloader import SegmentFilter
-from offload_core.writing.settings import ResolvedPolicies
-from offload_hooks.errors import DataLossError, StoreError
+from offload_core.writing.offload_filters import settled_by_filters
+from offload_hooks.errors import DataLossError, OffloadError, StoreError
 
 PREFIX = EntryPosition(1 << 40, 0)
 STEPS = ("m", "1", "2", "2", "a2", "c1", "|")
 
-Offload = Callable[[FilteredTopic], None]
 
-
-def by_ledgers(topic: FilteredTopic) -> None:
+def by_ledgers(topic):
     topic.offload()
 
 
-def by_segments(topic: FilteredTopic) -> None:
+def by_segments(topic):
     """Each sealed ledger in two segments."""
     with ThreadPoolExecutor(1) as executor:
         segments = RecordedSegments(
@@ -51,7 +60,7 @@ def by_segments(topic: FilteredTopic) -> None:
             lambda: nullcontext(topic.tiers),
             executor=executor,
             budget=MemoryBudget(),
-            announce=lambda *_: None,
+            audit=PROGRAM_LOG,
             now_ms=lambda: 1000,
             lease_s=30,
         )
@@ -63,7 +72,7 @@ def by_segments(topic: FilteredTopic) -> None:
                 at, last = EntryPosition(ledger.ledger_id, first), EntryPosition(ledger.ledger_id, end - 1)
                 run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
                 assert run is not None
-                bounds = SegmentBounds(max_segment_bytes=1 << 20, block_bytes=4096)
+                bounds = StreamingSettings(max_segment_bytes=1 << 20, block_bytes=4096)
                 segment = segments.assign(at, bounds, last, SegmentFilter(run, None))
                 entries = topic.hot.open(ledger.ledger_id).read(first, end - 1)
                 assert segment.offer(ledger.ledger_id, entries).accepted == end - first
@@ -75,14 +84,14 @@ WAYS = pytest.mark.parametrize("offload", [by_ledgers, by_segments])
 
 
 @pytest.fixture(params=[FilterMode.GAP, FilterMode.TOMBSTONE])
-def topic(request: pytest.FixtureRequest, tmp_path: Path) -> FilteredTopic:
+def topic(request, tmp_path):
     """One with an aborted transaction of two entries, a committed one, and a message."""
     topic = FilteredTopic(tmp_path / "cold", mode=request.param)
     topic.do(*STEPS)
     return topic
 
 
-def put_snapshot(topic: FilteredTopic, snapshot: BufferSnapshot | None) -> None:
+def put_snapshot(topic, snapshot):
     """As if it had been persisted."""
     snapshots = SnapshotStore(topic.records.store)
     snapshots.delete(NAME)
@@ -90,7 +99,7 @@ def put_snapshot(topic: FilteredTopic, snapshot: BufferSnapshot | None) -> None:
         snapshots.write(NAME, snapshot)
 
 
-def refused(topic: FilteredTopic, match: str) -> None:
+def refused(topic, match):
     """The hot copy stays, however often it is tried, and nothing is recorded."""
     audit = Audit()
     topic.open(audit=audit)
@@ -106,9 +115,7 @@ def refused(topic: FilteredTopic, match: str) -> None:
 
 
 @WAYS
-def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
-    topic: FilteredTopic, offload: Offload, tmp_path: Path
-) -> None:
+def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(topic, offload, tmp_path):
     topic.open(audit=FileAuditLog(tmp_path / "audit.jsonl", now_ms=lambda: 1000))
     first = topic.ledgers[0]
     sizes = [len(payload) for _, payload in topic.hot_entries()]
@@ -124,7 +131,7 @@ def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
     if topic.mode is FilterMode.TOMBSTONE:  # which markers are as good as
         kept, markers = kept + markers, DroppedEntries()
     assert sum((each.kept for each in records), DroppedEntries()) == kept
-    dropped: dict[str, DroppedEntries] = {}
+    dropped = {}
     for record in records:
         for cause, each in (record.dropped or {}).items():
             dropped[cause] = dropped.get(cause, DroppedEntries()) + each
@@ -134,9 +141,7 @@ def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
 
 
 @WAYS
-def test_it_is_checked_by_what_is_persisted_then_also_by_others(
-    topic: FilteredTopic, offload: Offload
-) -> None:
+def test_it_is_checked_by_what_is_persisted_then_also_by_others(topic, offload):
     offload(topic)
     topic.do("3", "m", "|")
     settle_transactions(topic.environment, NAME)
@@ -145,9 +150,7 @@ def test_it_is_checked_by_what_is_persisted_then_also_by_others(
 
 
 @WAYS
-def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(
-    topic: FilteredTopic, offload: Offload
-) -> None:
+def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(topic, offload):
     """Also when the ledgers before it are gone, and many others were aborted."""
     topic.do("4", "a4", "|", "5", "a5", "|")
     offload(topic)
@@ -156,12 +159,11 @@ def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(
     topic.topic.topic.trim(keep_last, consumed_before=EntryPosition(second.ledger_id, 0))
     topic.do("m")
     snapshot = topic.topic.snapshot()
-    assert snapshot is not None
     assert set(snapshot.aborted) == {topic.begun[4], topic.begun[5]}
     assert topic.topic.topic.delete_hot_copies(0)[0] == second.ledger_id
 
 
-def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path: Path) -> None:
+def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path):
     topic = FilteredTopic(tmp_path)
     topic.do("m", "1", "|", "c1", "|")
     by_ledgers(topic)
@@ -172,7 +174,7 @@ def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path: Path) -> 
     assert first.ledger_id not in topic.hot.ledger_ids()
 
 
-def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> None:
+def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path):
     topic = FilteredTopic(tmp_path, filter=PlainFilter(lambda payload: payload.endswith(b"0")))
     topic.do("m", "m", "|")
     by_ledgers(topic)
@@ -180,21 +182,21 @@ def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> No
     assert len(topic.topic.topic.delete_hot_copies(0)) == 1
 
 
-def other(topic: FilteredTopic) -> FilteredTopic:
+def other(topic):
     """The same topic, its filter one of another name."""
     named = chosen(topic.mode, topic.filter, name="by-age")
     topic.open(filter_of=lambda _: named)
     return topic
 
 
-def test_another_filters_own_bound_is_not_one_of_transactions(tmp_path: Path) -> None:
+def test_another_filters_own_bound_is_not_one_of_transactions(tmp_path):
     topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 1, stop=(1 << 40, 0))))
     topic.do("m", "m", "|")
     by_ledgers(topic)
     assert len(topic.topic.topic.delete_hot_copies(0)) == 1
 
 
-def test_what_another_filter_let_go_ends_no_transaction(tmp_path: Path) -> None:
+def test_what_another_filter_let_go_ends_no_transaction(tmp_path):
     topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 0, stop=(1 << 40, 0))))
     topic.do("1", "m", "|")
     by_ledgers(topic)
@@ -207,14 +209,14 @@ def test_what_another_filter_let_go_ends_no_transaction(tmp_path: Path) -> None:
 
 
 @WAYS
-def test_without_a_snapshot_it_stays(topic: FilteredTopic, offload: Offload) -> None:
+def test_without_a_snapshot_it_stays(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     refused(topic, "there is no snapshot")
 
 
 @WAYS
-def test_what_is_not_settled_any_more_stays(topic: FilteredTopic, offload: Offload) -> None:
+def test_what_is_not_settled_any_more_stays(topic, offload):
     """As of a topic that was reset, and has not been read since."""
     offload(topic)
     ledger_id, aborted = topic.ledgers[0].ledger_id, {topic.begun[2]: PREFIX}
@@ -229,40 +231,32 @@ def test_what_is_not_settled_any_more_stays(topic: FilteredTopic, offload: Offlo
 
 
 @WAYS
-def test_entries_of_a_transaction_that_was_not_aborted_stay(topic: FilteredTopic, offload: Offload) -> None:
+def test_entries_of_a_transaction_that_was_not_aborted_stay(topic, offload):
     offload(topic)
     put_snapshot(topic, BufferSnapshot(stable_position=PREFIX))
     refused(topic, rf"that were not aborted.*found \({topic.begun[2].most_bits},")
 
 
 @WAYS
-def test_upkeep_says_so_and_goes_on(topic: FilteredTopic, offload: Offload) -> None:
+def test_upkeep_says_so_and_goes_on(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     topic.open()
-    policies = ResolvedPolicies(
-        offload=resolve_policies(topic=parse_policies({"driver": "local", "deletion_lag_in_millis": 0})),
-        retention=RetentionPolicies(),
-        retention_origin="default",
-    )
-    done = keep_up(topic.topic, policies, 1000)
+    done = keep_up(topic.topic, policies_to(driver="local", deletion_lag_in_millis=0), 1000)
     assert set(done.failures) == {"deletion of hot copies"}
     assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
 
 
-def changed_record(
-    topic: FilteredTopic, change: Callable[[FilterRecord], FilterRecord | None]
-) -> Callable[[ManagedLedgerInfo], ManagedLedgerInfo]:
+def changed_record(topic, change):
     """What the offload contexts say of filters, changed."""
 
-    def of_ledger(ledger: LedgerRecord) -> LedgerRecord:
+    def of_ledger(ledger):
         context = ledger.context
         if context is None or not ledger.is_fully_offloaded:
             return ledger
         drivers = [share.driver for share in context.segments] or [context.driver]
         made = []
         for driver in drivers:
-            assert driver is not None
             record = change(parse_filter_record(driver.get(RECORD_KEY) or ""))
             made.append(driver.with_property(RECORD_KEY, record and record.pack(short=True)))
         if not context.segments:
@@ -285,21 +279,17 @@ def changed_record(
     ],
     ids=["none", "name", "stop", "kept", "dropped"],
 )
-def test_a_record_that_is_not_the_indexs_is_refused(
-    topic: FilteredTopic, offload: Offload, change: Callable[[FilterRecord], FilterRecord | None]
-) -> None:
+def test_a_record_that_is_not_the_indexs_is_refused(topic, offload, change):
     offload(topic)
     topic.records.update(NAME, changed_record(topic, change))
     refused(topic, "an index does not say of a filter what the offload context says")
 
 
-def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: FilteredTopic) -> None:
+def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic):
     by_ledgers(topic)
 
-    def damaged(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def damaged(info):
         (ledger, *others) = info.ledgers
-        assert ledger.context is not None
-        assert ledger.context.driver is not None
         driver = ledger.context.driver.with_property(RECORD_KEY, "{")
         return replace(
             info, ledgers=(replace(ledger, context=replace(ledger.context, driver=driver)), *others)
@@ -315,7 +305,7 @@ def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: 
 
 
 @pytest.mark.parametrize("reopens", [False, True])
-def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, reopens: bool) -> None:
+def test_a_deletion_that_is_made_again_is_recorded_again(topic, reopens):
     """It was recorded in full before anything was changed."""
     by_ledgers(topic)
     audit = Audit()
@@ -323,13 +313,13 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, r
     ledger_id = topic.ledgers[0].ledger_id
     delete = topic.hot.delete
 
-    def fails(_: int) -> bool:
+    def fails(_):
         raise StoreError("no")
 
-    topic.hot.delete = fails  # type: ignore[method-assign]
+    topic.hot.delete = fails
     with pytest.raises(StoreError, match="no"):
         topic.topic.topic.delete_hot_copies(0)
-    topic.hot.delete = delete  # type: ignore[method-assign]
+    topic.hot.delete = delete
     put_snapshot(topic, None)  # what was decided is not asked again
     if reopens:
         topic.open()
@@ -343,16 +333,68 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, r
     assert again.filtered[0].dropped is None, "of a deletion that was begun the context tells"
 
 
-def test_what_cannot_be_recorded_is_not_deleted(topic: FilteredTopic) -> None:
+def test_what_cannot_be_recorded_is_not_deleted(topic):
     by_ledgers(topic)
 
     class Full:
-        def record(self, _: object) -> None:
+        def record(self, _):
             raise StoreError("no room")
 
     topic.open(audit=Full())
     with pytest.raises(StoreError, match="no room"):
         topic.topic.topic.delete_hot_copies(0)
     (ledger,) = topic.ledgers
-    assert ledger.context is not None
     assert not ledger.context.bookkeeper_deleted
+
+
+ONE = TransactionId(0, 1)
+
+
+def record_of(dropped, stop):
+    causes = {aborted_cause(ONE): DroppedEntries(entries=dropped)} if dropped else {}
+    return FilterRecord.of("transactions", FilterMode.GAP, stop, DroppedEntries(), causes)
+
+
+@pytest.mark.parametrize(
+    ("record", "stable", "aborted", "right"),
+    [
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 1), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 0), [ONE], False),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [], False),
+        (record_of(1, None), None, [ONE], True),
+        (record_of(1, None), None, [], False),
+        (record_of(0, EntryPosition(3, 2)), None, [], True),
+        (record_of(1, EntryPosition(0, 0)), None, [ONE], True),
+    ],
+)
+def test_what_is_settled_is_what_the_snapshot_says(record, stable, aborted, right):
+    check = partial(check_settled, [record], ledger_id=7)
+    snapshot = BufferSnapshot(stable_position=stable, aborted=dict.fromkeys(aborted, PREFIX))
+    if right:
+        check(snapshot=snapshot)
+    else:
+        with pytest.raises(OffloadError) as caught:
+            check(snapshot=snapshot)
+        assert caught.value.ledger_id == 7
+
+
+def test_settled_by_filters_is_what_is_complete_and_was_bounded():
+    def share(number, record, *, complete=True):
+        driver = DriverMetadata(name="local")
+        text = None if record is None else record.pack(short=True)
+        return OffloadSegment(
+            uuid=UUID(int=number),
+            complete=complete,
+            end_entry_id=number,
+            driver=driver.with_property(RECORD_KEY, text),
+        )
+
+    def settled(*shares):
+        return settled_by_filters(managed_ledger(closed(7, 9, OffloadContext.of_segments(shares))))
+
+    bounded, unbounded = record_of(0, EntryPosition(7, 9)), record_of(0, None)
+    assert settled(share(1, bounded), share(3, bounded)) == EntryPosition(7, 3)
+    assert settled(share(1, bounded), share(3, unbounded)) == EntryPosition(7, 1)
+    assert settled(share(1, bounded), share(3, bounded, complete=False)) == EntryPosition(7, 1)
+    assert settled(share(1, None)) is None

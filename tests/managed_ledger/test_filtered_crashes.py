@@ -6,26 +6,17 @@ to be left, the snapshot is right, and the same goes on to its end, leaving noth
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
-from effort import Sample
 from managed_ledgers import NAME, environment_of
 from scenes.filters import END, FilteredTopic, chosen, short_record
 from scenes.transactions import Model
 
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.reading.transaction_buffers import SnapshotStore
-from offload_core.writing.filters import FilterMode
-from offload_core.writing.managed_ledger import Environment, topic_offloads
-from offload_hooks.errors import OffloadError
+from offload_core.writing.managed_ledger import topic_offloads
 
 
-def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
+def as_a_new_process(topic, points):
     """Beside the owner."""
     return environment_of(
         topic.records,
@@ -37,18 +28,18 @@ def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
     )
 
 
-def offload(topic: FilteredTopic, points: Points) -> None:
+def offload(topic, points):
     topic_offloads(as_a_new_process(topic, points), NAME).offload_prefix(END)
 
 
-def prepared(folder: Path, mode: FilterMode) -> FilteredTopic:
+def prepared(folder, mode):
     """Two ledgers that may go, of which nothing is settled yet, and one that waits."""
     topic = FilteredTopic(folder, mode=mode)
     topic.do("m", "1", "2", "a1", "m", "|", "1", "c2", "m", "|", "3", "m", "|")
     return topic
 
 
-def check(topic: FilteredTopic, where: str) -> None:
+def check(topic, where):
     entries = topic.hot_entries()
     assert len(entries) == 10, where
     for ledger in topic.ledgers:
@@ -58,7 +49,6 @@ def check(topic: FilteredTopic, where: str) -> None:
         assert {i: found.get(i) for i in left} == left, where
         assert len(found) == (len(left) if topic.mode is FilterMode.GAP else ledger.info.entries), where
         record = short_record(ledger)
-        assert record is not None, where
         assert record.kept.entries == len(left), where
         assert record.total_dropped.entries == (ledger.info.entries or 0) - len(left), where
     snapshot = SnapshotStore(topic.records.store).read(NAME)
@@ -66,7 +56,7 @@ def check(topic: FilteredTopic, where: str) -> None:
     Model.of(entries).check_snapshot(snapshot, where)
 
 
-def leftovers(topic: FilteredTopic) -> set[str]:
+def leftovers(topic):
     """What is in the tier and in no record."""
     wanted = set()
     for ledger in topic.ledgers:
@@ -77,32 +67,16 @@ def leftovers(topic: FilteredTopic) -> set[str]:
     return ({each.key for each in topic.tier.list_objects()} - wanted) | uploads
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def check_done(topic, where):
+    assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
+    assert leftovers(topic) == set(), where
 
 
 @pytest.mark.parametrize("mode", FilterMode)
 def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
-    tmp_path: Path,
-    mode: FilterMode,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
-) -> None:
-    points = Points()
-    offload(prepared(tmp_path / "calls", mode), points)
-    assert len(points.calls) > 20
-    cases = sample(list(itertools.product(range(1, len(points.calls) + 1), FAULTS)), 19)
-    record_property("crash points", len(cases))
-    for at, fault in cases:
-        topic = prepared(tmp_path / f"{at}-{fault}", mode)
-        where = f"{fault} call {at}, {points.calls[at - 1]}"
-        with suppress(OffloadError, Killed):
-            offload(topic, Points(at=at, fault=fault))
-        check(topic, where)
-        offload(topic, Points())
-        check(topic, where)
-        assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
-        assert leftovers(topic) == set(), where
-    print(f"{mode.value}: {len(points.calls)} calls, {len(cases)} points")
+    crash_matrix, mode
+):
+    calls = crash_matrix(
+        lambda folder: prepared(folder, mode), offload, check=check, check_done=check_done, every=19
+    )
+    assert len(calls) > 20

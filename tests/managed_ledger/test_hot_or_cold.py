@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from crash_points import Metadata, Points, Turn, watched
@@ -21,7 +20,7 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 
 
-def delete_hot_copy(world: MovedTopic, ledger_id: int, points: Points) -> None:
+def delete_hot_copy(world, ledger_id, points):
     tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
     records = ManagedLedgerRecords(Metadata(world.records.store, points))
     offloads = RecordedOffloads(records, world.hot, KnownTiers(tier), now_ms=world.clock)
@@ -29,7 +28,7 @@ def delete_hot_copy(world: MovedTopic, ledger_id: int, points: Points) -> None:
         offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def delete_segments(world: MovedTopic, points: Points) -> None:
+def delete_segments(world, points):
     """As `rollback delete` without `--release`: also segments that records name, of ledgers that have hot copies."""
     tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
     records = StoreRecords(Metadata(world.records.store, points))
@@ -39,16 +38,14 @@ def delete_segments(world: MovedTopic, points: Points) -> None:
 
 @pytest.mark.parametrize("first", ["segments", "hot copy"])
 @pytest.mark.parametrize("after", [False, True])
-def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(
-    tmp_path: Path, first: str, after: bool
-) -> None:
+def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(tmp_path, first, after):
     seen = set[tuple[bool, bool]]()
     for at in range(1, 1000):
         world = MovedTopic.make(tmp_path / str(at))
         ledger_id = world.add_ledger(5)
         world.stream((ledger_id, 4))
 
-        def delete_in_turns(at: int = at, world: MovedTopic = world, ledger_id: int = ledger_id) -> Points:
+        def delete_in_turns(at=at, world=world, ledger_id=ledger_id):
             if first == "segments":
                 points = Turn(at, lambda: delete_hot_copy(world, ledger_id, Points()), after=after)
                 delete_segments(world, points)
@@ -65,9 +62,7 @@ def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(
         is_cold = len(list(world.source.list_objects())) == 2
         assert is_hot or is_cold, (at, points.calls)
         known = world.records.read(NAME)
-        assert known is not None
         context = known.info.ledgers[0].context
-        assert context is not None
         assert is_hot == (not context.bookkeeper_deleted)
         seen.add((is_hot, is_cold))
     assert (True, False) in seen or (False, True) in seen

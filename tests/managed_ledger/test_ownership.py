@@ -141,7 +141,7 @@ def test_a_ledger_of_a_later_owner_is_never_taken_for_a_leftover(opened, environ
             later[0].add_entry(b"a")
         return owned
 
-    monkeypatch.setattr("offload_core.writing.managed_ledger.topic_opening.claim_record", then_another_opens)
+    monkeypatch.setattr("offload_core.writing.managed_ledger.managed_ledger.claim_record", then_another_opens)
     former = opened()
     with pytest.raises(OwnershipLostError):
         former.add_entry(b"b")
@@ -200,7 +200,7 @@ def test_a_mark_that_cannot_be_taken_away_does_not_fail_the_closing(
     topic.add_entry(b"a")
     topic.roll()
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise StoreError("the metadata is away")
 
     with monkeypatch.context() as away:
@@ -236,16 +236,16 @@ def test_a_topic_is_left_to_its_owner_where_that_is_wanted(opened, recorded):
 class Owner:
     """A process that owns the topic, and adds what it is told to."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process):
         self.process = process
         assert self._line() == "ready"
 
-    def add(self, text: str) -> str:
+    def add(self, text):
         self.process.stdin.write(f"{text}\n")
         self.process.stdin.flush()
         return self._line()
 
-    def _line(self) -> str:
+    def _line(self):
         return self.process.stdout.readline().strip()
 
 

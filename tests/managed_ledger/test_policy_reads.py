@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 from commands import configuration_file
-from managed_ledgers import NAME
+from managed_ledgers import NAME, offloads_by, policies_to
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
+from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.read_handles import Copy, FallbackReason
 from offload_core.writing.managed_ledger import (
-    PolicyOffloads,
     PolicyReads,
+    PolicyTiers,
     RolloverPolicy,
     delete_managed_ledger,
     open_environment,
     open_managed_ledger,
 )
-from offload_core.writing.settings import ResolvedPolicies, load_configuration, open_policies
+from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks.errors import (
     LiveAttemptError,
     NoReadableCopyError,
@@ -34,15 +34,6 @@ from offload_hooks.errors import (
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 ALL = list(ReadPriority)
-
-
-def policies(folder=None, **given):
-    tier = {} if folder is None else {"driver": "local", "extra_configurations": {"root": str(folder)}}
-    return ResolvedPolicies(
-        offload=resolve_policies(topic=parse_policies({**tier, **given})),
-        retention=RetentionPolicies(),
-        retention_origin="topic",
-    )
 
 
 class Said:
@@ -60,7 +51,7 @@ class Said:
 
 @pytest.fixture
 def said(tmp_path):
-    return Said(policies(tmp_path / "cold"))
+    return Said(policies_to(tmp_path / "cold"))
 
 
 @pytest.fixture
@@ -75,13 +66,13 @@ def ticks():
 
 @pytest.fixture
 def offloads(records, hot, clock, said):
-    with contextlib.closing(PolicyOffloads(records, hot, said, now_ms=clock)) as offloads:
-        yield offloads
+    with offloads_by(said, records, hot, clock) as (offloads, tiers):
+        yield offloads, tiers
 
 
 @pytest.fixture
 def reads(hot, offloads, said, told, ticks):
-    return PolicyReads(hot, offloads, said, kept_s=10, listener=told.append, clock=lambda: ticks[0])
+    return PolicyReads(hot, offloads[1], kept_s=10, listener=told.append, clock=lambda: ticks[0])
 
 
 @pytest.fixture
@@ -89,7 +80,7 @@ def by_policy(environment, offloads, reads):
     """With nothing of the newest entries in memory."""
     return replace(
         environment,
-        offloads=offloads,
+        offloads=offloads[0],
         open_reader=reads.open_reader,
         priority_of=reads.priority_of,
         cache_bytes=0,
@@ -160,7 +151,7 @@ def test_without_a_priority_the_policies_count_and_soon_after_they_change(topic,
     for _ in range(5):
         read(topic)
     assert said.asked == asked
-    said.said = policies(tmp_path / "cold", tiered_read_priority="BOOKKEEPER_ONLY")
+    said.said = policies_to(tmp_path / "cold", tiered_read_priority="BOOKKEEPER_ONLY")
     assert read(topic) == [b"a", b"b", b"c"]
     ticks[0] += 10
     with pytest.raises(UnknownLedgerError):
@@ -173,14 +164,14 @@ def test_while_the_policies_cannot_be_asked_for_those_that_were_known_hold(topic
     ticks[0] += 10
     assert read(topic) == [b"a", b"b", b"c"]
     said.error = None
-    said.said = policies(tiered_read_priority="OFFLOADED_ONLY")
+    said.said = policies_to(tiered_read_priority="OFFLOADED_ONLY")
     ticks[0] += 10
     with pytest.raises(UnknownLedgerError):
         topic.read_entries(topic.last_position, 1)
 
 
 def test_where_no_tier_is_configured_hot_copies_are_read(topic, said):
-    said.said = policies()
+    said.said = policies_to()
     assert read(topic) == [b"a", b"b", b"c"]
     with pytest.raises(OptionError, match="no tier is configured"):
         read(topic, priority=ReadPriority.OFFLOADED_ONLY)
@@ -192,12 +183,14 @@ def test_after_a_restart_copies_are_read_and_deleted_where_the_policies_say(
     topic.offload_prefix(END)
     topic.delete_hot_copies(0)
     topic.close()
-    offloads = PolicyOffloads(records, hot, said, now_ms=clock)
-    reads = PolicyReads(hot, offloads, said)
-    anew = replace(by_policy, offloads=offloads, open_reader=reads.open_reader, priority_of=reads.priority_of)
-    with contextlib.closing(offloads), open_managed_ledger(anew, NAME) as topic:
-        assert read(topic) == [b"a", b"b", b"c"]
-        assert len(topic.trim(RetentionPolicies())) == 3
+    with offloads_by(said, records, hot, clock) as (offloads, tiers):
+        reads = PolicyReads(hot, tiers)
+        anew = replace(
+            by_policy, offloads=offloads, open_reader=reads.open_reader, priority_of=reads.priority_of
+        )
+        with open_managed_ledger(anew, NAME) as topic:
+            assert read(topic) == [b"a", b"b", b"c"]
+            assert len(topic.trim(RetentionPolicies())) == 3
     assert not list((tmp_path / "cold").glob("*-ledger-*"))
 
 
@@ -277,15 +270,17 @@ def configured_topic(file):
 def test_an_offload_that_fails_is_counted(environment, records, hot, clock, tmp_path):
     (tmp_path / "file").touch()
     counted = Counted()
-    offloads = PolicyOffloads(
-        records, hot, lambda _: policies(tmp_path / "file"), now_ms=clock, stats=counted
-    )
-    with open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic:
+    with (
+        offloads_by(lambda _: policies_to(tmp_path / "file"), records, hot, clock, stats=counted) as (
+            offloads,
+            _,
+        ),
+        open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic,
+    ):
         topic.add_entry(b"a")
         topic.roll()
         with pytest.raises(StoreError):
             topic.offload_prefix(END)
-    offloads.close()
     full = topic_of_managed_ledger(NAME).full
     assert counted.calls == [("count_write_error", full), ("count_offload_error", full)]
 
@@ -310,45 +305,47 @@ def test_reads_that_fail_and_turn_to_the_other_copy_are_counted(tmp_path):
     assert ("count_read_error", topic_of_managed_ledger(NAME).full) in counted.calls
 
 
-def test_a_reader_keeps_its_tier_open_until_it_is_closed(topic, records, hot, clock, said, tmp_path):
+def test_a_reader_keeps_its_tier_open_until_it_is_closed(topic, hot, said, tmp_path):
     topic.offload_prefix(END)
     record = topic.read_info().in_order[0]
-    with contextlib.closing(PolicyOffloads(records, hot, said, now_ms=clock, most_idle=0)) as offloads:
-        reader = PolicyReads(hot, offloads, said).open_reader(record, ReadPriority.OFFLOADED_ONLY, NAME)
-        assert offloads.open_tiers == 1
-        said.said = policies(tmp_path / "other")
-        offloads.lease(NAME).close()
-        assert offloads.open_tiers == 1
+    with contextlib.closing(PolicyTiers(said, most_idle=0)) as tiers:
+        reader = PolicyReads(hot, tiers).open_reader(record, ReadPriority.OFFLOADED_ONLY, NAME)
+        assert tiers.open_count == 1
+        said.said = policies_to(tmp_path / "other")
+        tiers.lease(NAME).close()
+        assert tiers.open_count == 1
         assert bytes(reader.read(0, 0)[0]) == b"a"
         reader.close()
         reader.close()
-        assert offloads.open_tiers == 0
+        assert tiers.open_count == 0
         with pytest.raises(UnknownLedgerError):
-            PolicyReads(hot, offloads, said).open_reader(
+            PolicyReads(hot, tiers).open_reader(
                 topic.read_info().in_order[-1], ReadPriority.OFFLOADED_ONLY, NAME
             )
-        assert offloads.open_tiers == 0
+        assert tiers.open_count == 0
 
 
 def test_an_offload_that_another_is_at_or_that_is_stopped_has_not_failed(
     environment, records, hot, clock, tmp_path
 ):
     counted = Counted()
-    offloads = PolicyOffloads(
-        records, hot, lambda _: policies(tmp_path / "cold"), now_ms=clock, stats=counted
-    )
 
     def listen(_):
         with pytest.raises(LiveAttemptError):
             offloads.offload(NAME, position.ledger_id)
         raise OffloadStoppedError("enough")
 
-    with open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic:
+    with (
+        offloads_by(lambda _: policies_to(tmp_path / "cold"), records, hot, clock, stats=counted) as (
+            offloads,
+            _,
+        ),
+        open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic,
+    ):
         position = topic.add_entry(b"a")
         topic.roll()
         with pytest.raises(OffloadStoppedError):
             offloads.offload(NAME, position.ledger_id, listener=listen)
-    offloads.close()
     kinds = [kind for kind, *_ in counted.calls]
     assert "count_offloaded" in kinds
     assert "count_offload_error" not in kinds

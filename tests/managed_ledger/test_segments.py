@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, ColdLedger
 from scenes.segments import SegmentedOffloads, segment_keys
 
+from offload_core.maintenance.rollback import (
+    Allowed,
+    Need,
+    Verdict,
+    delete_judged,
+    judge_tier,
+    plan_rollback,
+    release_recorded,
+)
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import (
     EntryPosition,
-    ManagedLedgerInfo,
     abandon_segment,
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
     delete_managed_ledger,
     open_managed_ledger,
 )
+from offload_core.writing.offload.segment_offloader import segment_key
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError, StoreUnavailableError
-from pulsar_offload import TierReader
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 EVERYTHING = RetentionPolicies()
@@ -48,11 +54,11 @@ class SegmentsTopic:
     ids: list[int]
     payloads: list[bytes]
 
-    def end(self, place: int, entry_id: int) -> EntryPosition:
+    def end(self, place, entry_id):
         return EntryPosition(self.ids[place], entry_id)
 
-    def read(self, priority: ReadPriority = ReadPriority.OFFLOADED_FIRST, at_once: int = 100) -> list[bytes]:
-        found: list[bytes] = []
+    def read(self, priority=ReadPriority.OFFLOADED_FIRST, at_once=100):
+        found = []
         position = START
         while True:
             read = self.open.read_entries(position, at_once, priority=priority)
@@ -61,19 +67,13 @@ class SegmentsTopic:
             found += [bytes(payload) for _, payload in read]
             position = read.next_position
 
-    def without_hot_ledgers(self, *places: int) -> None:
+    def without_hot_ledgers(self, *places):
         for place in places:
             self.environment.hot.store.delete(self.ids[place])
 
 
 @pytest.fixture
-def topic(
-    environment: Environment,
-    records: ManagedLedgerRecords,
-    hot: FileLedgerStore,
-    cold: TierReader,
-    clock: Clock,
-) -> SegmentsTopic:
+def topic(environment, records, hot, cold, clock):
     readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
     environment = replace(environment, open_reader=readers.open, cache_bytes=0)
     opened = open_managed_ledger(environment, NAME)
@@ -88,20 +88,16 @@ def topic(
     return SegmentsTopic(environment, opened, offloads, readers, ids, payloads)
 
 
-def objects(cold: TierReader) -> list[str]:
+def objects(cold):
     return sorted(each.key for each in cold.store.list_objects())
 
-
-Recorded = Callable[[], ManagedLedgerInfo]
 
 # --- reading -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("priority", [each for each in ReadPriority if each.falls_back])
 @pytest.mark.parametrize("at_once", [1, 3, 100])
-def test_a_topic_that_is_partly_in_segments_is_read_in_order(
-    topic: SegmentsTopic, priority: ReadPriority, at_once: int
-) -> None:
+def test_a_topic_that_is_partly_in_segments_is_read_in_order(topic, priority, at_once):
     assert topic.read(priority, at_once) == topic.payloads
     for place, entry_id in ((0, 1), (2, 2), (3, 0)):
         topic.offloads.offload(topic.end(place, entry_id))
@@ -114,7 +110,7 @@ def test_a_topic_that_is_partly_in_segments_is_read_in_order(
     assert topic.readers.fallback_counts == {}
 
 
-def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic: SegmentsTopic, cold: TierReader) -> None:
+def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic, cold):
     topic.offloads.offload(topic.end(0, 1))
     topic.offloads.offload(topic.end(2, 2))
     assert topic.read() == topic.payloads
@@ -133,7 +129,7 @@ def test_what_is_cold_is_read_cold_and_what_is_behind_it_hot(topic: SegmentsTopi
         topic.open.read_entries(read.next_position, 100)
 
 
-def test_a_segment_that_cannot_be_read_is_read_hot(topic: SegmentsTopic, cold: TierReader) -> None:
+def test_a_segment_that_cannot_be_read_is_read_hot(topic, cold):
     topic.offloads.offload(topic.end(1, 1))
     lost = topic.offloads.offload(topic.end(2, 4))
     cold.store.delete([str(lost)])
@@ -142,9 +138,7 @@ def test_a_segment_that_cannot_be_read_is_read_hot(topic: SegmentsTopic, cold: T
         topic.read(ReadPriority.OFFLOADED_ONLY)
 
 
-def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whole(
-    topic: SegmentsTopic,
-) -> None:
+def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whole(topic):
     topic.offloads.offload(topic.end(3, 0))
     assert topic.read() == topic.payloads
     topic.open.roll()
@@ -154,7 +148,7 @@ def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whol
     assert topic.read(ReadPriority.BOOKKEEPER_FIRST) == topic.read() == [*topic.payloads, b"later"]
 
 
-def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: SegmentsTopic) -> None:
+def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic):
     topic.open.offload_prefix(topic.end(1, 0))
     topic.offloads.offload(topic.end(2, 1), begin=topic.end(1, 0))
     assert topic.open.offload_prefix(END) == topic.end(2, 2), "what segments have of a ledger stays theirs"
@@ -165,7 +159,7 @@ def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: Segme
     assert topic.read() == topic.payloads
 
 
-def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic: SegmentsTopic) -> None:
+def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic):
     topic.offloads.offload(topic.end(1, 1))
     assert topic.open.offload_prefix(topic.end(1, 0)) == topic.end(1, 2)
     topic.offloads.offload(topic.end(3, 1))
@@ -176,8 +170,8 @@ def test_the_first_position_that_is_not_offloaded_may_lie_in_a_ledger(topic: Seg
 
 
 def test_hot_copies_go_after_the_lag_where_all_entries_are_in_complete_segments(
-    topic: SegmentsTopic, clock: Clock, hot: FileLedgerStore, audit: Audit, recorded: Recorded
-) -> None:
+    topic, clock, hot, audit, recorded
+):
     topic.offloads.offload(topic.end(0, 1))
     topic.offloads.offload(topic.end(2, 2), history=True)
     clock.pass_s(10)
@@ -193,9 +187,7 @@ def test_hot_copies_go_after_the_lag_where_all_entries_are_in_complete_segments(
     assert topic.read() == topic.payloads
 
 
-def test_a_ledger_that_is_closed_after_its_last_segment_is_offloaded_as_a_whole(
-    topic: SegmentsTopic, hot: FileLedgerStore
-) -> None:
+def test_a_ledger_that_is_closed_after_its_last_segment_is_offloaded_as_a_whole(topic, hot):
     topic.offloads.offload(topic.end(3, 1))
     assert topic.open.delete_hot_copies(0) == topic.ids[:3]
     topic.open.roll()
@@ -204,9 +196,7 @@ def test_a_ledger_that_is_closed_after_its_last_segment_is_offloaded_as_a_whole(
 
 
 @pytest.mark.parametrize("damage", ["no data", "no index", "shorter", "another's", "ends too early"])
-def test_a_hot_copy_stays_where_a_segment_is_not_as_its_record_says(
-    topic: SegmentsTopic, cold: TierReader, hot: FileLedgerStore, records: ManagedLedgerRecords, damage: str
-) -> None:
+def test_a_hot_copy_stays_where_a_segment_is_not_as_its_record_says(topic, cold, hot, records, damage):
     topic.offloads.offload(topic.end(0, 1))
     uuid = str(topic.offloads.offload(topic.end(1, 2)))
     folder = cold.store.describe().location.removeprefix("file://")
@@ -231,9 +221,7 @@ def test_a_hot_copy_stays_where_a_segment_is_not_as_its_record_says(
 # --- deletion ----------------------------------------------------------------------------------
 
 
-def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(
-    topic: SegmentsTopic, cold: TierReader, audit: Audit, hot: FileLedgerStore, recorded: Recorded
-) -> None:
+def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(topic, cold, audit, hot, recorded):
     one, two = topic.offloads.offload(topic.end(0, 1)), topic.offloads.offload(topic.end(1, 1))
     three = topic.offloads.offload(topic.end(2, 4))
     assert topic.open.trim(EVERYTHING, consumed_before=topic.end(1, 0)) == topic.ids[:1]
@@ -252,8 +240,8 @@ def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(
 
 
 def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_failed(
-    topic: SegmentsTopic, cold: TierReader, records: ManagedLedgerRecords, recorded: Recorded
-) -> None:
+    topic, cold, records, recorded
+):
     one = topic.offloads.offload(topic.end(0, 3))
     two = topic.offloads.offload(topic.end(2, 1), completes=False)
     trim = partial(topic.open.trim, EVERYTHING, consumed_before=topic.end(2, 0))
@@ -262,7 +250,6 @@ def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_fa
     records.update(NAME, lambda info: abandon_segment(info, two))
     assert trim() == topic.ids[1:2]
     left = unfinished_segment(recorded())
-    assert left is not None
     assert (left.uuid, left.ledger_ids) == (two, (topic.ids[2],))
     assert objects(cold) == segment_keys([two]), "whoever resumes it deletes them"
     assert one != two
@@ -271,20 +258,16 @@ def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_fa
 
 
 def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
-    topic: SegmentsTopic,
-    environment: Environment,
-    cold: TierReader,
-    monkeypatch: pytest.MonkeyPatch,
-    recorded: Recorded,
-) -> None:
+    topic, environment, cold, monkeypatch, recorded
+):
     topic.offloads.offload(topic.end(1, 2))
     assert environment.offloads is not None
     with monkeypatch.context() as broken:
 
-        def fails(*_: object) -> None:
+        def fails(*_):
             raise StoreUnavailableError("the store is away")
 
-        broken.setattr(environment.offloads, "delete_segment", fails)
+        broken.setattr(environment.offloads, "delete_cold_copy", fails)
         with pytest.raises(StoreUnavailableError):
             topic.open.trim(EVERYTHING)
     assert [ledger.is_condemned for ledger in recorded().in_order] == [True, True, True, False]
@@ -297,26 +280,17 @@ def test_a_tier_that_fails_keeps_the_ledger_until_its_objects_are_gone(
     assert objects(cold) == []
 
 
-def test_objects_that_a_ledger_needs_are_not_deleted(
-    topic: SegmentsTopic, environment: Environment, cold: TierReader
-) -> None:
+def test_objects_that_a_ledger_needs_are_not_deleted(topic, environment, cold):
     uuid = topic.offloads.offload(topic.end(1, 1))
-    assert environment.offloads is not None
     with pytest.raises(AttemptError, match="no ledger needs it"):
-        environment.offloads.delete_segment(NAME, uuid, None)
+        environment.offloads.delete_cold_copy(NAME, segment_key(uuid), None)
     assert objects(cold) == segment_keys([uuid])
 
 
 @pytest.mark.parametrize("completes", [True, False])
 def test_a_topic_is_deleted_with_its_segments_also_one_that_is_not_complete(
-    topic: SegmentsTopic,
-    environment: Environment,
-    cold: TierReader,
-    hot: FileLedgerStore,
-    records: ManagedLedgerRecords,
-    audit: Audit,
-    completes: bool,
-) -> None:
+    topic, environment, cold, hot, records, audit, completes
+):
     uuids = [
         topic.offloads.offload(topic.end(0, 1)),
         topic.offloads.offload(topic.end(1, 2)),
@@ -328,3 +302,91 @@ def test_a_topic_is_deleted_with_its_segments_also_one_that_is_not_complete(
     assert sorted(str(each.uuid) for each in audit.deletions if each.copy == "cold") == sorted(
         map(str, uuids)
     )
+
+
+# --- the way back to ledger-based offload: an old version has all then ---------------------------
+
+LAG_S = 3600
+
+
+@pytest.fixture
+def streamed(topic):
+    """Two segments, which end inside the second ledger and with the third; and their uuids."""
+    return topic, [
+        str(topic.offloads.offload(topic.end(place, entry_id))) for place, entry_id in ((1, 0), (2, 4))
+    ]
+
+
+def plan(topic):
+    return plan_rollback(topic.offloads.tier, {parse_topic("acme/cold/orders"): topic.offloads.info})
+
+
+def roll_back(topic, audit):
+    tier, records = topic.offloads.tier, topic.offloads.records
+    judged = judge_tier(tier, lambda: release_recorded(records, [], dry_run=False).infos)
+    delete_judged(tier, judged, audit, allowed=Allowed(recorded=False))
+    return [each.verdict for each in judged]
+
+
+def as_an_old_version(topic, cold, hot):
+    """What a reader finds that knows hot and one-object copies only: a complete record means the latter."""
+    found = []
+    for ledger in topic.offloads.info.in_order:
+        context = ledger.context
+        if context is not None and context.complete:
+            found += ColdLedger(cold, ledger).entries
+        else:
+            reader = hot.open(ledger.ledger_id)
+            last = (ledger.info.entries or reader.status().entry_count) - 1
+            found += [bytes(payload) for payload in reader.read(0, last)]
+            reader.close()
+    return found
+
+
+def test_the_whole_way_back(streamed, hot, clock, tmp_path, audit):
+    topic, (first, second) = streamed
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads, "from the hot copies"
+    assert [ledger.ledger_id for ledger in plan(topic).of(Need.RELEASE)] == topic.ids[:3]
+    assert roll_back(topic, audit) == [Verdict.FREE, Verdict.FREE]
+    assert plan(topic).loses_nothing
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    assert list(topic.offloads.tier.list_objects()) == []
+    assert sorted(str(each.uuid) for each in audit.deletions) == sorted([first] * 2 + [second] * 2)
+    topic.open.offload_prefix(END)
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert plan(topic).loses_nothing
+    assert as_an_old_version(topic, tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    topic.open.close()
+    with open_managed_ledger(topic.environment, NAME) as again:
+        topic.open = again
+        assert topic.read() == topic.payloads
+
+
+def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(streamed, clock, audit):
+    topic, _ = streamed
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    planned = plan(topic)
+    assert [(ledger.ledger_id, ledger.entries) for ledger in planned.of(Need.ONLY_COPY)] == [
+        (topic.ids[0], 4),
+        (topic.ids[1], 3),
+        (topic.ids[2], 5),
+    ]
+    before = topic.offloads.info
+    assert roll_back(topic, audit) == [Verdict.NEEDED, Verdict.NEEDED]
+    assert topic.offloads.info == before
+    assert topic.read() == topic.payloads
+
+
+def test_a_way_back_that_is_broken_off_can_be_gone_forth_again(streamed, clock, audit):
+    topic, _ = streamed
+    roll_back(topic, audit)
+    topic.offloads.offload(EntryPosition(topic.ids[2], 4))
+    assert topic.read() == topic.payloads
+    assert len(plan(topic).of(Need.RELEASE)) == 3
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert topic.read() == topic.payloads

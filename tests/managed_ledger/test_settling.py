@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from crash_points import FAULTS, Killed, Points
-from effort import Sample
+from crash_points import Points
 from managed_ledgers import NAME, Audit, Clock
 from scenes.transactions import (
     NEVER,
@@ -22,14 +20,10 @@ from scenes.transactions import (
     of,
 )
 
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
-from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
-    Environment,
-    ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
     begin_times_ms,
@@ -37,32 +31,28 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
     settle_transactions,
 )
-from offload_hooks.errors import FormatError, OffloadError, UnknownTopicError
-from offload_hooks.ledger_stores import LedgerReader
+from offload_hooks.errors import FormatError, UnknownTopicError
 
 ROLLED = RolloverPolicy(max_entries=3, min_age_s=0)
 
 
 @pytest.fixture
-def snapshots(records: ManagedLedgerRecords) -> SnapshotStore:
+def snapshots(records):
     return SnapshotStore(records.store)
 
 
 @pytest.fixture
-def topic(environment: Environment, opened: Callable[..., ManagedLedger]) -> TransactionalTopic:
+def topic(environment, opened):
     """The topic with its transactions, in the hands of another process, of ledgers with three entries."""
     return TransactionalTopic(environment, opened(rollover=ROLLED), NEVER)
 
 
-def settle(environment: Environment, up_to: EntryPosition | None = None) -> EntryPosition | None:
+def settle(environment, up_to=None):
     settled = settle_transactions(environment, NAME, up_to)
-    assert settled is not None
     return settled.stable_position
 
 
-def test_a_topic_without_transactions_is_settled_and_not_read(
-    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
-) -> None:
+def test_a_topic_without_transactions_is_settled_and_not_read(environment, opened, snapshots):
     with opened() as plain:
         last = plain.add_entries([b"anything", b"else"])
     assert settle_transactions(environment, NAME) is None
@@ -73,15 +63,13 @@ def test_a_topic_without_transactions_is_settled_and_not_read(
     assert (status.persisted_position, status.aborted_count) == (None, 0)
 
 
-def test_an_unknown_topic_is_an_error(environment: Environment) -> None:
+def test_an_unknown_topic_is_an_error(environment):
     for call in (settle_transactions, look_at_transactions):
         with pytest.raises(UnknownTopicError):
             call(environment, NAME)
 
 
-def test_it_is_settled_to_the_end_of_its_sealed_ledgers(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+def test_it_is_settled_to_the_end_of_its_sealed_ledgers(environment, topic, snapshots):
     kept, dropped = topic.begin(), topic.begin()
     topic.add_entries([message(kept), message(dropped)])
     topic.commit(kept)
@@ -98,9 +86,7 @@ def test_it_is_settled_to_the_end_of_its_sealed_ledgers(
     assert found == settle_transactions(environment, NAME)
 
 
-def test_an_open_transactions_first_entry_holds_it_back(
-    environment: Environment, topic: TransactionalTopic
-) -> None:
+def test_an_open_transactions_first_entry_holds_it_back(environment, topic):
     held = topic.begin()
     before = topic.add_entries([message(), message(held)])
     topic.topic.roll()
@@ -116,12 +102,10 @@ def test_an_open_transactions_first_entry_holds_it_back(
     assert topic.snapshot() == settle_transactions(environment, NAME)
 
 
-def test_what_is_settled_that_far_is_not_read(
-    environment: Environment, topic: TransactionalTopic, hot: FileLedgerStore
-) -> None:
-    opened: list[int] = []
+def test_what_is_settled_that_far_is_not_read(environment, topic, hot):
+    opened = []
 
-    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+    def open_reader(record, _, __):
         opened.append(record.ledger_id)
         return hot.open(record.ledger_id)
 
@@ -141,9 +125,7 @@ def test_what_is_settled_that_far_is_not_read(
     assert opened == [last.ledger_id], "nothing is read twice"
 
 
-def test_what_the_owner_knows_besides_stays(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+def test_what_the_owner_knows_besides_stays(environment, topic, snapshots):
     """Where neither is farther, the one that is there is not touched."""
     topic.add_entries([message(topic.begin())])
     topic.topic.roll()
@@ -152,23 +134,18 @@ def test_what_the_owner_knows_besides_stays(
     assert settle_transactions(environment, NAME) == known == snapshots.read(NAME)
 
 
-def test_looking_writes_nothing(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+def test_looking_writes_nothing(environment, topic, snapshots):
     topic.abort(topic.begin())
     topic.topic.roll()
     before = snapshots.read(NAME)
     status = look_at_transactions(environment, NAME)
     assert (status.state, status.aborted_count) == (BufferState.READY, 1)
     assert status.stable_position == topic.topic.last_position
-    assert before is not None
     assert status.persisted_position == before.stable_position is None
     assert snapshots.read(NAME) == before
 
 
-def test_cold_ledgers_are_read_where_their_hot_copies_are_gone(
-    environment: Environment, topic: TransactionalTopic, tiered: Environment, snapshots: SnapshotStore
-) -> None:
+def test_cold_ledgers_are_read_where_their_hot_copies_are_gone(environment, topic, tiered, snapshots):
     dropped = topic.begin()
     first = topic.add_entries([message(dropped), message(), message(dropped)])
     topic.abort(dropped)
@@ -176,15 +153,13 @@ def test_cold_ledgers_are_read_where_their_hot_copies_are_gone(
     topic.topic.offload_prefix(EntryPosition(1 << 40, 0))
     assert len(topic.topic.delete_hot_copies(0)) == 2
     assert settle(tiered) == topic.topic.last_position
-    assert set(snapshots.read(NAME).aborted) == {dropped}  # type: ignore[union-attr]
+    assert set(snapshots.read(NAME).aborted) == {dropped}
     snapshots.reset(NAME)
     assert settle(tiered) == topic.topic.last_position
-    assert first.ledger_id < topic.topic.last_position.ledger_id  # type: ignore[union-attr]
+    assert first.ledger_id < topic.topic.last_position.ledger_id
 
 
-def test_a_topic_of_a_broker_is_read_from_its_first_entry_once_it_is_reset(
-    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
-) -> None:
+def test_a_topic_of_a_broker_is_read_from_its_first_entry_once_it_is_reset(environment, opened, snapshots):
     happened = [of(ONE), PLAIN, of((0, 9)), abort(ONE)]
     with opened() as bare:
         first = bare.add_entries([event.pack(i) for i, event in enumerate(happened)])
@@ -197,9 +172,7 @@ def test_a_topic_of_a_broker_is_read_from_its_first_entry_once_it_is_reset(
     assert times == {(0, 9): 1_700_000_000_002}
 
 
-def test_entries_that_are_not_pulsars_are_refused_with_their_place(
-    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
-) -> None:
+def test_entries_that_are_not_pulsars_are_refused_with_their_place(environment, opened, snapshots):
     with opened() as bare:
         first = bare.add_entries([PLAIN.pack(0), b"something else"])
     snapshots.reset(NAME)
@@ -209,9 +182,7 @@ def test_entries_that_are_not_pulsars_are_refused_with_their_place(
     assert snapshots.read(NAME) == BufferSnapshot(stable_position=None)
 
 
-def test_what_is_before_an_entry_that_cannot_be_read_is_settled_and_kept(
-    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
-) -> None:
+def test_what_is_before_an_entry_that_cannot_be_read_is_settled_and_kept(environment, opened, snapshots):
     with opened(rollover=ROLLED) as bare:
         bare.add_entries([PLAIN.pack(0)] * 3)
         good = bare.last_position
@@ -223,9 +194,7 @@ def test_what_is_before_an_entry_that_cannot_be_read_is_settled_and_kept(
     assert snapshots.read(NAME) == BufferSnapshot(stable_position=good)
 
 
-def test_aborted_transactions_of_ledgers_that_are_gone_are_forgotten(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+def test_aborted_transactions_of_ledgers_that_are_gone_are_forgotten(environment, topic, snapshots):
     old, new = topic.begin(), topic.begin()
     for transaction in (old, new):
         topic.add_entries([message(transaction)])
@@ -233,21 +202,19 @@ def test_aborted_transactions_of_ledgers_that_are_gone_are_forgotten(
         topic.topic.roll()
     nothing = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
     settle(environment)
-    assert set(snapshots.read(NAME).aborted) == {old, new}  # type: ignore[union-attr]
+    assert set(snapshots.read(NAME).aborted) == {old, new}
     topic.add_entries([message(), message(), message()])
     topic.topic.roll()
     topic.topic.trim(nothing, consumed_before=EntryPosition(1, 0))
     settle(environment)
-    assert set(snapshots.read(NAME).aborted) == {new}  # type: ignore[union-attr]
+    assert set(snapshots.read(NAME).aborted) == {new}
 
 
-def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore, hot: FileLedgerStore
-) -> None:
+def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(environment, topic, snapshots, hot):
     topic.abort(topic.begin())
     topic.topic.roll()
 
-    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+    def open_reader(record, _, __):
         snapshots.delete(NAME)
         return hot.open(record.ledger_id)
 
@@ -260,43 +227,40 @@ def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(
 # --- wherever it ends --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_wherever_it_ends_the_snapshot_is_right(fault: str, sample: Sample[int]) -> None:
+def test_wherever_it_ends_the_snapshot_is_right(crash_matrix):
     """Also that of the next call, which settles all."""
+    before = {}
 
-    def settled(world: TransactionalStores, points: Points) -> None:
-        settle_transactions(world.environment(points), NAME)
-
-    lived = TransactionalStores()
-    lived.live(Points())
-    points = Points()
-    settled(lived, points)
-    assert len(points.calls) > 5
-    for at in sample(range(1, len(points.calls) + 1), 5):
-        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
+    def scene(folder):
+        world = TransactionalStores()
         world.live(Points())
-        before = world.snapshot()
-        where = ""
-        try:
-            settled(world, points)
-        except (OffloadError, Killed) as error:
-            where = f"{fault} {at}, {points.calls[-1]}: {error!r}"
-        assert not world.snapshot().is_behind(before), where
+        before[id(world)] = world.snapshot()
+        return world
+
+    def check(world, where):
+        assert not world.snapshot().is_behind(before[id(world)]), where
         world.check(where)
-        settled(world, Points())
-        world.check(where)
+
+    def check_done(world, where):
         assert world.snapshot().stable_position == Model.of(world.entries()).stable, where
 
+    calls = crash_matrix(
+        scene,
+        lambda world, points: settle_transactions(world.environment(points), NAME),
+        check=check,
+        check_done=check_done,
+        every=5,
+    )
+    assert len(calls) > 5
 
-def test_settled_by_two_it_goes_on_with_the_farther(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+
+def test_settled_by_two_it_goes_on_with_the_farther(environment, topic, snapshots):
     """One that reads slowly, while the owner persists what is behind."""
     topic.abort(topic.begin())
     topic.topic.roll()
-    owners: list[BufferSnapshot | None] = []
+    owners = []
 
-    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+    def open_reader(record, _, __):
         topic.add_entries([message(), message()])
         owners.append(topic.snapshot())
         return environment.hot.store.open(record.ledger_id)
@@ -307,9 +271,7 @@ def test_settled_by_two_it_goes_on_with_the_farther(
     assert owners[0].stable_position == topic.topic.last_position
 
 
-def test_a_reset_topic_whose_owner_reads_on_says_the_same(
-    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
-) -> None:
+def test_a_reset_topic_whose_owner_reads_on_says_the_same(environment, topic, snapshots):
     topic.abort(topic.begin())
     topic.add_entries([message(topic.begin()), message()])
     snapshots.reset(NAME)

@@ -7,21 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from managed_ledgers import NAME
+from managed_ledgers import NAME, policies_to
 
-from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition
 from offload_core.writing.managed_ledger import UpkeepLoop, open_managed_ledger, topic_offloads
-from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import LedgerClosedError, OffloadStoppedError
 
 END = EntryPosition(1 << 40, 0)
 ENTRIES = [b"%04d" % i * 100 for i in range(20)]
-AT_ONCE = ResolvedPolicies(
-    offload=resolve_policies(topic=parse_policies({"driver": "local", "threshold_in_bytes": 0})),
-    retention=RetentionPolicies(),
-    retention_origin="default",
-)
+AT_ONCE = policies_to(driver="local", threshold_in_bytes=0)
 
 
 class Watched:
@@ -76,7 +70,7 @@ def test_a_managed_ledger_that_is_closed_stops_its_offload_and_cleans_up(
     with ThreadPoolExecutor(2) as pool:
         running = begun(pool, topic, watched)
         closing = pool.submit(topic.close)
-        while not topic._offloads._prefix._is_closed:
+        while not topic._offloads._is_closed:
             pass
         watched.may_go_on.set()
         closing.result(60)
@@ -133,7 +127,7 @@ def test_closing_the_loop_stops_its_offloads_and_the_status_says_so(
     assert watched.began.wait(60)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(loop.close, 60)
-        while not beside._prefix._run.is_stopped:
+        while not beside._run.is_stopped:
             pass
         watched.may_go_on.set()
         closing.result(60)
@@ -160,7 +154,7 @@ def test_a_round_that_does_not_end_is_not_waited_for_longer_than_told(topic, clo
     def policies_of(name):
         began.set()
         assert may_end.wait(60)
-        return replace(AT_ONCE, offload=resolve_policies())
+        return policies_to()
 
     loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
     (running,) = loop.begin_rounds()

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 
 import pytest
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.metadata.stores.managed_ledger_records import Change, VersionedInfo
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.managed_ledger import (
-    Environment,
     OffloadStatus,
-    StreamingPool,
     StreamingStatus,
     open_managed_ledger,
 )
@@ -30,25 +25,19 @@ from offload_core.writing.managed_ledger.streaming.status import EntriesByOrigin
 from offload_core.writing.offload.running_attempt import lease_from, working_on
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader
 
 
 @pytest.fixture
-def pool(cold: TierReader, clock: Clock) -> StreamingPool:
-    return pool_of(cold.store, clock)
-
-
-@pytest.fixture
-def streamed(environment: Environment, pool: StreamingPool) -> Environment:
+def streamed(environment, pool):
     return replace(environment, streaming=pool)
 
 
 @pytest.fixture
-def topic(streamed: Environment, tmp_path: Path) -> Topic:
+def topic(streamed, tmp_path):
     return Topic(streamed, tmp_path / "cold")
 
 
-def test_entries_go_to_segments_of_the_size_that_is_set(topic: Topic) -> None:
+def test_entries_go_to_segments_of_the_size_that_is_set(topic):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(25)
     topic.run()
@@ -61,7 +50,7 @@ def test_entries_go_to_segments_of_the_size_that_is_set(topic: Topic) -> None:
     assert topic.ledger.streaming_status.completed == 3
 
 
-def test_a_segment_closes_by_age_also_on_an_idle_topic(topic: Topic, clock: Clock) -> None:
+def test_a_segment_closes_by_age_also_on_an_idle_topic(topic, clock):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(1)
     topic.run()
@@ -74,7 +63,7 @@ def test_a_segment_closes_by_age_also_on_an_idle_topic(topic: Topic, clock: Cloc
     assert topic.cold_entries() == topic.added
 
 
-def test_a_segment_that_is_completed_by_hand_is_there_when_the_call_returns(topic: Topic) -> None:
+def test_a_segment_that_is_completed_by_hand_is_there_when_the_call_returns(topic):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(3)
     topic.ledger.complete_segment()
@@ -85,7 +74,7 @@ def test_a_segment_that_is_completed_by_hand_is_there_when_the_call_returns(topi
     assert topic.cold_entries() == topic.added
 
 
-def test_several_ledgers_lie_in_one_segment(topic: Topic) -> None:
+def test_several_ledgers_lie_in_one_segment(topic):
     topic.ledger.set_streaming(SETTINGS)
     for count in (2, 3, 4):
         topic.add(count)
@@ -99,7 +88,7 @@ def test_several_ledgers_lie_in_one_segment(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_the_next_owner_resumes_what_was_left(topic: Topic, clock: Clock, kill: bool) -> None:
+def test_the_next_owner_resumes_what_was_left(topic, clock, kill):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(15)
     topic.run()
@@ -120,7 +109,7 @@ def test_the_next_owner_resumes_what_was_left(topic: Topic, clock: Clock, kill: 
     assert topic.left() == set()
 
 
-def test_history_is_streamed_first_and_what_is_offloaded_is_left(topic: Topic) -> None:
+def test_history_is_streamed_first_and_what_is_offloaded_is_left(topic):
     for count in (4, 25, 3, 2):
         topic.add(count)
         topic.ledger.roll()
@@ -133,9 +122,7 @@ def test_history_is_streamed_first_and_what_is_offloaded_is_left(topic: Topic) -
     assert topic.left() == set()
 
 
-def test_switched_off_a_ledger_that_is_partly_in_segments_is_finished_and_then_ledgers_follow(
-    topic: Topic,
-) -> None:
+def test_switched_off_a_ledger_that_is_partly_in_segments_is_finished_and_then_ledgers_follow(topic):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(12)
     topic.run()
@@ -158,7 +145,7 @@ def test_switched_off_a_ledger_that_is_partly_in_segments_is_finished_and_then_l
     assert topic.cold_entries() == topic.added[:17] + topic.added[22:]
 
 
-def test_segments_of_history_are_as_large_as_is_set(topic: Topic) -> None:
+def test_segments_of_history_are_as_large_as_is_set(topic):
     for count, size in ((3, 100), (1, 700), (20, 60), (2, 100), (1, 2500), (30, 10)):
         topic.add(count, size)
         topic.ledger.roll()
@@ -171,7 +158,7 @@ def test_segments_of_history_are_as_large_as_is_set(topic: Topic) -> None:
     assert len(topic.segments[2].ledger_ids) == 3
 
 
-def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic: Topic) -> None:
+def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic):
     topic.add(15)
     topic.ledger.roll()
     (ledger,) = topic.info.in_order
@@ -192,7 +179,7 @@ def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic: Topic) -> None
     assert topic.cold_entries() == topic.added[15:]
 
 
-def test_a_topic_that_is_streamed_is_not_offloaded_by_ledgers(topic: Topic) -> None:
+def test_a_topic_that_is_streamed_is_not_offloaded_by_ledgers(topic):
     topic.add(3)
     topic.ledger.roll()
     topic.ledger.set_streaming(SETTINGS)
@@ -200,7 +187,7 @@ def test_a_topic_that_is_streamed_is_not_offloaded_by_ledgers(topic: Topic) -> N
         topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
 
 
-def test_an_environment_without_a_pool_streams_nothing(environment: Environment) -> None:
+def test_an_environment_without_a_pool_streams_nothing(environment):
     ledger = open_managed_ledger(environment, NAME)
     with pytest.raises(OptionError, match="no tier"):
         ledger.set_streaming(SETTINGS)
@@ -210,7 +197,7 @@ def test_an_environment_without_a_pool_streams_nothing(environment: Environment)
     assert not ledger.is_streamed
 
 
-def test_entries_come_from_memory_where_they_are_there(topic: Topic) -> None:
+def test_entries_come_from_memory_where_they_are_there(topic):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(20)
     topic.run()
@@ -218,9 +205,7 @@ def test_entries_come_from_memory_where_they_are_there(topic: Topic) -> None:
     assert topic.status.buffered_bytes == 0
 
 
-def test_a_full_buffer_is_passed_by_and_come_back_to(
-    environment: Environment, cold: TierReader, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_full_buffer_is_passed_by_and_come_back_to(environment, cold, clock, tmp_path):
     pool = pool_of(cold.store, clock, buffer_bytes=1500)
     streamed = replace(environment, streaming=pool, cache_bytes=3000)
     topic = Topic(streamed, tmp_path / "cold")
@@ -239,9 +224,7 @@ def test_a_full_buffer_is_passed_by_and_come_back_to(
     assert pool.buffer_budget.taken_bytes == pool.budget.taken_bytes == 0
 
 
-def test_segments_are_read_by_the_managed_ledger(
-    streamed: Environment, cold: TierReader, hot: FileLedgerStore, tmp_path: Path
-) -> None:
+def test_segments_are_read_by_the_managed_ledger(streamed, cold, hot, tmp_path):
     readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
     topic = Topic(replace(streamed, open_reader=readers.open, cache_bytes=0), tmp_path / "cold")
     topic.ledger.set_streaming(SETTINGS)
@@ -256,7 +239,7 @@ def test_segments_are_read_by_the_managed_ledger(
         assert [(at, bytes(payload)) for at, payload in read] == topic.added
 
 
-def test_batches_may_lie_over_the_borders_of_segments(topic: Topic) -> None:
+def test_batches_may_lie_over_the_borders_of_segments(topic):
     topic.ledger.set_streaming(SETTINGS)
     for i in range(6):
         payloads = [b"%d %d" % (i, j) + b"." * 97 for j in range(7)]
@@ -269,18 +252,17 @@ def test_batches_may_lie_over_the_borders_of_segments(topic: Topic) -> None:
     assert topic.status.read_from.hot == topic.status.read_from.cache == 0
 
 
-def test_a_segment_ends_before_a_ledger_that_has_a_copy_of_its_own(topic: Topic) -> None:
+def test_a_segment_ends_before_a_ledger_that_has_a_copy_of_its_own(topic):
     for _ in range(3):
         topic.add(3)
         topic.ledger.roll()
-    assert topic.environment.offloads is not None
     topic.environment.offloads.offload(NAME, topic.info.in_order[1].ledger_id)
     topic.ledger.set_streaming(SETTINGS)
     topic.ledger.complete_segment()
     assert topic.cold_entries() == topic.added[:3] + topic.added[6:]
 
 
-def test_switched_off_a_segment_ends_with_its_ledger_although_another_follows(topic: Topic) -> None:
+def test_switched_off_a_segment_ends_with_its_ledger_although_another_follows(topic):
     topic.ledger.set_streaming(SETTINGS)
     topic.add(15)
     topic.run()
@@ -293,7 +275,7 @@ def test_switched_off_a_segment_ends_with_its_ledger_although_another_follows(to
     assert topic.cold_entries() == topic.added[:15]
 
 
-def test_a_topic_that_is_not_streamed_gets_no_segments(topic: Topic) -> None:
+def test_a_topic_that_is_not_streamed_gets_no_segments(topic):
     topic.add(12)
     topic.ledger.roll()
     topic.ledger.set_streaming(None)
@@ -304,25 +286,23 @@ def test_a_topic_that_is_not_streamed_gets_no_segments(topic: Topic) -> None:
     assert topic.status == StreamingStatus(state="off")
 
 
-def test_streaming_waits_for_the_ledger_offload_of_its_own_process(topic: Topic) -> None:
+def test_streaming_waits_for_the_ledger_offload_of_its_own_process(topic):
     topic.add(12)
-    prefix = topic.ledger._offloads._prefix
-    prefix.status = OffloadStatus(state="running")
+    offloads = topic.ledger._offloads
+    offloads.offload_status = OffloadStatus(state="running")
     topic.ledger.set_streaming(SETTINGS)
     topic.run()
     assert topic.segments == ()
     assert topic.status.failures_in_a_row == 0
     topic.ledger.set_streaming(None)
-    prefix.status = OffloadStatus()
+    offloads.offload_status = OffloadStatus()
     topic.ledger.offload_prefix(EntryPosition(0, 0))
     topic.ledger.set_streaming(SETTINGS)
     topic.run()
     assert topic.cold_entries() == topic.added[:10]
 
 
-def test_who_reads_the_tier_sees_a_segment_as_soon_as_it_is_complete(
-    streamed: Environment, cold: TierReader, hot: FileLedgerStore, tmp_path: Path
-) -> None:
+def test_who_reads_the_tier_sees_a_segment_as_soon_as_it_is_complete(streamed, cold, hot, tmp_path):
     readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
     topic = Topic(replace(streamed, open_reader=readers.open), tmp_path / "cold")
     topic.ledger.set_streaming(SETTINGS)
@@ -335,18 +315,18 @@ def test_who_reads_the_tier_sees_a_segment_as_soon_as_it_is_complete(
         assert [(at, bytes(payload)) for at, payload in read] == topic.added[:count]
 
 
-def test_the_record_of_an_owner_is_the_newest_however_its_changes_overtake_each_other() -> None:
+def test_the_record_of_an_owner_is_the_newest_however_its_changes_overtake_each_other():
     records = ManagedLedgerRecords(MemoryMetadataStore())
     owned = claim_record(records, NAME, create=True)
     update = records.update
 
-    def overtaken(name: str, change: Change) -> VersionedInfo:
+    def overtaken(name, change):
         known = update(name, change)
-        records.update = update  # type: ignore[method-assign]
+        records.update = update
         owned.update(lambda info: begin_ledger(info, 2))
         return known
 
-    records.update = overtaken  # type: ignore[method-assign]
+    records.update = overtaken
     first = owned.update(lambda info: begin_ledger(info, 1))
     assert [ledger.ledger_id for ledger in first.ledgers] == [1]
     assert [ledger.ledger_id for ledger in owned.info.ledgers] == [1, 2]

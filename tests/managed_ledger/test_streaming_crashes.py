@@ -8,31 +8,29 @@ entry lies in the tier once, and nothing is left behind there. A sample by defau
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points, watched
-from effort import Sample
+from crash_points import Killed, Points, watched
 from managed_ledgers import NAME, Clock, ColdLedger, environment_of
 from scenes.filters import PlainFilter, chosen
 from scenes.segments import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, segments_of, unfinished_segment
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.offload_attempt import prepare_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import NO_FILTER, ChosenFilter, FilterMode
 from offload_core.writing.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     StreamingPool,
     open_managed_ledger,
 )
+from offload_core.writing.offload_filters import NO_FILTER
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
@@ -45,7 +43,7 @@ TRIES = 12
 class CrashedStream:
     """A topic whose record, ledgers and objects outlive processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.filter: PlainFilter | None = None
         self.cold = folder / "cold"
         self.cold.mkdir(parents=True)
@@ -56,31 +54,31 @@ class CrashedStream:
         self.doubtful: set[bytes] = set()
         self.numbers = itertools.count()
 
-    def open(self, points: Points) -> Process:
+    def open(self, points):
         """As a new process does it, some time after the last one."""
         self.clock.pass_s(301)
         return Process(self, points)
 
-    def info(self) -> ManagedLedgerInfo:
+    def info(self):
         known = ManagedLedgerRecords(self.metadata).read(NAME)
         return ManagedLedgerInfo() if known is None else known.info
 
-    def hot_entries(self) -> list[bytes]:
+    def hot_entries(self):
         return [
             payload
             for ledger in self.info().in_order
             for payload in self.ledgers.find(ledger.ledger_id).entries
         ]
 
-    def filter_of(self, _: str) -> ChosenFilter:
+    def filter_of(self, _):
         """What processes choose."""
         return NO_FILTER if self.filter is None else chosen(FilterMode.GAP, self.filter, "some")
 
-    def left_entries(self) -> list[bytes]:
+    def left_entries(self):
         """What must be in the tier in the end."""
         return [each for each in self.hot_entries() if self.filter is None or not self.filter.drops(each)]
 
-    def cold_entries(self) -> list[bytes]:
+    def cold_entries(self):
         info = self.info()
         found = in_segments(self.cold, info)
         for ledger in info.ledgers:
@@ -91,7 +89,7 @@ class CrashedStream:
         assert len({position for position, _ in found}) == len(found), "an entry lies in two places"
         return [payload for _, payload in found]
 
-    def check(self, where: str) -> None:
+    def check(self, where):
         """Open the topic anew, and compare."""
         Process(self, Points())
         hot = self.hot_entries()
@@ -109,7 +107,7 @@ class CrashedStream:
 class Process:
     """One that has the topic open, until it is killed."""
 
-    def __init__(self, world: CrashedStream, points: Points) -> None:
+    def __init__(self, world, points):
         self.world = world
         self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
         self.pool: StreamingPool = pool_of(self.tier, world.clock)
@@ -127,7 +125,7 @@ class Process:
         rollover = RolloverPolicy(min_age_s=0)
         self.topic: ManagedLedger = open_managed_ledger(environment, NAME, rollover=rollover)
 
-    def add(self, count: int) -> None:
+    def add(self, count):
         """Add entries; remember what became of them."""
         for _ in range(count):
             payload = (b"%d " % next(self.world.numbers)).ljust(100, b".")
@@ -138,14 +136,14 @@ class Process:
                 raise
             self.world.acknowledged.append(payload)
 
-    def try_add(self, count: int) -> None:
+    def try_add(self, count):
         """Add entries, of which some may fail."""
         for _ in range(count):
             with suppress(OffloadError):
                 self.add(1)
         self.pool.run_due()
 
-    def until_done(self, do: Callable[[], object]) -> None:
+    def until_done(self, do):
         """Do it until it succeeds, as an operator does."""
         for is_last in (*[False] * TRIES, True):
             try:
@@ -160,11 +158,11 @@ class Process:
 # --- what is done ------------------------------------------------------------------------------
 
 
-def nothing(_: CrashedStream) -> None:
+def nothing(_):
     pass
 
 
-def with_history(world: CrashedStream) -> None:
+def with_history(world):
     """Three sealed ledgers, the middle one offloaded by an attempt of its own."""
     process = world.open(Points())
     for count in (4, 13, 12):
@@ -179,7 +177,7 @@ def with_history(world: CrashedStream) -> None:
     assert second.info.entries == 13
 
 
-def with_unfinished(world: CrashedStream) -> None:
+def with_unfinished(world):
     """A segment over two ledgers, of which some blocks are there, and whose process was killed."""
     process = world.open(Points())
     process.topic.set_streaming(SETTINGS)
@@ -191,18 +189,18 @@ def with_unfinished(world: CrashedStream) -> None:
     assert unfinished_segment(world.info()) is not None
 
 
-def with_filter(world: CrashedStream) -> None:
+def with_filter(world):
     """Of fifteen entries that follow one another twelve are dropped."""
     world.filter = PlainFilter(lambda payload: int(payload.split()[0]) % 15 not in (0, 1, 14))
 
 
-def with_unfinished_and_filter(world: CrashedStream) -> None:
+def with_unfinished_and_filter(world):
     """The same, where the former owner had another filter."""
     with_unfinished(world)
     with_filter(world)
 
 
-def held(world: CrashedStream, points: Points) -> None:
+def held(world, points):
     """The filter decides of some entries first, and of more when the next owner has it."""
     filter_ = world.filter
     assert filter_ is not None
@@ -222,7 +220,7 @@ def held(world: CrashedStream, points: Points) -> None:
     process.topic.close()
 
 
-def stream(world: CrashedStream, points: Points) -> None:
+def stream(world, points):
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(6)
@@ -232,7 +230,7 @@ def stream(world: CrashedStream, points: Points) -> None:
     process.topic.close()
 
 
-def stream_history(world: CrashedStream, points: Points) -> None:
+def stream_history(world, points):
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.pool.run_due()
@@ -240,7 +238,7 @@ def stream_history(world: CrashedStream, points: Points) -> None:
     process.topic.close()
 
 
-def close_early(world: CrashedStream, points: Points) -> None:
+def close_early(world, points):
     """It is closed while a segment is open, and the next owner goes on."""
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
@@ -252,7 +250,7 @@ def close_early(world: CrashedStream, points: Points) -> None:
     process.topic.close()
 
 
-def switch(world: CrashedStream, points: Points) -> None:
+def switch(world, points):
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(12)
@@ -281,7 +279,7 @@ SCENARIOS: dict[str, tuple[Callable[[CrashedStream], None], Callable[[CrashedStr
 }
 
 
-def check_done(world: CrashedStream, where: str) -> None:
+def check_done(world, where):
     """All that is there is in the tier, once, and nothing else is."""
     assert unfinished_segment(world.info()) is None, where
     assert world.cold_entries() == world.left_entries(), where
@@ -289,30 +287,13 @@ def check_done(world: CrashedStream, where: str) -> None:
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 
 
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
-    tmp_path: Path, scenario: str, sample: Sample[tuple[int, Fault]]
-) -> None:
+def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(crash_matrix, scenario):
     prepare, run = SCENARIOS[scenario]
-    world, counted = CrashedStream(tmp_path / "calls"), Points()
-    prepare(world)
-    run(world, counted)
-    check_done(world, "without a fault")
-    points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 53)
-    for at, fault in points:
-        where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = CrashedStream(tmp_path / f"{at}-{fault}")
+
+    def scene(folder):
+        world = CrashedStream(folder)
         prepare(world)
-        with suppress(OffloadError, Killed):
-            run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]
-        world.check(where)
-        run(world, Points())
-        world.check(where)
-        check_done(world, where)
-    print(f"{scenario}: {len(counted.calls)} calls, {len(points)} points")
+        return world
+
+    crash_matrix(scene, run, check=CrashedStream.check, check_done=check_done, every=53)

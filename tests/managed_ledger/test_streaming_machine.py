@@ -8,7 +8,6 @@ each entry once and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from unittest import mock
@@ -23,15 +22,15 @@ from scenes.segments import in_segments, left_in, pool_of
 
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, unfinished_segment
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.filters import NO_FILTER, FilterMode
 from offload_core.writing.managed_ledger import (
-    ManagedLedger,
     RolloverPolicy,
     StreamingSettings,
     open_managed_ledger,
 )
+from offload_core.writing.offload_filters import NO_FILTER
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import (
@@ -57,35 +56,35 @@ class Broken:
 
     is_broken = False
 
-    def _pass(self) -> Iterator[None]:
+    def _pass(self):
         if self.is_broken:
             raise StoreUnavailableError("it is broken")
         return (yield)
 
     @hookimpl(wrapper=True)
-    def begin_data(self) -> object:
+    def begin_data(self):
         return (yield from self._pass())
 
     @hookimpl(wrapper=True)
-    def write_block(self) -> object:
+    def write_block(self):
         return (yield from self._pass())
 
     @hookimpl(wrapper=True)
-    def commit_data(self) -> object:
+    def commit_data(self):
         answer = yield
         if self.is_broken:
             raise StoreUnavailableError("it is broken, and has done it")
         return answer
 
     @hookimpl(wrapper=True)
-    def delete(self) -> object:
+    def delete(self):
         return (yield from self._pass())
 
 
 class StreamedMachine(TopicRules):
     """A topic that is streamed now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.no_sync = mock.patch.multiple(os, fsync=lambda _: None, fdatasync=lambda _: None)
         self.no_sync.start()  # no power fails here, and the disk would take most of the time
@@ -93,21 +92,21 @@ class StreamedMachine(TopicRules):
         self.filter: PlainFilter | None = None
         self.topic = self.opened(2, 0)
 
-    def teardown(self) -> None:
+    def teardown(self):
         try:
             self.bring_to_an_end()
         finally:
             self.no_sync.stop()
             super().teardown()
 
-    def tier_of_a_process(self) -> Tier:
+    def tier_of_a_process(self):
         """One that may be broken."""
         broken = Layer(name="broken", make=lambda _: self.broken)
         tier = Tier(LocalDriver(str(self.cold)), [broken])
         self.pool = pool_of(tier, self.clock, buffer_bytes=3000, budget_bytes=4000)
         return tier
 
-    def opened(self, max_entries: int, cache_bytes: int) -> ManagedLedger:
+    def opened(self, max_entries, cache_bytes):
         """As a new process has it."""
         environment = self.environment(cache_bytes)
         environment = replace(
@@ -120,11 +119,11 @@ class StreamedMachine(TopicRules):
         topic.set_streaming(None)
         return topic
 
-    def drops(self, payload: bytes) -> bool:
+    def drops(self, payload):
         """Whether the filter, if there is one, does not keep it."""
         return self.filter is not None and bool(self.filter.drops(payload))
 
-    def is_settled(self, position: EntryPosition) -> bool:
+    def is_settled(self, position):
         """Whether the filter, if there is one, decides of it."""
         stop = None if self.filter is None else self.filter.stop
         return stop is None or (position.ledger_id, position.entry_id) < stop
@@ -132,22 +131,22 @@ class StreamedMachine(TopicRules):
     # --- changes ---------------------------------------------------------------------------------
 
     @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
-    def add_some(self, sizes: list[int], one_by_one: bool) -> None:
+    def add_some(self, sizes, one_by_one):
         """Without a turn behind it."""
         self.add_entries(sizes, one_by_one)
 
     @rule(seconds=st.integers(0, 40))
-    def time_passes(self, seconds: int) -> None:
+    def time_passes(self, seconds):
         self.clock.pass_s(seconds)
         self.topic.roll_if_due()
         self.pool.run_due()
 
     @rule()
-    def run(self) -> None:
+    def run(self):
         self.pool.run_due()
 
     @rule(turns=st.integers(1, 4))
-    def run_a_little(self, turns: int) -> None:
+    def run_a_little(self, turns):
         """Leaves calls that the next rule comes between."""
         for _ in range(turns):
             self.pool._give_turns()
@@ -157,16 +156,15 @@ class StreamedMachine(TopicRules):
                 queue._calls.popleft()()
 
     @initialize(bounds=_bounds, filtered=st.booleans())
-    def begin_streamed(self, bounds: StreamingSettings, filtered: bool) -> None:
+    def begin_streamed(self, bounds, filtered):
         if filtered:
             self.filter = PlainFilter(lambda payload: bool(payload) and payload[0] % 5 in (1, 2, 3))
         self.topic.set_streaming(bounds)
 
     @precondition(lambda self: self.filter is not None)
     @rule(place=st.none() | _places)
-    def settle(self, place: int | None) -> None:
+    def settle(self, place):
         """The filter decides of more, or all; never of less than it did."""
-        assert self.filter is not None
         stop = self.filter.stop
         if place is None:
             self.filter.stop = None
@@ -178,16 +176,16 @@ class StreamedMachine(TopicRules):
             self.filter.stop = max(stop, (position.ledger_id, position.entry_id))
 
     @rule(bounds=st.one_of(st.none(), _bounds, _bounds))
-    def switch(self, bounds: StreamingSettings | None) -> None:
+    def switch(self, bounds):
         self.topic.set_streaming(bounds)
 
     @rule(sizes=st.lists(_sizes, min_size=3, max_size=9))
-    def add_and_run(self, sizes: list[int]) -> None:
+    def add_and_run(self, sizes):
         self.add_entries(sizes, False)
         self.pool.run_due()
 
     @rule()
-    def complete(self) -> None:
+    def complete(self):
         try:
             self.topic.complete_segment()
         except OffloadError:  # perhaps of a call that was under way
@@ -211,11 +209,11 @@ class StreamedMachine(TopicRules):
             assert not any(self.is_settled(at) for at in left)
 
     @rule(is_broken=st.booleans())
-    def the_store_fails(self, is_broken: bool) -> None:
+    def the_store_fails(self, is_broken):
         self.broken.is_broken = is_broken
 
     @rule(max_entries=st.integers(1, 9), cache=st.sampled_from([0, 1000]), kill=st.booleans())
-    def open_anew(self, max_entries: int, cache: int, kill: bool) -> None:
+    def open_anew(self, max_entries, cache, kill):
         """Its process was killed; or it lost the topic, and lives on for a while."""
         former, pool = self.topic, self.pool
         settings_then = former._streaming.settings if former._streaming else None
@@ -231,14 +229,14 @@ class StreamedMachine(TopicRules):
         self.topic.set_streaming(settings_then)
 
     @rule(cache=st.sampled_from([0, 1000]), bounds=st.one_of(st.none(), _bounds))
-    def close_and_open(self, cache: int, bounds: StreamingSettings | None) -> None:
+    def close_and_open(self, cache, bounds):
         self.topic.close()
         assert self.pool.buffer_budget.taken_bytes == 0
         self.topic = self.opened(9, cache)
         self.topic.set_streaming(bounds)
 
     @rule(place=_places, megabytes=st.sampled_from([-1, 0]), minutes=st.sampled_from([-1, 0, 1]))
-    def trim(self, place: int, megabytes: int, minutes: int) -> None:
+    def trim(self, place, megabytes, minutes):
         retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
         with suppress(StoreUnavailableError):
             self.topic.trim(retention, consumed_before=self.position(place))
@@ -246,23 +244,18 @@ class StreamedMachine(TopicRules):
         self.forget(gone)
 
     @rule(place=_places)
-    def offload(self, place: int) -> None:
+    def offload(self, place):
         with suppress(AttemptError, StoreUnavailableError):
             self.topic.offload_prefix(self.position(place))
 
     @rule()
-    def delete_hot_copies(self) -> None:
+    def delete_hot_copies(self):
         with suppress(DataLossError) if self.filter else nullcontext():  # no snapshot has settled it
             self.topic.delete_hot_copies(0)
 
     # --- what there is ---------------------------------------------------------------------------
 
-    def check_read(
-        self,
-        found: list[tuple[EntryPosition, bytes]],
-        wanted: list[tuple[EntryPosition, bytes]],
-        stop: EntryPosition,
-    ) -> None:
+    def check_read(self, found, wanted, stop):
         """What was read is the first of what there is, up to the stop, perhaps without what the filter drops."""
         if self.filter is None:
             super().check_read(found, wanted, stop)
@@ -274,7 +267,7 @@ class StreamedMachine(TopicRules):
         assert passed or not wanted
 
     @invariant()
-    def complete_segments_have_what_was_added(self) -> None:
+    def complete_segments_have_what_was_added(self):
         have = dict(self.entries)
         found = in_segments(self.cold, self.info())
         assert len({at for at, _ in found}) == len(found)
@@ -282,11 +275,11 @@ class StreamedMachine(TopicRules):
             assert have.get(at, payload) == payload
 
     @invariant()
-    def memory_is_within_its_budgets(self) -> None:
+    def memory_is_within_its_budgets(self):
         assert 0 <= self.pool.buffer_budget.taken_bytes <= 3000
         assert 0 <= self.pool.budget.taken_bytes <= 4000
 
-    def bring_to_an_end(self) -> None:
+    def bring_to_an_end(self):
         """All is streamed; the tier has each entry once, and nothing that no record has."""
         self.broken.is_broken = False
         if self.filter is not None:

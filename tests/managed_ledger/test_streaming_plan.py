@@ -31,9 +31,7 @@ from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
     st.integers(1, 60),
     st.booleans(),
 )
-def test_the_end_of_history_is_the_first_entry_that_reaches_the_size(
-    sizes: list[list[int]], skipped: int, max_bytes: int, last_is_open: bool
-) -> None:
+def test_the_end_of_history_is_the_first_entry_that_reaches_the_size(sizes, skipped, max_bytes, last_is_open):
     hot = MemoryLedgerStore(MemoryLedgers())
     records = []
     for lengths in sizes:
@@ -64,16 +62,14 @@ def test_the_end_of_history_is_the_first_entry_that_reaches_the_size(
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 1500)), max_size=12),
     st.integers(1, 6000),
 )
-def test_the_buffer_gives_what_follows_and_keeps_within_its_budget(
-    counts: list[int], random: object, asked: list[tuple[int, int]], limit: int
-) -> None:
+def test_the_buffer_gives_what_follows_and_keeps_within_its_budget(counts, random, asked, limit):
     budget = MemoryBudget(limit)
     buffer = OffloadBuffer(budget)
     puts, entry_id = [], 0
     for count in counts:
         puts.append((entry_id, [b"%d" % (entry_id + i) * 20 for i in range(count)]))
         entry_id += count
-    random.shuffle(puts)  # type: ignore[attr-defined]
+    random.shuffle(puts)
     kept = {}
     for first, payloads in puts:
         if buffer.put(7, first, payloads):
@@ -93,7 +89,7 @@ def test_the_buffer_gives_what_follows_and_keeps_within_its_budget(
     assert budget.taken_bytes == 0
 
 
-def test_the_end_of_history_is_found_at_once_over_many_small_ledgers() -> None:
+def test_the_end_of_history_is_found_at_once_over_many_small_ledgers():
     count = 4000
     info = ManagedLedgerInfo(
         ledgers=tuple(
@@ -106,7 +102,7 @@ def test_the_end_of_history_is_found_at_once_over_many_small_ledgers() -> None:
     assert time.process_time() - begun < 1
 
 
-def test_a_ledger_of_many_segments_takes_no_longer_for_each_of_them() -> None:
+def test_a_ledger_of_many_segments_takes_no_longer_for_each_of_them():
     driver = DriverMetadata(name="filesystem")
     shares = tuple(
         OffloadSegment(uuid=uuid4(), complete=True, end_entry_id=i, driver=driver).with_extent(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME
@@ -40,37 +38,35 @@ SETTINGS = StreamingSettings(max_segment_bytes=60_000, max_segment_age_s=0.2, bl
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[Environment]:
+def environment(tmp_path):
     with closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot:
         records = ManagedLedgerRecords(MemoryMetadataStore())
         yield Environment(records=records, hot=HotLedgers(hot), cache_bytes=20_000)
 
 
-def tier_with(folder: Path, faults: str) -> Tier:
+def tier_with(folder, faults):
     plan = FaultPlan.parse(faults)
     return Tier(
         LocalDriver(str(folder)), [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
     )
 
 
-def pool_over(tier: Tier, **given: int) -> StreamingPool:
+def pool_over(tier, **given):
     tiers = KnownTiers(tier)
-    return StreamingPool(lambda _: nullcontext(tiers), **given)  # type: ignore[arg-type]
+    return StreamingPool(lambda _: nullcontext(tiers), **given)
 
 
 @pytest.mark.parametrize("faults", ["delay any 30% 0.01", "delay any 10% 0.01; fail-after any 3%"])
-def test_many_producers_and_a_store_that_is_slow_or_fails(
-    environment: Environment, tmp_path: Path, faults: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_producers_and_a_store_that_is_slow_or_fails(environment, tmp_path, faults, monkeypatch):
     monkeypatch.setattr("offload_core.writing.managed_ledger.streaming.topic_streaming.FIRST_RETRY_S", 0.01)
     monkeypatch.setattr("offload_core.writing.managed_ledger.streaming.topic_streaming.LONGEST_RETRY_S", 0.05)
-    added: list[tuple[EntryPosition, bytes]] = []
+    added = []
     with pool_over(tier_with(tmp_path / "cold", faults), buffer_bytes=30_000, budget_bytes=100_000) as pool:
         rollover = RolloverPolicy(max_entries=500, min_age_s=0)
         topic = open_managed_ledger(replace(environment, streaming=pool), NAME, rollover=rollover)
         topic.set_streaming(SETTINGS)
 
-        def produce(number: int) -> None:
+        def produce(number):
             for i in range(CALLS):
                 payloads = [b"%d %d %d" % (number, i, j) + b"." * 100 for j in range(1 + i % 3)]
                 first = topic.add_entries(payloads)
@@ -85,7 +81,7 @@ def test_many_producers_and_a_store_that_is_slow_or_fails(
         for each in producers:
             each.join()
         until = time.monotonic() + SOON_S
-        while (end := topic.streaming_status.last_end) is None or end < topic.last_position:  # type: ignore[operator]
+        while (end := topic.streaming_status.last_end) is None or end < topic.last_position:
             assert time.monotonic() < until, topic.streaming_status
             time.sleep(0.01)
         info = topic.read_info()
@@ -96,14 +92,12 @@ def test_many_producers_and_a_store_that_is_slow_or_fails(
         assert left_in(tmp_path / "cold", info) == set()
 
 
-def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_others(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_others(environment, tmp_path):
     gate = threading.Event()
 
     class Held:
         @hookimpl(wrapper=True)
-        def commit_data(self) -> Iterator[None]:
+        def commit_data(self):
             assert gate.wait(SOON_S)
             return (yield)
 
@@ -114,9 +108,9 @@ def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_other
         topic.add_entry(b"x")
         with pytest.raises(OffloadStoppedError, match="not complete yet"):
             topic.complete_segment(timeout_s=0.2)
-        told: list[BaseException] = []
+        told = []
 
-        def complete() -> None:
+        def complete():
             try:
                 topic.complete_segment()
             except OffloadStoppedError as error:
@@ -124,7 +118,7 @@ def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_other
 
         waiting = threading.Thread(target=complete)
         waiting.start()
-        while len(topic._streaming._waiters._waiting) < 2:  # type: ignore[union-attr]
+        while len(topic._streaming._waiters._waiting) < 2:
             time.sleep(0.01)
         closing_it = threading.Thread(target=topic.close)
         closing_it.start()
@@ -133,13 +127,10 @@ def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_other
         waiting.join()
         assert [str(each) for each in told] == [f"the streaming of {NAME} was stopped"]
         info = environment.records.read(NAME)
-        assert info is not None
         assert in_segments(tmp_path / "cold", info.info) == [(EntryPosition(0, 0), b"x")]
 
 
-def test_a_pool_has_few_threads_however_many_topics_there_are(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_pool_has_few_threads_however_many_topics_there_are(environment, tmp_path):
     before = threading.active_count()
     with pool_over(Tier(LocalDriver(str(tmp_path / "cold"))), threads=3) as pool:
         streamed = replace(environment, streaming=pool)

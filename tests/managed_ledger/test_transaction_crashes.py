@@ -6,98 +6,73 @@ say; each snapshot that was ever persisted is right for its position. Then what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pytest
-from crash_points import FAULTS, Killed, Points
-from effort import Sample
+from crash_points import Points
 from managed_ledgers import NAME
 from scenes.transactions import START, Model, TransactionalStores
 
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger
-from offload_hooks.errors import OffloadError
 
 
-def calls_of(
-    act: Callable[[TransactionalStores, Points], None], before: Callable[[TransactionalStores], None]
-) -> Sequence[int]:
-    world, points = TransactionalStores(), Points()
-    before(world)
-    act(world, points)
-    return range(1, len(points.calls) + 1)
-
-
-def failing(
-    act: Callable[[TransactionalStores, Points], None],
-    before: Callable[[TransactionalStores], None],
-    fault: str,
-    sample: Sample[int],
-) -> None:
-    for at in sample(calls_of(act, before), 5):
-        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
-        before(world)
-        where = ""
-        try:
-            act(world, points)
-        except (OffloadError, Killed) as error:
-            where = f"{fault} {at}, {points.calls[-1]}: {error!r}"
-        world.check(where)
-        world.end(Points())
-        world.check(f"ended after {where}")
-        topic = world.open(Points())
-        assert tuple(topic.status().open_transactions) == (), where
-
-
-def nothing(_: TransactionalStores) -> None:
-    pass
-
-
-def lived(world: TransactionalStores) -> None:
+def lived(_=None):
+    world = TransactionalStores()
     world.live(Points())
+    return world
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(
-    fault: str, sample: Sample[int]
-) -> None:
-    failing(TransactionalStores.live, nothing, fault, sample)
+def live_and_end(world, points):
+    """A process lives in it; the next one ends what it left."""
+    if ManagedLedgerRecords(world.metadata).read(NAME) is not None:
+        world.end(points)
+    else:
+        world.live(points)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str, sample: Sample[int]) -> None:
-    failing(TransactionalStores.end, lived, fault, sample)
+def check_ended(world, where):
+    """What was left open is ended."""
+    world.end(Points())
+    world.check(f"ended after {where}")
+    assert tuple(world.open(Points()).status().open_transactions) == (), where
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str, sample: Sample[int]) -> None:
-    def delete(world: TransactionalStores, points: Points) -> None:
-        delete_managed_ledger(world.environment(points), NAME)
-
-    for at in sample(calls_of(delete, lived), 5):
-        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
-        lived(world)
-        try:
-            delete(world, points)
-        except (OffloadError, Killed):
-            delete(world, Points())
-        assert SnapshotStore(world.metadata).read(NAME) is None
-        assert ManagedLedgerRecords(world.metadata).read(NAME) is None
+def delete(world, points):
+    delete_managed_ledger(world.environment(points), NAME)
 
 
-def test_a_snapshot_is_right_whenever_it_was_written() -> None:
+def check_deleted(world, where):
+    assert SnapshotStore(world.metadata).read(NAME) is None, where
+    assert ManagedLedgerRecords(world.metadata).read(NAME) is None, where
+
+
+@pytest.mark.parametrize(
+    ("scene", "run", "check", "check_done"),
+    [
+        (lambda _: TransactionalStores(), live_and_end, TransactionalStores.check, check_ended),
+        (lived, TransactionalStores.end, TransactionalStores.check, check_ended),
+        (lived, delete, lambda *_: None, check_deleted),
+    ],
+    ids=["live", "repair", "delete"],
+)
+def test_what_is_said_of_transactions_is_right_wherever_a_process_ends(
+    crash_matrix, scene, run, check, check_done
+):
+    crash_matrix(scene, run, check=check, check_done=check_done, every=5)
+
+
+def test_a_snapshot_is_right_whenever_it_was_written():
     """All that were ever persisted, in a topic of many transactions."""
     world, written = TransactionalStores(), []
     put = world.metadata.put
 
-    def noticed(path: str, value: bytes, expected_version: int | None) -> int:
+    def noticed(path, value, expected_version):
         version = put(path, value, expected_version)
         if path.startswith("/transaction-buffers/"):
             written.append(SnapshotStore(world.metadata).read(NAME))
         return version
 
-    world.metadata.put = noticed  # type: ignore[method-assign]
+    world.metadata.put = noticed
     for _ in range(6):
         world.live(Points())
         world.end(Points())

@@ -17,7 +17,6 @@ from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import (
-    Environment,
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
@@ -33,7 +32,7 @@ _choices = st.integers(0, 4)
 class TransactionMachine(RuleBasedStateMachine):
     """A topic with transactions, and the entries that it has."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.clock = Clock()
         self.ledgers = MemoryLedgers()
@@ -45,19 +44,19 @@ class TransactionMachine(RuleBasedStateMachine):
         self.former: TransactionalTopic | None = None
         self.open_anew(3, 5, 2)
 
-    def environment(self) -> Environment:
+    def environment(self):
         """A new process'."""
         return environment_of(self.metadata, MemoryLedgerStore(self.ledgers), None, now_ms=self.clock)
 
     @property
-    def model(self) -> Model:
+    def model(self):
         """Of all entries that ever were."""
         read = self.topic.topic.read_entries(START, 1 << 20, 1 << 30)
         self.known |= {position: bytes(payload) for position, payload in read}
         self.since = next((position for position, _ in read), START)
         return Model.of(sorted(self.known.items()))
 
-    def chosen(self, choice: int) -> TransactionId | None:
+    def chosen(self, choice):
         """One of three transactions, of which one is begun where one has ended; None for none."""
         while len(self.begun) < 3:
             self.begun.append(self.topic.begin())
@@ -66,7 +65,7 @@ class TransactionMachine(RuleBasedStateMachine):
     # --- changes ---------------------------------------------------------------------------------
 
     @rule(rolled=st.integers(1, 6), entries=st.integers(1, 9), seconds=st.integers(0, 9))
-    def open_anew(self, rolled: int, entries: int, seconds: int) -> None:
+    def open_anew(self, rolled, entries, seconds):
         """Its process was killed."""
         environment = self.environment()
         topic = open_managed_ledger(
@@ -78,18 +77,18 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.former is not None)
     @rule()
-    def a_former_owner_is_late(self) -> None:
+    def a_former_owner_is_late(self):
         before = self.snapshots.read(NAME)
         with suppress(OffloadError):
-            self.former.snapshot()  # type: ignore[union-attr]
-        assert before is None or not self.snapshots.read(NAME).is_behind(before)  # type: ignore[union-attr]
+            self.former.snapshot()
+        assert before is None or not self.snapshots.read(NAME).is_behind(before)
 
     @rule(choices=st.lists(_choices, min_size=1, max_size=5))
-    def add(self, choices: list[int]) -> None:
+    def add(self, choices):
         self.topic.add_entries([message(self.chosen(choice)) for choice in choices])
 
     @rule(choice=st.integers(1, 3), commits=st.booleans())
-    def end(self, choice: int, commits: bool) -> None:
+    def end(self, choice, commits):
         transaction = self.chosen(choice)
         assert transaction is not None
         was_open = transaction in self.model.first
@@ -101,14 +100,14 @@ class TransactionMachine(RuleBasedStateMachine):
             self.begun.remove(transaction)
 
     @rule(seconds=st.integers(0, 9))
-    def time_passes(self, seconds: int) -> None:
+    def time_passes(self, seconds):
         self.clock.pass_s(seconds)
         self.topic.snapshot_if_due()
 
     @rule(fault=st.sampled_from(["unavailable", "unknown-before", "unknown-after"]), choice=_choices)
-    def snapshots_fail(self, fault: str, choice: int) -> None:
+    def snapshots_fail(self, fault, choice):
         """While the metadata store fails, something is added."""
-        self.metadata.choose = lambda call: fault if "/transaction-buffers/" in call.path else None  # type: ignore[return-value, assignment]
+        self.metadata.choose = lambda call: fault if "/transaction-buffers/" in call.path else None
         with suppress(OffloadError):
             self.add([choice, 0])
         with suppress(OffloadError):
@@ -116,10 +115,10 @@ class TransactionMachine(RuleBasedStateMachine):
         self.metadata.choose = lambda _: None
 
     @rule(fault=st.sampled_from([None, None, "unavailable", "unknown-before", "unknown-after"]))
-    def another_process_settles(self, fault: str | None) -> None:
+    def another_process_settles(self, fault):
         """All that is sealed, up to what is open, if nothing fails."""
         before, sealed = self.snapshots.read(NAME), self.topic.topic.read_info()
-        self.metadata.choose = lambda call: fault if call.method == "put" else None  # type: ignore[return-value, assignment]
+        self.metadata.choose = lambda call: fault if call.method == "put" else None
         settled = None
         with suppress(OffloadError):
             settled = settle_transactions(self.environment(), NAME)
@@ -128,7 +127,6 @@ class TransactionMachine(RuleBasedStateMachine):
         if before is None:
             assert settled is after is None
             return
-        assert after is not None
         assert not after.is_behind(before)
         if settled is not None:
             assert settled == after
@@ -141,24 +139,24 @@ class TransactionMachine(RuleBasedStateMachine):
                     assert after.stable_position >= last
             assert after.stable_position is None or (stable is not None and after.stable_position <= stable)
 
-    def is_settled_by_then(self, last: EntryPosition) -> bool:
+    def is_settled_by_then(self, last):
         """Whether what the ledgers up to this entry say is enough to settle all of them."""
         until = Model.of((at, payload) for at, payload in sorted(self.known.items()) if at <= last)
         return until.stable == last
 
     @precondition(lambda self: self.since == min(self.known, default=START))
     @rule()
-    def an_operator_resets_it(self) -> None:
+    def an_operator_resets_it(self):
         """While it is open nowhere, and nothing was trimmed: then a new owner reads all of it."""
         self.snapshots.reset(NAME)
         self.open_anew(3, 5, 2)
 
     @rule()
-    def roll(self) -> None:
+    def roll(self):
         self.topic.topic.roll()
 
     @rule()
-    def trim(self) -> None:
+    def trim(self):
         """What no snapshot stands for yet stays, and transactions that have ended get no messages after it."""
         persisted = self.topic.status().persisted_position
         if persisted is not None:
@@ -170,11 +168,11 @@ class TransactionMachine(RuleBasedStateMachine):
     # --- what there is ---------------------------------------------------------------------------
 
     @invariant()
-    def it_says_what_the_entries_say(self) -> None:
+    def it_says_what_the_entries_say(self):
         self.model.check(self.topic, since=self.since)
 
     @invariant()
-    def it_gives_to_read_what_is_settled(self) -> None:
+    def it_gives_to_read_what_is_settled(self):
         model, found = self.model, []
         position = START
         while len(read := self.topic.read_entries(position, 3)):
@@ -185,7 +183,7 @@ class TransactionMachine(RuleBasedStateMachine):
         assert found == settled
 
     @invariant()
-    def the_persisted_snapshot_is_right(self) -> None:
+    def the_persisted_snapshot_is_right(self):
         snapshot, model = self.snapshots.read(NAME), self.model
         if snapshot is None:
             assert not any(model.transactions)

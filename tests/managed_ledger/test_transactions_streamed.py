@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Clock, offloads_of
+from managed_ledgers import NAME, Clock, offloads_of, policies_to
 from scenes.filters import FilteredTopic
 from scenes.segments import SETTINGS, left_in, pool_of
 
-from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.filters import FilterMode
-from offload_core.writing.filters.recorded_filters import recorded_filters, settled_by_filters
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.writing.managed_ledger import keep_up, settle_transactions
 from offload_core.writing.managed_ledger.streaming.completion_requests import with_request
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.offload_filters import recorded_filters, settled_by_filters
 
 
 @dataclass
@@ -27,7 +24,7 @@ class Streamed(FilteredTopic):
 
     clock: Clock = field(default_factory=Clock)
 
-    def open(self, **changes: object) -> None:
+    def open(self, **changes):
         """Open it anew, and stream it."""
         if "streaming" not in changes:
             self.pool = pool_of(self.tier, self.clock, budget_bytes=1 << 28)
@@ -36,22 +33,22 @@ class Streamed(FilteredTopic):
         super().open(**changes)
         self.topic.topic.set_streaming(SETTINGS)
 
-    def run(self) -> None:
+    def run(self):
         """What is due now."""
         self.pool.run_due()
 
-    def complete(self) -> EntryPosition | None:
+    def complete(self):
         """By hand, with a snapshot before; up to where."""
         self.topic.snapshot()
         return self.topic.topic.complete_segment().end
 
-    def check(self) -> None:
+    def check(self):
         """The tier has of what is in complete segments what the filter leaves, and hot copies could go."""
         for ledger in self.ledgers:
             context = ledger.context
             if context is None or not any(share.complete for share in context.segments):
                 continue
-            stop = 1 + max(share.end_entry_id for share in context.segments if share.complete)  # type: ignore[type-var]
+            stop = 1 + max(share.end_entry_id for share in context.segments if share.complete)
             wanted = {at: payload for at, payload in self.left(ledger).items() if at < stop}
             assert self.cold(ledger, stop) == wanted
             if ledger.is_fully_offloaded:
@@ -59,11 +56,11 @@ class Streamed(FilteredTopic):
 
 
 @pytest.fixture
-def topic(tmp_path: Path) -> Streamed:
+def topic(tmp_path):
     return Streamed(folder=tmp_path)
 
 
-def test_what_is_settled_goes_without_what_was_aborted(topic: Streamed) -> None:
+def test_what_is_settled_goes_without_what_was_aborted(topic):
     topic.do("m", "1", "2", "m", "c1", "2", "a2", "m", "3", "m")
     assert topic.complete() == EntryPosition(0, 7)
     topic.check()
@@ -76,7 +73,7 @@ def test_what_is_settled_goes_without_what_was_aborted(topic: Streamed) -> None:
     assert record.total_dropped.entries == 4
 
 
-def test_what_an_open_transaction_holds_up_is_named(topic: Streamed) -> None:
+def test_what_an_open_transaction_holds_up_is_named(topic):
     topic.do("m", "1", "m", "|", "m")
     topic.topic.snapshot()
     done = topic.topic.topic.complete_segment()
@@ -86,14 +83,10 @@ def test_what_an_open_transaction_holds_up_is_named(topic: Streamed) -> None:
     assert topic.topic.topic.streaming_status.waits_for == done.waits_for
 
 
-def test_upkeep_answers_who_asks_with_all_that_is_settled_by_then(topic: Streamed) -> None:
+def test_upkeep_answers_who_asks_with_all_that_is_settled_by_then(topic):
     topic.do("m", "1", "c1", "m")
     topic.records.update(NAME, lambda info: with_request(info, "a"))
-    policies = ResolvedPolicies(
-        offload=resolve_policies(topic=OffloadPolicies(streaming=True, driver="filesystem")),
-        retention=RetentionPolicies(time_in_minutes=-1, size_in_mb=-1),
-        retention_origin="default",
-    )
+    policies = policies_to(driver="filesystem", streaming=True)
     done = keep_up(topic.topic, policies, topic.clock())
     assert done.failures == {}
     last = topic.topic.topic.streaming_status.last_end
@@ -101,9 +94,7 @@ def test_upkeep_answers_who_asks_with_all_that_is_settled_by_then(topic: Streame
 
 
 @pytest.mark.parametrize("mode", FilterMode)
-def test_tombstones_keep_ids_dense_and_both_modes_leave_the_same_messages(
-    tmp_path: Path, mode: FilterMode
-) -> None:
+def test_tombstones_keep_ids_dense_and_both_modes_leave_the_same_messages(tmp_path, mode):
     topic = Streamed(folder=tmp_path, mode=mode)
     topic.do("m", "1", "2", "m", "c1", "2", "a2", "m", "|", "3", "3", "a3", "|", "m")
     topic.complete()
@@ -117,11 +108,11 @@ def test_tombstones_keep_ids_dense_and_both_modes_leave_the_same_messages(
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 100))]
 )
-def test_whatever_happens_what_is_there_is_right(tmp_path: Path, seed: int) -> None:
+def test_whatever_happens_what_is_there_is_right(tmp_path, seed):
     """Transactions, rollovers, kills, closes, time and other settlers, at random."""
     draw, topic = random.Random(seed), Streamed(folder=tmp_path)
     steps = [*["m"] * 4, *["1", "2", "3", "4"] * 2, *(f"{end}{i}" for end in "ca" for i in "1234"), "|"]
-    ended: set[str] = set()
+    ended = set()
     for _ in range(160):
         step = draw.choice(steps)
         if step[0] in "ca":

@@ -22,7 +22,7 @@ from offload_core.metadata.records import (
     complete_segment,
 )
 from offload_core.writing.managed_ledger import open_managed_ledger
-from offload_core.writing.managed_ledger.ledger_deletion import ledgers_to_trim
+from offload_core.writing.managed_ledger.ledger_deletion import CopyDeletion, ledgers_to_trim
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, StoreUnavailableError
 
 MIB = 1 << 20
@@ -190,8 +190,8 @@ def test_a_ledger_whose_copy_cannot_be_deleted_holds_up_no_other(
     environment.offloads.offload(NAME, ids[0])
     with monkeypatch.context() as broken:
 
-        def delete_cold_copy(name, ledger):
-            if ledger.ledger_id == ids[0]:
+        def delete_cold_copy(name, key, driver):
+            if key.ledger_id == ids[0]:
                 raise OptionError("a copy lies in a tier that is not configured")
 
         broken.setattr(environment.offloads, "delete_cold_copy", delete_cold_copy)
@@ -237,9 +237,8 @@ def test_a_cold_copy_that_is_recorded_as_complete_is_not_deleted(topic, environm
     first = recorded().in_order[0].ledger_id
     environment.offloads.offload(NAME, first)
     with pytest.raises(AttemptError, match="after its record says so"):
-        environment.offloads.delete_cold_copy(NAME, recorded().in_order[0])
+        CopyDeletion(environment, NAME, recorded()).delete_copies(recorded().in_order[0], "by hand")
     assert len(objects(cold)) == 2
-    environment.offloads.delete_cold_copy(NAME, recorded().in_order[1])
 
 
 def test_a_topic_of_which_all_was_trimmed_goes_on(opened, recorded, hot):

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
-from managed_ledgers import NAME
+from hypothesis import given
+from hypothesis import strategies as st
+from managed_ledgers import NAME, policies_to
 from scenes.transactions import message
 
+from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transaction_buffers import SnapshotStore
+from offload_core.storage.tier.memory_budget import MemoryBudget
 from offload_core.writing.managed_ledger import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     RolloverPolicy,
     SnapshotPolicy,
+    TenantThreads,
     TransactionalTopic,
     UpkeepLoop,
     keep_up,
     open_managed_ledger,
     topic_offloads,
 )
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.managed_ledger.upkeep import due_ledgers
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,
@@ -38,8 +50,7 @@ OTHER = "acme/cold/persistent/other"
 
 
 def policies(retention=FOR_EVER, driver="local", **given):
-    offload = resolve_policies(topic=parse_policies({"driver": driver, **given}))
-    return ResolvedPolicies(offload=offload, retention=retention, retention_origin="topic")
+    return policies_to(retention=retention, driver=driver, **given)
 
 
 AT_ONCE = policies(threshold_in_bytes=0, deletion_lag_in_millis=60_000)
@@ -171,10 +182,10 @@ def test_what_was_trimmed_is_told_where_another_ledger_could_not_be(topic, envir
     topic.offload_prefix(EntryPosition(second + 1, 0))
     delete = environment.offloads.delete_cold_copy
 
-    def fails(name, ledger):
-        if ledger.ledger_id == second:
+    def fails(name, key, driver):
+        if key.ledger_id == second:
             raise StoreUnavailableError("no answer")
-        delete(name, ledger)
+        delete(name, key, driver)
 
     monkeypatch.setattr(environment.offloads, "delete_cold_copy", fails)
     done = keep_up(topic, policies(RetentionPolicies()), clock.now_ms)
@@ -360,3 +371,163 @@ def test_the_loop_keeps_topics_with_transactions_by_their_names(environment, top
     assert loop.status(NAME).last.failures == {}
     assert kept.persisted.stable_position == topic.last_position
     loop.close()
+
+
+# --- the thresholds of a policy choose the oldest sealed ledgers, as Pulsar's do
+
+NOW_MS = 1_700_000_000_000
+OFFLOADED = OffloadContext(complete=True)
+
+
+def thresholds(size=None, seconds=None, driver="local"):
+    given = {"driver": driver, "threshold_in_bytes": size, "threshold_in_seconds": seconds}
+    return resolve_policies(topic=parse_policies(given))
+
+
+def sealed(ledger_id, size=10, age_s=0, context=None):
+    info = LedgerInfo(ledger_id=ledger_id, entries=1, size=size, timestamp_ms=NOW_MS - age_s * 1000)
+    return LedgerRecord(info=info, context=context)
+
+
+def due(ledgers, **given):
+    return due_ledgers(ManagedLedgerInfo(ledgers=tuple(ledgers)), thresholds(**given), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ()),
+        ({"size": -1, "seconds": -1}, ()),
+        ({"size": 0}, (1, 2, 3)),
+        ({"size": 9}, (1, 2, 3)),
+        ({"size": 10}, (1, 2)),
+        ({"size": 29}, (1,)),
+        ({"size": 30}, ()),
+        ({"seconds": 0}, (1, 2, 3)),
+        ({"seconds": 20}, (1, 2)),
+        ({"seconds": 21}, (1,)),
+        ({"seconds": 31}, ()),
+        ({"size": 29, "seconds": 20}, (1, 2)),
+        ({"size": 10, "seconds": 30}, (1, 2)),
+    ],
+)
+def test_either_threshold_is_enough(given, expected):
+    ledgers = [sealed(1, age_s=30), sealed(2, age_s=20), sealed(3, age_s=10)]
+    assert due(ledgers, **given).ledger_ids == expected
+
+
+def test_what_is_offloaded_counts_as_held_and_is_not_offloaded_again():
+    ledgers = [sealed(1), sealed(2, context=OFFLOADED), sealed(3)]
+    assert due(ledgers, size=19).ledger_ids == (1,)
+    assert due([sealed(1, context=OFFLOADED), sealed(2)], size=0).ledger_ids == (2,)
+
+
+def test_an_open_ledger_neither_counts_nor_goes():
+    chosen = due([sealed(1), LedgerRecord(info=LedgerInfo(ledger_id=2, size=1000))], size=10)
+    assert chosen.ledger_ids == ()
+    assert chosen.skipped[2] == "it is open"
+
+
+def test_the_status_says_why_a_ledger_does_not_go():
+    segments = OffloadContext(segments=(OffloadSegment(uuid=UUID(int=1)),))
+    empty = sealed(2)
+    empty = replace(empty, info=replace(empty.info, entries=0))
+    ledgers = [sealed(1, context=segments), empty, sealed(3, age_s=5)]
+    assert due(ledgers, size=10, seconds=6).skipped == {
+        1: "it is offloaded by segments",
+        2: "it has no entries",
+        3: "10 bytes from it on; the threshold is 10 bytes, and sealed 5 s ago; the threshold is 6 s",
+    }
+    assert due([sealed(1)]).skipped == {1: "no threshold is set"}
+    assert due([sealed(1)], size=0, driver=None).skipped == {1: "no tier is configured"}
+
+
+def test_the_target_is_behind_the_newest_ledger_that_is_due():
+    chosen = due([sealed(1, age_s=9), sealed(7, age_s=9), sealed(8)], seconds=9)
+    assert chosen.target == EntryPosition(8, 0)
+    assert due([sealed(1)]).target is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9), st.booleans()), max_size=12),
+    st.one_of(st.none(), st.integers(-1, 200)),
+    st.one_of(st.none(), st.integers(-1, 60)),
+)
+def test_it_is_what_the_words_say(drawn, size, seconds):
+    age, ledgers = sum(step for _, step, _ in drawn), []
+    for i, (held, step, offloaded) in enumerate(drawn):
+        ledgers.append(sealed(i, size=held, age_s=age, context=OFFLOADED if offloaded else None))
+        age -= step
+    expected = {
+        ledger.ledger_id
+        for i, ledger in enumerate(ledgers)
+        if not ledger.has_complete_copy
+        and (
+            (size is not None and 0 <= size < sum(later.info.size for later in ledgers[i:]))
+            or (seconds is not None and 0 <= seconds * 1000 <= NOW_MS - ledger.info.timestamp_ms)
+        )
+    }
+    chosen = due(ledgers, size=size, seconds=seconds)
+    assert set(chosen.ledger_ids) == expected
+    assert (
+        set(chosen.skipped) == {each.ledger_id for each in ledgers if not each.has_complete_copy} - expected
+    )
+
+
+def test_a_tenant_whose_work_never_ends_leaves_a_thread_to_others():
+    threads, end = TenantThreads(2, "test"), threading.Event()
+    stuck = [threads.submit("acme", lambda: end.wait() and None) for _ in range(5)]
+    done = threading.Event()
+    for _ in range(3):
+        threads.submit("zeta", done.set).result(timeout=30)
+        assert done.is_set()
+        done.clear()
+    assert not any(each.done() for each in stuck)
+    end.set()
+    for each in stuck:
+        each.result(timeout=30)
+    threads.shutdown()
+
+
+def test_an_error_is_its_futures_and_the_next_is_begun():
+    threads = TenantThreads(1, "test")
+
+    def fail():
+        raise ValueError("no")
+
+    failed, after = threads.submit("acme", fail), threads.submit("acme", lambda: None)
+    with pytest.raises(ValueError, match="no"):
+        failed.result(timeout=30)
+    assert after.result(timeout=30) is None
+    threads.shutdown()
+
+
+def test_what_waits_is_cancelled_when_no_more_is_begun():
+    threads, begun, end = TenantThreads(1, "test"), threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        end.wait()
+
+    running, waiting = threads.submit("acme", work), threads.submit("acme", lambda: None)
+    begun.wait()
+    threads.shutdown()
+    with pytest.raises(CancelledError):
+        waiting.result(timeout=30)
+    end.set()
+    running.result(timeout=30)
+    with pytest.raises(RuntimeError):
+        threads.submit("acme", lambda: None)
+
+
+def test_a_part_of_a_budget_leaves_the_rest_to_others():
+    whole = MemoryBudget(150)
+    acme, zeta = whole.share("acme", 100), whole.share("zeta", 100)
+    acme.take(100)
+    assert not acme.try_take(1)
+    zeta.take(50)
+    assert not zeta.try_take(1)
+    assert (acme.taken_bytes, zeta.taken_bytes, whole.taken_bytes) == (100, 50, 150)
+    acme.give_back(100)
+    assert zeta.try_take(50)
+    assert (acme.taken_bytes, zeta.taken_bytes, whole.taken_bytes) == (0, 100, 100)

@@ -88,7 +88,7 @@ def test_bytes_behind_a_compressed_record_are_refused(compression: Compression) 
 
 @pytest.mark.parametrize("path", [*STANDALONE_RECORDS[:2], *ZOOKEEPER_RECORDS], ids=lambda path: path.name)
 def test_a_flipped_bit_gives_a_record_or_an_error_and_nothing_else(path: object) -> None:
-    whole = path.read_bytes()  # type: ignore[attr-defined]
+    whole = path.read_bytes()
     for at in range(len(whole)):
         for bit in range(8):
             changed = bytearray(whole)
@@ -200,7 +200,7 @@ def test_what_is_required_and_missing_is_named() -> None:
 
 def with_context(**fields: object) -> bytes:
     info = records.ManagedLedgerInfo()
-    info.ledgerInfo.add(ledgerId=8, offloadContext=records.OffloadContext(**fields))  # type: ignore[arg-type]
+    info.ledgerInfo.add(ledgerId=8, offloadContext=records.OffloadContext(**fields))
     return info.SerializePartialToString()
 
 

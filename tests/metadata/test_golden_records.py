@@ -61,10 +61,8 @@ def test_ledgers_keep_their_stored_order_and_are_given_in_that_of_their_ids() ->
 def test_an_offload_context_says_where_the_copy_is() -> None:
     (ledger, open_one) = stored(golden_record("jstring")).info.in_order
     context = ledger.context
-    assert context is not None
     assert context.uuid == UUID("0d9eb6e7-8fd6-4e17-af8f-b10422269ceb")
     assert (context.complete, context.bookkeeper_deleted, context.segments) == (True, True, ())
-    assert context.driver is not None
     assert context.driver.name == "aws-s3"
     assert context.driver.get("managedLedgerOffloadDriver") in ("AWS_S3", "S3")
     assert (ledger.info.entries, ledger.info.is_closed) == (100, True)
@@ -74,7 +72,6 @@ def test_an_offload_context_says_where_the_copy_is() -> None:
 def test_a_failed_offload_has_a_uuid_and_is_not_complete() -> None:
     ledger = stored(golden_record("chunk")).info.in_order[0]
     assert ledger.ledger_id == 29
-    assert ledger.context is not None
     assert ledger.context.uuid is not None
     assert not ledger.context.complete
 

@@ -152,7 +152,6 @@ def test_failure_is_a_property_of_the_driver_metadata() -> None:
     assert assigned.status is AttemptStatus.ASSIGNED
     failed = assigned.with_status(AttemptStatus.FAILED)
     assert failed.status is AttemptStatus.FAILED
-    assert failed.driver is not None
     assert failed.driver.get("status") == "failed"
     offloaded = failed.with_status(AttemptStatus.OFFLOADED)
     assert (offloaded.status, offloaded.complete) == (AttemptStatus.OFFLOADED, True)
@@ -162,7 +161,6 @@ def test_failure_is_a_property_of_the_driver_metadata() -> None:
 
 def test_the_extent_over_ledgers_is_two_properties() -> None:
     made = segment(UUID_1, 5).with_extent(position(7, 3), position(9, 5))
-    assert made.driver is not None
     assert (made.driver.get("begin"), made.driver.get("end")) == ("7:3", "9:5")
     for layout in SegmentLayout:
         found = parse_segment(pack_segment(made, layout))

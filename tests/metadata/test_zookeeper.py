@@ -128,7 +128,7 @@ def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, client: KazooClien
                 DataLossError,
                 match=r"a ledger of persistent://acme/cold/orders-partition-0 has no complete copy \(ledger 3\)",
             ):
-                scan(tier, records=f"{zookeeper.endpoint}{chroot}", **selection)  # type: ignore[arg-type]
+                scan(tier, records=f"{zookeeper.endpoint}{chroot}", **selection)
         with pytest.raises(
             MetadataError, match=r"cannot be parsed.*object /managed-ledgers/acme/cold/persistent/broken"
         ):

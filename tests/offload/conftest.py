@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-
 import pytest
 
 from offload_core.storage.hot import FileLedgerStore
-from offload_hooks.ledger_stores import LedgerReader
-from pulsar_offload import TierReader, open_tier
-
-Sealed = Callable[[Sequence[bytes]], LedgerReader]
+from pulsar_offload import open_tier
 
 
 @pytest.fixture
-def hot(tmp_path: Path) -> Iterator[FileLedgerStore]:
+def hot(tmp_path):
     store = FileLedgerStore(tmp_path / "hot", sync="never")
     yield store
     store.close()
 
 
 @pytest.fixture
-def cold(tmp_path: Path) -> Iterator[TierReader]:
+def cold(tmp_path):
     with open_tier(tmp_path / "cold") as tier:
         yield tier
 
 
 @pytest.fixture
-def sealed(hot: FileLedgerStore) -> Sealed:
+def sealed(hot):
     """Makes a sealed ledger of these payloads."""
 
-    def make(payloads: Sequence[bytes]) -> LedgerReader:
+    def make(payloads):
         writer = hot.create({"component": b"managed-ledger"})
         if payloads:
             writer.append_batch(payloads)

@@ -8,26 +8,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import offloading_process
 import pytest
-from managed_ledgers import NAME, environment_in
+from managed_ledgers import NAME, Audit, FailingAudit, environment_in
 from offloading_process import offloads_in, tiers_in
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, prepare_attempt
+from offload_core.metadata.records import prepare_attempt
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.records.offload_attempt import renew_attempt
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import open_managed_ledger
-from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload.running_attempt import (
     LONGEST_LEASE_S,
     WATCHED_S,
@@ -53,46 +51,40 @@ WITHIN_S = 60.0
 class SharedTopic:
     """A folder with a topic of one sealed ledger, that processes share."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         environment = environment_in(folder)
         self.records = environment.records
         with open_managed_ledger(environment, NAME) as topic:
             self.ledger_id = topic.add_entries(PAYLOADS).ledger_id
-        self.audit: list[tuple[UUID, str]] = []
+        self.audit = Audit()
 
     @property
-    def ledger(self) -> LedgerRecord:
+    def ledger(self):
         known = self.records.read(NAME)
-        assert known is not None
         (ledger,) = known.info.ledgers
         return ledger
 
     @property
-    def lease(self) -> AttemptLease | None:
-        assert self.ledger.context is not None
+    def lease(self):
         return lease_of(self.ledger.context.driver)
 
-    def offloads(self, lease_s: float = 60.0) -> RecordedOffloads:
+    def offloads(self, lease_s=60.0):
         return offloads_in(self.folder, lease_s)
 
-    def offload(self, lease_s: float = 60.0) -> bool:
-        return self.offloads(lease_s).offload(
-            NAME, self.ledger_id, announce=lambda *said: self.audit.append(said)
-        )
+    def offload(self, lease_s=60.0):
+        return self.offloads(lease_s).offload(NAME, self.ledger_id, audit=self.audit)
 
-    def left_by(self, holder: AttemptHolder, left_ms: int, raw: str | None = None) -> UUID:
+    def left_by(self, holder, left_ms, raw=None):
         """An attempt of another process is recorded, and of its data object there is something."""
         uuid, driver = uuid4(), tier_record(tiers_in(self.folder).current)
         lease = AttemptLease(holder=holder, until_ms=system_now_ms() + left_ms)
 
-        def begin(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        def begin(info):
             begun = prepare_attempt(info, self.ledger_id, uuid, driver, lease=lease)
             if raw is None:
                 return begun
             (ledger,) = begun.ledgers
-            assert ledger.context is not None
-            assert ledger.context.driver is not None
             context = replace(ledger.context, driver=ledger.context.driver.with_property("lease", raw))
             return begun.with_ledger(replace(ledger, context=context))
 
@@ -101,12 +93,10 @@ class SharedTopic:
             tier.store.write_index(f"{uuid}-ledger-{self.ledger_id}", b"left")
         return uuid
 
-    def check_complete(self) -> None:
+    def check_complete(self):
         """The copy is complete, without a lease; the tier has nothing else."""
         context = self.ledger.context
-        assert context is not None
         assert context.complete
-        assert context.driver is not None
         assert context.driver.get("lease") is None
         key = f"{context.uuid}-ledger-{self.ledger_id}"
         with open_tier(self.folder / "cold") as tier:
@@ -117,19 +107,18 @@ class SharedTopic:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> SharedTopic:
+def world(tmp_path):
     return SharedTopic(tmp_path)
 
 
 @contextmanager
-def another_process(world: SharedTopic, lease_s: float = 60.0) -> Iterator[subprocess.Popen[str]]:
+def another_process(world, lease_s=60.0):
     """It offloads the ledger, and is in the middle of it."""
     command = [sys.executable, offloading_process.__file__, str(world.folder), str(world.ledger_id)]
     with subprocess.Popen(
         [*command, str(lease_s)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline() == "at it\n"
             yield process
         finally:
@@ -142,7 +131,7 @@ ELSEWHERE = AttemptHolder(machine=1, process=1, started=1)
 # --- real processes ----------------------------------------------------------------------------
 
 
-def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: SharedTopic) -> None:
+def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world):
     with another_process(world) as process:
         for _ in range(3):
             with pytest.raises(LiveAttemptError, match="another process offloads the ledger") as caught:
@@ -152,23 +141,22 @@ def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: 
         assert process.communicate("go on\n", timeout=WITHIN_S)[0] == "done\n"
     world.check_complete()
     assert world.offload() is False
-    assert world.audit == []
+    assert world.audit.changes == []
 
 
-def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: SharedTopic) -> None:
+def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world):
     with another_process(world) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(WITHIN_S)
-        assert world.ledger.context is not None
         uuid = world.ledger.context.uuid
     assert world.offload()
     world.check_complete()
-    assert world.audit == [(uuid, "its offload was left unfinished, and is begun anew")]
+    assert [(each.uuid, each.why) for each in world.audit.deletions] == [
+        (uuid, "its offload was left unfinished, and is begun anew")
+    ]
 
 
-def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(
-    world: SharedTopic,
-) -> None:
+def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(world):
     with another_process(world, lease_s=4) as process:
         process.send_signal(signal.SIGSTOP)  # between two renewals: it has the database in none of its hands
         deadline = time.monotonic() + WITHIN_S
@@ -187,10 +175,10 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_
 # --- leases --------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: SharedTopic) -> None:
+def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world):
     lease_s, seen = 0.3, []
 
-    def listen(_: object) -> None:
+    def listen(_):
         if not seen:
             seen.append(world.lease)
             deadline = time.monotonic() + WITHIN_S
@@ -200,18 +188,16 @@ def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: SharedTopic) -
 
     world.offloads(lease_s).offload(NAME, world.ledger_id, listener=listen)
     first, second = seen
-    assert first is not None
-    assert second is not None
     assert first.holder == second.holder == this_process()
     assert first.until_ms < second.until_ms
     world.check_complete()
     assert not [each for each in threading.enumerate() if each.name == "offload-lease"]
 
 
-def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: SharedTopic) -> None:
+def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world):
     blocks = []
 
-    def listen(_: object) -> None:
+    def listen(_):
         blocks.append(1)
         known = world.records.read(NAME)
         assert known is not None
@@ -228,10 +214,10 @@ def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: Shar
         assert not list(tier.store.list_uploads())
 
 
-def test_two_threads_do_not_take_each_others_attempt(world: SharedTopic) -> None:
+def test_two_threads_do_not_take_each_others_attempt(world):
     began, may_end = threading.Event(), threading.Event()
 
-    def listen(_: object) -> None:
+    def listen(_):
         began.set()
         assert may_end.wait(WITHIN_S)
 
@@ -256,25 +242,23 @@ def test_two_threads_do_not_take_each_others_attempt(world: SharedTopic) -> None
         (this_process(), 30_000, False),  # we are not at it any more
     ],
 )
-def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(
-    world: SharedTopic, holder: AttemptHolder, left_ms: int, is_live: bool
-) -> None:
+def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(world, holder, left_ms, is_live):
     uuid = world.left_by(holder, left_ms)
     before = world.ledger
     if is_live:
         with pytest.raises(LiveAttemptError):
             world.offload()
-        assert (world.ledger, world.audit) == (before, [])
+        assert (world.ledger, world.audit.changes) == (before, [])
         return
     assert world.offload()
     world.check_complete()
-    assert [each for each, _ in world.audit] == [uuid]
+    assert [each.uuid for each in world.audit.deletions] == [uuid]
 
 
 @pytest.mark.parametrize(
     "raw", ["", "of a later version", "0" * 16 + ":0:1:1", "0" * 16 + ":1:1:" + "9" * 20]
 )
-def test_a_lease_that_cannot_be_read_is_none(world: SharedTopic, raw: str) -> None:
+def test_a_lease_that_cannot_be_read_is_none(world, raw):
     world.left_by(ELSEWHERE, 30_000, raw)
     assert world.lease is None
     assert world.offload()
@@ -287,7 +271,7 @@ def test_a_lease_that_cannot_be_read_is_none(world: SharedTopic, raw: str) -> No
 class Machine:
     """One whose clock is so far from true time, with a process that offloads the world's ledger."""
 
-    def __init__(self, world: SharedTopic, number: int, skew_s: float) -> None:
+    def __init__(self, world, number, skew_s):
         self._world, self._skew_s = world, skew_s
         self.passed_s = 0.0
         holder = AttemptHolder(machine=number, process=1, started=1)
@@ -296,16 +280,15 @@ class Machine:
         )
         self.offloads = offloads_in(world.folder, now_ms=self.now_ms, process=self.process)
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         return 1_700_000_000_000 + int((self._skew_s + self.passed_s) * 1000)
 
-    def offload(self, listener: Callable[[object], None] | None = None) -> bool:
+    def offload(self, listener=None):
         return self.offloads.offload(NAME, self._world.ledger_id, listener=listener)
 
-    def renew(self) -> None:
+    def renew(self):
         """What the background does while an attempt goes on."""
         context = self._world.ledger.context
-        assert context is not None
         assert context.uuid is not None
         lease = lease_from(self.now_ms(), 60.0, self.process)
         self._world.records.update(
@@ -314,26 +297,24 @@ class Machine:
         )
 
 
-def once(call: Callable[[], None]) -> Callable[[object], None]:
+def once(call):
     """A listener that does this at the first block."""
     left = [call]
     return lambda _: left.pop()() if left else None
 
 
 @pytest.mark.parametrize("skew_s", [-86_400, -3600, -61, 541, 3600, 86_400])
-def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(
-    world: SharedTopic, skew_s: float
-) -> None:
+def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(world, skew_s):
     one, other = Machine(world, 1, 0), Machine(world, 2, -skew_s)
-    tries: list[str] = []
+    tries = []
 
     one_began, one_may_go_on, one_lost = threading.Event(), threading.Event(), threading.Event()
 
-    def wait_until_the_other_took_over() -> None:
+    def wait_until_the_other_took_over():
         one_began.set()
         assert one_may_go_on.wait(WITHIN_S)
 
-    def go_on_while_one_tries_again() -> None:
+    def go_on_while_one_tries_again():
         one_may_go_on.set()
         assert one_lost.wait(WITHIN_S)
         for _ in range(50):  # 50 renewals, over 16 minutes
@@ -360,7 +341,7 @@ def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_co
     assert one.offload() is False
 
 
-def test_who_watches_takes_over_what_is_not_renewed_any_more(world: SharedTopic) -> None:
+def test_who_watches_takes_over_what_is_not_renewed_any_more(world):
     machine = Machine(world, 3, 0)
     machine.process.watches = True
     world.left_by(ELSEWHERE, -(10**9))
@@ -372,7 +353,7 @@ def test_who_watches_takes_over_what_is_not_renewed_any_more(world: SharedTopic)
     world.check_complete()
 
 
-def test_what_was_not_looked_at_for_long_is_watched_anew(world: SharedTopic) -> None:
+def test_what_was_not_looked_at_for_long_is_watched_anew(world):
     machine = Machine(world, 3, 0)
     machine.process.watches = True
     world.left_by(ELSEWHERE, -(10**9))
@@ -382,10 +363,10 @@ def test_what_was_not_looked_at_for_long_is_watched_anew(world: SharedTopic) -> 
         machine.passed_s += 2 * WATCHED_S + 1
 
 
-def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(world: SharedTopic) -> None:
+def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(world):
     machine = Machine(world, 3, 0)
 
-    def fail(_: object) -> None:
+    def fail(_):
         raise UploadError("the store refuses it")
 
     with pytest.raises(UploadError):
@@ -396,7 +377,7 @@ def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(worl
 # --- ends --------------------------------------------------------------------------------------
 
 
-def test_a_process_that_nobody_waited_for_has_ended() -> None:
+def test_a_process_that_nobody_waited_for_has_ended():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
         holder = replace(this_process(), process=child.pid, started=started)
@@ -409,44 +390,39 @@ def test_a_process_that_nobody_waited_for_has_ended() -> None:
     assert has_ended(holder)
 
 
-def test_another_users_process_is_alive_as_long_as_it_is_there() -> None:
+def test_another_users_process_is_alive_as_long_as_it_is_there():
     first = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
     assert not has_ended(replace(this_process(), process=1, started=int(first[19])))
 
 
-def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: SharedTopic) -> None:
+def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world):
     world.left_by(ELSEWHERE, -1)
 
-    def no_audit(*_: object) -> None:
-        raise StoreUnavailableError("no audit log")
-
-    with pytest.raises(StoreUnavailableError, match="no audit log"):
-        world.offloads().offload(NAME, world.ledger_id, announce=no_audit)
+    with pytest.raises(StoreUnavailableError, match="no audit"):
+        world.offloads().offload(NAME, world.ledger_id, audit=FailingAudit(1))
     assert len(os.listdir(world.folder / "cold")) > 0
     assert world.offload()
     world.check_complete()
 
 
-def test_who_gives_an_attempt_up_says_why(world: SharedTopic) -> None:
-    def fail(_: object) -> None:
+def test_who_gives_an_attempt_up_says_why(world):
+    def fail(_):
         raise StoreUnavailableError("in the middle")
 
     with pytest.raises(StoreUnavailableError):
-        world.offloads().offload(
-            NAME, world.ledger_id, listener=fail, announce=lambda *said: world.audit.append(said)
-        )
-    assert [why for _, why in world.audit] == ["its offload failed: StoreUnavailableError"]
+        world.offloads().offload(NAME, world.ledger_id, listener=fail, audit=world.audit)
+    assert [each.why for each in world.audit.deletions] == ["its offload failed: StoreUnavailableError"]
     assert world.ledger.context is None
     with open_tier(world.folder / "cold") as tier:
         assert not list(tier.store.list_objects())
         assert not list(tier.store.list_uploads())
 
 
-def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world: SharedTopic) -> None:
+def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world):
     """Its attempt is taken over, as it cannot be told from one that died; then it is not completed."""
     taken = False
 
-    def listen(_: object) -> None:
+    def listen(_):
         nonlocal taken
         if not taken:
             taken = True
@@ -459,6 +435,6 @@ def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(wor
 
 
 @pytest.mark.parametrize("lease_s", [0, -1, LONGEST_LEASE_S + 1])
-def test_a_lease_that_nobody_would_believe_is_refused(world: SharedTopic, lease_s: float) -> None:
+def test_a_lease_that_nobody_would_believe_is_refused(world, lease_s):
     with pytest.raises(OptionError, match="a lease is longer than 0 s, and 600 s at most"):
         world.offloads(lease_s)

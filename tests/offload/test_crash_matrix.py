@@ -6,15 +6,12 @@ and nothing is left behind in the tier.
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points, left_open
-from effort import Sample
+from crash_points import Killed, Points, left_open
 from managed_ledgers import offloads_of
 
 from offload_core.format.codec.ledger_info import LedgerInfo
@@ -27,11 +24,10 @@ from offload_core.writing.offload.running_attempt import DEFAULT_LEASE_S
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
-    OffloadError,
     OptionError,
 )
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 NAME = "acme/cold/persistent/orders"
 PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
@@ -42,7 +38,7 @@ LEASE_MS = int(DEFAULT_LEASE_S * 1000)
 class CrashedLedger:
     """A managed ledger of one sealed ledger, in folders that outlive processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self._cold = folder / "cold"
         self._cold.mkdir(parents=True)
@@ -61,40 +57,39 @@ class CrashedLedger:
         self.records = ManagedLedgerRecords(self.metadata)
         self.records.write(NAME, ManagedLedgerInfo(ledgers=(LedgerRecord(info=info),)), None)
 
-    def offloads(self, points: Points, now_ms: int = 0) -> RecordedOffloads:
+    def offloads(self, points, now_ms=0):
         """As a new process has it."""
         return offloads_of(self.metadata, self._hot, self._cold, points, now_ms=lambda: now_ms)
 
     @property
-    def ledger(self) -> LedgerRecord:
+    def ledger(self):
         known = self.records.read(NAME)
-        assert known is not None
         (ledger,) = known.info.ledgers
         return ledger
 
-    def tier(self) -> TierReader:
+    def tier(self):
         return open_tier(self._cold)
 
-    def read_cold(self) -> list[bytes]:
+    def read_cold(self):
         with self.tier() as tier:
             values: list[bytes] = (
                 scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
             )
             return values
 
-    def read_hot(self) -> list[bytes]:
+    def read_hot(self):
         with closing(self._hot.open(self.ledger_id)) as reader:
             return [bytes(each) for each in reader.read(0, len(PAYLOADS) - 1)]
 
-    def check(self) -> None:
+    def check(self, where=""):
         """Every entry is readable where the record says that it is."""
         context = self.ledger.context
         if context is not None and context.complete:
-            assert self.read_cold() == PAYLOADS
+            assert self.read_cold() == PAYLOADS, where
         if context is None or not context.bookkeeper_deleted:
-            assert self.read_hot() == PAYLOADS
+            assert self.read_hot() == PAYLOADS, where
 
-    def leftovers(self) -> set[str]:
+    def leftovers(self):
         """Keys in the tier that are not of the recorded copy, and uploads."""
         context = self.ledger.context
         key = f"{context.uuid}-ledger-{self.ledger_id}" if context is not None else ""
@@ -104,80 +99,51 @@ class CrashedLedger:
         return (found - {key, f"{key}-index"}) | uploads
 
 
-def offload(world: CrashedLedger, points: Points) -> None:
+def offload(world, points):
     world.offloads(points).offload(NAME, world.ledger_id)
 
 
-def offload_over_a_stale_attempt(world: CrashedLedger, points: Points) -> None:
-    offload(world, points)
-
-
-def delete_hot_copy(world: CrashedLedger, points: Points) -> None:
+def delete_hot_copy(world, points):
     world.offloads(points, now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, LAG_MS)
 
 
-def killed_in_the_middle(world: CrashedLedger) -> None:
+def killed_in_the_middle(world):
     with pytest.raises(Killed):
         offload(world, Points(at=12, fault="kill after"))
     assert world.leftovers() or world.ledger.context is not None
 
 
-def offloaded(world: CrashedLedger) -> None:
+def offloaded(world):
     offload(world, Points())
 
 
 VERBS: dict[str, tuple[Callable[[CrashedLedger], None], Callable[[CrashedLedger, Points], None]]] = {
     "offload": (lambda _: None, offload),
-    "offload after a kill": (killed_in_the_middle, offload_over_a_stale_attempt),
+    "offload after a kill": (killed_in_the_middle, offload),
     "delete the hot copy": (offloaded, delete_hot_copy),
 }
 
 
-def calls_of(folder: Path, verb: str) -> list[str]:
-    prepare, run = VERBS[verb]
-    world, points = CrashedLedger(folder), Points()
-    prepare(world)
-    run(world, points)
-    return points.calls
-
-
-@pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and the disk would take half of the time; what it keeps is tested with the driver."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.mark.parametrize("verb", VERBS)
-def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    tmp_path: Path,
-    verb: str,
-    sample: Sample[tuple[int, Fault]],
-    record_property: Callable[[str, object], None],
-) -> None:
+def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(crash_matrix, verb):
     prepare, run = VERBS[verb]
-    calls = calls_of(tmp_path / "calls", verb)
-    assert len(calls) >= 5
-    points = sample(list(itertools.product(range(1, len(calls) + 1), FAULTS)), 7)
-    record_property("crash points", len(points))
-    for at, fault in points:
-        world = CrashedLedger(tmp_path / f"{at}-{fault}")
+
+    def scene(folder):
+        world = CrashedLedger(folder)
         prepare(world)
-        injected = Points(at=at, fault=fault)
-        with suppress(OffloadError, Killed):
-            run(world, injected)
-        where = f"{fault} call {at}, {calls[at - 1]}"
-        world.check()
-        run(world, Points())
-        world.check()
+        return world
+
+    def check_done(world, where):
         context = world.ledger.context
-        assert context is not None, where
         assert context.complete, where
         assert context.bookkeeper_deleted == (verb == "delete the hot copy"), where
         assert world.leftovers() == set(), where
-    print(f"{verb}: {len(calls)} calls, {len(points)} points")
+
+    calls = crash_matrix(scene, run, check=CrashedLedger.check, check_done=check_done, every=7)
+    assert len(calls) >= 5
 
 
-def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
+def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path):
     world = CrashedLedger(tmp_path / "world")
     assert world.offloads(Points(), now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, 0) is False
     offload(world, Points())
@@ -187,11 +153,10 @@ def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["data gone", "index gone", "data cut"])
-def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Path, harm: str) -> None:
+def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path, harm):
     world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     context = world.ledger.context
-    assert context is not None
     data = tmp_path / "world" / "cold" / f"{context.uuid}-ledger-{world.ledger_id}"
     if harm == "data cut":
         data.write_bytes(data.read_bytes()[:-1])
@@ -204,19 +169,19 @@ def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Pat
     assert not context.bookkeeper_deleted
 
 
-def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -> None:
+def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path):
     """Its lease is over, and another process offloads the ledger between the objects of the first and its record."""
     world = CrashedLedger(tmp_path / "world")
     first = Points()
     taken = False
 
-    def before(name: str) -> None:
+    def before(name):
         nonlocal taken
         if name == "get" and "write_index" in first.calls and not taken:
             taken = True
             world.offloads(Points(), now_ms=LEASE_MS).offload(NAME, world.ledger_id)
 
-    first.before = lambda name: (before(name), first.calls.append(name))[1]  # type: ignore[method-assign]
+    first.before = lambda name: (before(name), first.calls.append(name))[1]
     with pytest.raises(AttemptError, match="took the place"):
         offload(world, first)
     assert taken
@@ -225,7 +190,7 @@ def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -
     assert world.ledger.has_complete_copy
 
 
-def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path):
     world = CrashedLedger(tmp_path / "world")
     offload(world, Points())
     with open_tier(tmp_path / "another") as other:

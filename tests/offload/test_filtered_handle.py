@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,52 +27,46 @@ from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_K
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
-from offload_core.metadata.records.filter_record import RECORD_KEY
-from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.filters import (
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
     DroppedEntries,
     FilterMode,
-    FilterRecord,
-    FilterRun,
     parse_filter_record,
 )
-from offload_core.writing.offload import OfferResult, OffloadHandle
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
+from offload_core.storage.tier import MemoryBudget, Tier
+from offload_core.writing.offload import OfferResult
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_core.writing.offload.segment_offloader import SegmentFilter, segment_key
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import EntryOrderError
 from offload_hooks.ledger_stores import EntryBatch
-from pulsar_offload import TierReader
 
 SOON_S = 60
 ACCEPTED, NEXT, FULL = (OfferResult.ACCEPTED, OfferResult.NOT_CONSECUTIVE, OfferResult.BUFFER_FULL)
 
 
-def segment_filter(filter_: PlainFilter, stop: EntryPosition | None = None) -> SegmentFilter:
+def segment_filter(filter_, stop=None):
     return SegmentFilter(FilterRun("odd", FilterMode.GAP, filter_), stop)
 
 
-def is_odd(payload: bytes) -> int:
+def is_odd(payload):
     """By their first byte, so that it is the same for an entry every time."""
     return payload[0] % 2 if payload else 0
 
 
-def record_of(tier: Tier, part: Part, filtered: FilterRecord | None = None) -> LedgerRecord:
+def record_of(tier, part, filtered=None):
     share = segment(UUID_1, part.stop_entry_id - 1, driver=tier_record(tier))
     share = share.with_filter_record(None if filtered is None else filtered.pack(short=True))
     return LedgerRecord(info=part.info, context=OffloadContext.of_segments([share], complete=True))
 
 
-def checked(tier: Tier, part: Part, filtered: FilterRecord) -> tuple[FilterRecord, ...]:
-    return check_cold_copies(KnownTiers(tier), NAMES["managedledgername"], record_of(tier, part, filtered))
-
-
-def read_sparsely(tier: Tier, part: Part, max_bytes: int = 700) -> dict[int, bytes]:
+def read_sparsely(tier, part, max_bytes=700):
     """What a segment has of a ledger, by a read handle."""
     reader = ColdReaders(KnownTiers(tier), memory=ReadMemory(), read_buffer_bytes=1000).open(
         record_of(tier, part)
     )
-    found: dict[int, bytes] = {}
+    found = {}
     begin, last = part.first_entry_id, part.stop_entry_id - 1
     while begin <= last:
         read = reader.read_sparse(begin, last, max_bytes)
@@ -84,12 +77,12 @@ def read_sparsely(tier: Tier, part: Part, max_bytes: int = 700) -> dict[int, byt
     return found
 
 
-def left_of(part: Part, drops: Sequence[bytes]) -> dict[int, bytes]:
+def left_of(part, drops):
     numbered = enumerate(part.payloads, part.first_entry_id)
     return {i: payload for i, payload in numbered if payload not in drops}
 
 
-def counted(payloads: Sequence[bytes]) -> DroppedEntries:
+def counted(payloads):
     return DroppedEntries(entries=len(payloads), payload_bytes=sum(map(len, payloads)))
 
 
@@ -101,8 +94,8 @@ def counted(payloads: Sequence[bytes]) -> DroppedEntries:
     data=st.data(),
 )
 def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
-    parts: list[Part], max_block_bytes: int, min_block_bytes: int, cuts: list[int], data: st.DataObject
-) -> None:
+    parts, max_block_bytes, min_block_bytes, cuts, data
+):
     min_block_bytes = min(min_block_bytes, max_block_bytes)
     drops = data.draw(
         st.lists(st.sampled_from([each for part in parts for each in part.payloads]), unique=True)
@@ -149,7 +142,7 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
 
 
 @pytest.fixture
-def handle(cold: TierReader):
+def handle(cold):
     """A segment from entry 4 of ledger 3 on, whose odd entries are dropped."""
     odd = segment_filter(PlainFilter(is_odd))
     with offloader_of(cold.store, max_block_bytes=300) as offloader:
@@ -165,11 +158,11 @@ def handle(cold: TierReader):
         made.result().exception(SOON_S)
 
 
-def payload(number: int, size: int = 100) -> bytes:
+def payload(number, size=100):
     return bytes([number]) * size
 
 
-def test_entries_are_offered_one_after_another_whatever_is_dropped(handle: OffloadHandle) -> None:
+def test_entries_are_offered_one_after_another_whatever_is_dropped(handle):
     assert handle.offer_entries(3, EntryBatch.of(4, [payload(1), payload(1)])) == (2, ACCEPTED)
     for entry_id in (4, 5, 7):
         assert handle.offer_entry(3, entry_id, payload(1)) is NEXT
@@ -178,7 +171,7 @@ def test_entries_are_offered_one_after_another_whatever_is_dropped(handle: Offlo
     assert handle.payload_bytes == 100
 
 
-def test_a_segment_is_as_large_as_what_is_written_of_it(handle: OffloadHandle) -> None:
+def test_a_segment_is_as_large_as_what_is_written_of_it(handle):
     batch = EntryBatch.of(4, [payload(i % 2) for i in range(20)])
     offered = handle.offer_entries(3, batch)
     assert offered == (5, OfferResult.SEGMENT_CLOSED)
@@ -187,7 +180,7 @@ def test_a_segment_is_as_large_as_what_is_written_of_it(handle: OffloadHandle) -
     assert done.filter_records[3].total_dropped == DroppedEntries(entries=2, payload_bytes=200)
 
 
-def test_only_what_was_accepted_is_counted(tmp_path: Path) -> None:
+def test_only_what_was_accepted_is_counted(tmp_path):
     tier, budget = Tier(LimitedDriver(tmp_path)), MemoryBudget(60_000)
     with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
         filter_ = segment_filter(PlainFilter(is_odd))
@@ -210,7 +203,7 @@ def test_only_what_was_accepted_is_counted(tmp_path: Path) -> None:
     )
 
 
-def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_path: Path) -> None:
+def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_path):
     tier, budget = Tier(LimitedDriver(tmp_path, min_block_bytes=20_000)), MemoryBudget(60_000)
     parts = [Part(ledger_id=i, payloads=[payload(1), payload(1)]) for i in (1, 2, 5)]
     with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
@@ -236,7 +229,7 @@ def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_pat
         )
 
 
-def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -> None:
+def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold):
     filter_ = PlainFilter(is_odd, stop=(1, 3))
     with offloader_of(cold.store, max_block_bytes=300) as offloader:
         run = segment_filter(filter_, EntryPosition(1, 3))
@@ -254,7 +247,7 @@ def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -
         assert (record.kept.entries, record.total_dropped.entries, record.stop) == (3, 2, None)
 
 
-def test_a_segment_of_which_nothing_is_left_needs_no_memory_to_end(tmp_path: Path) -> None:
+def test_a_segment_of_which_nothing_is_left_needs_no_memory_to_end(tmp_path):
     tier, budget = Tier(LimitedDriver(tmp_path)), MemoryBudget(60_000)
     with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
         filter_ = segment_filter(PlainFilter(is_odd))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -17,16 +15,14 @@ from hypothesis import strategies as st
 
 from offload_core.format.codec.block_header import BlockHeader
 from offload_core.format.codec.blocks import write_block
-from offload_core.format.codec.byte_arrays import Bytes
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import plan_blocks
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import DriverMetadata, OffloadContext
-from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import MemoryBudget
-from offload_core.writing.offload import LedgerOffloader, OffloadProgress
+from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import LedgerBlocks
 from offload_hooks.errors import (
     DataLossError,
@@ -35,15 +31,14 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UnknownLedgerError,
 )
-from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
-from pulsar_offload import TierReader, open_tier, scan
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
+from pulsar_offload import open_tier, scan
 
-Sealed = Callable[[Sequence[bytes]], LedgerReader]
 UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
 NAMES = {"ManagedLedgerName": "acme/cold/persistent/orders", "pulsarclustername": "here"}
 
 
-def by_reference(payloads: list[bytes], max_block_bytes: int) -> bytes:
+def by_reference(payloads, max_block_bytes):
     lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
     data = b""
     for plan in plan_blocks(lengths, max_block_bytes):
@@ -65,25 +60,25 @@ class InBatches:
 
     ledger_id = 7
 
-    def __init__(self, payloads: list[bytes], sizes: list[int]) -> None:
+    def __init__(self, payloads, sizes):
         self._payloads = payloads
         self._sizes = sizes
 
-    def status(self) -> LedgerStatus:
+    def status(self):
         size = sum(map(len, self._payloads))
         count = len(self._payloads)
         return LedgerStatus(ledger_id=7, entry_count=count, size_bytes=size, sealed=True, created_at_ms=1)
 
-    def read(self, first: int, last: int, max_bytes: int = DEFAULT_READ_BYTES) -> EntryBatch:
+    def read(self, first, last, max_bytes=DEFAULT_READ_BYTES):
         del max_bytes
         count = self._sizes.pop(0) if self._sizes else 100
         return EntryBatch.of(first, self._payloads[first : min(last + 1, first + count)])
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
-def new_block(n_bytes: int) -> Bytes:
+def new_block(n_bytes):
     return np.full(n_bytes, 0xA5, dtype=np.uint8)
 
 
@@ -92,9 +87,7 @@ def new_block(n_bytes: int) -> Bytes:
     sizes=st.lists(st.integers(1, 5)),
     max_block_bytes=st.integers(140, 700),
 )
-def test_blocks_are_the_twins_however_the_ledger_is_read(
-    payloads: list[bytes], sizes: list[int], max_block_bytes: int
-) -> None:
+def test_blocks_are_the_twins_however_the_ledger_is_read(payloads, sizes, max_block_bytes):
     ledger = InBatches(payloads, sizes)
     blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
     data = b"".join(blocks)
@@ -106,7 +99,7 @@ def test_blocks_are_the_twins_however_the_ledger_is_read(
 
 
 @pytest.mark.parametrize("name", ["multi-block", "single-entry", "zero-length-only", "one-block"])
-def test_the_data_object_is_what_pulsars_offloader_wrote(cold: TierReader, sealed: Sealed, name: str) -> None:
+def test_the_data_object_is_what_pulsars_offloader_wrote(cold, sealed, name):
     case = load_case("pip17", name)
     ledger = sealed([payload for _, _, payload in read_object(case.data, case.index, case.key)])
     LedgerOffloader(cold.store, max_block_bytes=PIP17_MAX_BLOCK_BYTES[name]).offload(ledger, UUID_1, {})
@@ -115,10 +108,10 @@ def test_the_data_object_is_what_pulsars_offloader_wrote(cold: TierReader, seale
     assert cold.store.stat(key).size_bytes == len(case.data)
 
 
-def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold: TierReader, sealed: Sealed) -> None:
+def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold, sealed):
     payloads = [b"%d" % i * (i % 50) for i in range(1000)]
     ledger = sealed(payloads)
-    seen: list[OffloadProgress] = []
+    seen = []
     done = LedgerOffloader(cold.store, max_block_bytes=4096).offload(
         ledger, UUID_1, NAMES, listener=seen.append
     )
@@ -139,16 +132,14 @@ def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold: TierReader, se
         assert metadata["s3managedledgeroffloaderformatversion"] == "1"
 
 
-def test_an_entry_larger_than_a_block_has_one_for_itself(cold: TierReader, sealed: Sealed) -> None:
+def test_an_entry_larger_than_a_block_has_one_for_itself(cold, sealed):
     payloads = [b"a" * 100, b"b" * 5000, b"c"]
     done = LedgerOffloader(cold.store, max_block_bytes=1024).offload(sealed(payloads), UUID_1, NAMES)
     assert done.blocks == 3
     assert scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
-def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(
-    cold: TierReader, hot: FileLedgerStore, sealed: Sealed
-) -> None:
+def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(cold, hot, sealed):
     writer = hot.create({})
     writer.append(b"x")
     offloader = LedgerOffloader(cold.store)
@@ -164,13 +155,13 @@ def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(
 class Wrong(InBatches):
     """Says that it has more than it gives."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how):
         super().__init__([b"a", b"b", b"c"], [])
         self._how = how
 
-    def read(self, first: int, last: int, max_bytes: int = DEFAULT_READ_BYTES) -> EntryBatch:
+    def read(self, first, last, max_bytes=DEFAULT_READ_BYTES):
         del last, max_bytes
-        wrong: dict[str, tuple[int, list[bytes]]] = {
+        wrong = {
             "others": (first + 1, [b"b"]),
             "none": (first, []),
             "more": (first, [b"a", b"b", b"c", b"d"]),
@@ -180,9 +171,7 @@ class Wrong(InBatches):
 
 
 @pytest.mark.parametrize("how", ["others", "none", "more", "longer"])
-def test_a_hot_tier_that_gives_other_entries_than_it_should_is_not_believed(
-    cold: TierReader, how: str
-) -> None:
+def test_a_hot_tier_that_gives_other_entries_than_it_should_is_not_believed(cold, how):
     with pytest.raises(DataLossError, match="hot tier gave") as caught:
         LedgerOffloader(cold.store).offload(Wrong(how), UUID_1, {})
     assert caught.value.ledger_id == 7
@@ -190,13 +179,13 @@ def test_a_hot_tier_that_gives_other_entries_than_it_should_is_not_believed(
     assert list(cold.store.list_uploads()) == []
 
 
-def test_deleting_where_nothing_was_ever_written_is_done_at_once(tmp_path: Path) -> None:
+def test_deleting_where_nothing_was_ever_written_is_done_at_once(tmp_path):
     with open_tier(tmp_path / "nowhere") as tier:
         LedgerOffloader(tier.store).delete_offloaded(7, UUID_1)
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold: TierReader, sealed: Sealed) -> None:
+def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold, sealed):
     offloader = LedgerOffloader(cold.store)
     done = offloader.offload(sealed([b"a"]), UUID_1, NAMES)
     other = offloader.offload(sealed([b"b"]), UUID(int=5), NAMES)
@@ -214,8 +203,8 @@ def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold: TierReader
     ("hook", "calls"), [("begin_data", 1), ("write_block", 3), ("commit_data", 1), ("write_index", 1)]
 )
 def test_after_a_failure_at_any_call_deleting_the_attempt_leaves_nothing_and_another_succeeds(
-    tmp_path: Path, sealed: Sealed, hook: str, calls: int, kind: str
-) -> None:
+    tmp_path, sealed, hook, calls, kind
+):
     payloads = [b"x" * 100] * 12
     ledger = sealed(payloads)
     (tmp_path / "cold").mkdir()
@@ -233,13 +222,13 @@ def test_after_a_failure_at_any_call_deleting_the_attempt_leaves_nothing_and_ano
         assert scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
-def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -> None:
+def test_offloads_at_once_keep_to_one_budget(cold, sealed):
     budget = MemoryBudget(3 << 20)
     offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20, max_entry_bytes=1000, budget=budget)
     ledgers = [sealed([bytes(1000)] * 4000) for _ in range(4)]
     most = 0
 
-    def watch(_: OffloadProgress) -> None:
+    def watch(_):
         nonlocal most
         most = max(most, budget.taken_bytes)
 
@@ -254,9 +243,7 @@ def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -
     assert scan(cold, level="entries", columns=["__entryId"]).to_table().num_rows == 16000
 
 
-def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory(
-    cold: TierReader, sealed: Sealed
-) -> None:
+def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory(cold, sealed):
     payloads = [b"%d" % i * 2000 for i in range(900)]
     ledger = sealed(payloads)
     offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20)

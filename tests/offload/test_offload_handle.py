@@ -29,10 +29,10 @@ from scenes.offered import (
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.offload import OfferResult, OffloadedSegment, OffloadHandle, SegmentOffloader
+from offload_core.writing.offload import OfferResult, OffloadedSegment, SegmentOffloader
 from offload_hooks.errors import OptionError, UploadError
 from offload_hooks.ledger_stores import EntryBatch
-from pulsar_offload import TierReader, scan
+from pulsar_offload import scan
 
 SOON_S = 60
 ENDED = LedgerInfo(ledger_id=3, entries=4, size=8, timestamp_ms=1)
@@ -47,8 +47,8 @@ ACCEPTED, CLOSED, NEXT = (OfferResult.ACCEPTED, OfferResult.SEGMENT_CLOSED, Offe
     ordered=st.booleans(),
 )
 def test_objects_are_the_twins_and_are_read_back_however_they_were_offered(
-    parts: list[Part], max_block_bytes: int, min_block_bytes: int, cuts: list[int], ordered: bool
-) -> None:
+    parts, max_block_bytes, min_block_bytes, cuts, ordered
+):
     min_block_bytes = min(min_block_bytes, max_block_bytes)
     with tempfile.TemporaryDirectory() as folder:
         driver = LimitedDriver(Path(folder), min_block_bytes=min_block_bytes, ordered_parts=ordered)
@@ -81,13 +81,13 @@ def test_objects_are_the_twins_and_are_read_back_however_they_were_offered(
 
 
 @pytest.fixture
-def offloader(cold: TierReader):
+def offloader(cold):
     with offloader_of(cold.store, max_block_bytes=1 << 16) as made:
         yield made
 
 
 @pytest.fixture
-def handle(offloader: SegmentOffloader):
+def handle(offloader):
     """A segment from entry 4 of ledger 3 on; it is aborted if the test leaves it open."""
     made = offloader.open_segment(UUID_1, EntryPosition(3, 4), NAMES)
     yield made
@@ -95,9 +95,7 @@ def handle(offloader: SegmentOffloader):
     made.result().exception(SOON_S)
 
 
-def test_what_was_offered_is_listed_by_its_topic_and_scanned(
-    cold: TierReader, offloader: SegmentOffloader
-) -> None:
+def test_what_was_offered_is_listed_by_its_topic_and_scanned(cold, offloader):
     handle = offloader.open_segment(UUID_1, EntryPosition(3, 0), NAMES)
     offer(handle, Part(ledger_id=3, payloads=[b"%d" % i * 99 for i in range(900)]))
     offer(handle, Part(ledger_id=9, payloads=[b"last"], ended=False))
@@ -116,15 +114,13 @@ def test_what_was_offered_is_listed_by_its_topic_and_scanned(
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(3, 3), (3, 5), (3, 0), (4, 0), (4, 4), (2, 4)])
-def test_only_the_first_entry_of_the_segment_comes_first(
-    handle: OffloadHandle, ledger_id: int, entry_id: int
-) -> None:
+def test_only_the_first_entry_of_the_segment_comes_first(handle, ledger_id, entry_id):
     assert handle.offer_entry(ledger_id, entry_id, b"x") is NEXT
     assert handle.last_offered() is None
     assert handle.offer_entry(3, 4, b"x") is ACCEPTED
 
 
-def test_only_the_next_entry_of_the_same_ledger_follows_an_entry(handle: OffloadHandle) -> None:
+def test_only_the_next_entry_of_the_same_ledger_follows_an_entry(handle):
     assert handle.offer_entries(3, EntryBatch.of(4, [b"x", b"y"])) == (2, ACCEPTED)
     for ledger_id, entry_id in ((3, 4), (3, 5), (3, 7), (4, 0), (4, 6), (2, 6)):
         assert handle.offer_entries(ledger_id, EntryBatch.of(entry_id, [b"no", b"no"])) == (0, NEXT)
@@ -133,7 +129,7 @@ def test_only_the_next_entry_of_the_same_ledger_follows_an_entry(handle: Offload
     assert handle.payload_bytes == 3
 
 
-def test_only_the_first_entry_of_a_later_ledger_follows_the_end_of_one(handle: OffloadHandle) -> None:
+def test_only_the_first_entry_of_a_later_ledger_follows_the_end_of_one(handle):
     assert handle.end_ledger(replace(ENDED, entries=5)) is NEXT
     assert handle.end_ledger(replace(ENDED, ledger_id=2)) is NEXT
     assert handle.end_ledger(replace(ENDED, ledger_id=4, entries=0)) is NEXT
@@ -152,13 +148,13 @@ def test_only_the_first_entry_of_a_later_ledger_follows_the_end_of_one(handle: O
 @pytest.mark.parametrize(
     "info", [replace(ENDED, timestamp_ms=0), replace(ENDED, timestamp_ms=None), replace(ENDED, entries=None)]
 )
-def test_the_end_of_a_ledger_that_is_open_is_refused(handle: OffloadHandle, info: LedgerInfo) -> None:
+def test_the_end_of_a_ledger_that_is_open_is_refused(handle, info):
     with pytest.raises(OptionError, match="ledger 3"):
         handle.end_ledger(info)
 
 
 @pytest.mark.parametrize("offsets", [[], [-1, 1], [0, 4], [0, 2, 1], [5, 5]])
-def test_a_batch_that_contradicts_itself_is_refused(handle: OffloadHandle, offsets: list[int]) -> None:
+def test_a_batch_that_contradicts_itself_is_refused(handle, offsets):
     batch = EntryBatch(4, memoryview(b"abc"), memoryview(array("q", offsets)))
     with pytest.raises(OptionError, match="entry 4"):
         handle.offer_entries(3, batch)
@@ -166,7 +162,7 @@ def test_a_batch_that_contradicts_itself_is_refused(handle: OffloadHandle, offse
     assert handle.offer_entry(3, 4, b"x") is ACCEPTED
 
 
-def test_a_batch_may_be_part_of_its_bytes(cold: TierReader, handle: OffloadHandle) -> None:
+def test_a_batch_may_be_part_of_its_bytes(cold, handle):
     whole = EntryBatch.of(2, [b"a", b"bb", b"ccc", b"dddd"])
     assert handle.offer_entries(3, EntryBatch(4, whole.data, whole.offsets[2:4])) == (1, ACCEPTED)
     assert handle.offer_entries(3, EntryBatch(5, whole.data, whole.offsets[3:])) == (1, ACCEPTED)
@@ -178,7 +174,7 @@ def test_a_batch_may_be_part_of_its_bytes(cold: TierReader, handle: OffloadHandl
     ]
 
 
-def test_nothing_is_taken_after_the_end(handle: OffloadHandle) -> None:
+def test_nothing_is_taken_after_the_end(handle):
     assert handle.can_offer(1)
     assert handle.offer_entry(3, 4, b"x") is ACCEPTED
     handle.close()
@@ -192,7 +188,7 @@ def test_nothing_is_taken_after_the_end(handle: OffloadHandle) -> None:
     assert handle.result().result().entries == 1
 
 
-def test_a_segment_closes_with_the_entry_that_makes_it_large_enough(offloader: SegmentOffloader) -> None:
+def test_a_segment_closes_with_the_entry_that_makes_it_large_enough(offloader):
     handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, max_segment_bytes=25)
     assert handle.offer_entry(1, 0, b"x" * 14) is ACCEPTED
     assert handle.offer_entries(1, EntryBatch.of(1, [b"", b"y" * 10, b"z", b"late"])) == (3, CLOSED)
@@ -200,14 +196,14 @@ def test_a_segment_closes_with_the_entry_that_makes_it_large_enough(offloader: S
     assert (done.end, done.payload_bytes) == (EntryPosition(1, 3), 25)
 
 
-def test_a_batch_that_makes_a_segment_just_large_enough_is_accepted(offloader: SegmentOffloader) -> None:
+def test_a_batch_that_makes_a_segment_just_large_enough_is_accepted(offloader):
     handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, max_segment_bytes=10)
     assert handle.offer_entries(1, EntryBatch.of(0, [b"x" * 4, b"y" * 6])) == (2, ACCEPTED)
     assert handle.offer_entry(1, 2, b"") is CLOSED
     assert handle.result().result(SOON_S).payload_bytes == 10
 
 
-def test_a_segment_closes_when_the_store_takes_no_more_blocks(tmp_path: Path) -> None:
+def test_a_segment_closes_when_the_store_takes_no_more_blocks(tmp_path):
     tier = Tier(LimitedDriver(tmp_path, max_blocks=3))
     with offloader_of(tier, max_block_bytes=300) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
@@ -216,7 +212,7 @@ def test_a_segment_closes_when_the_store_takes_no_more_blocks(tmp_path: Path) ->
     assert read_back(tier, UUID_1, Part(ledger_id=1, payloads=[b"x" * 100] * 3)) == [b"x" * 100] * 3
 
 
-def test_an_entry_larger_than_a_block_has_one_of_its_own(tmp_path: Path) -> None:
+def test_an_entry_larger_than_a_block_has_one_of_its_own(tmp_path):
     part = Part(ledger_id=1, payloads=[b"a", b"b" * 5000, b"c", b"d" * 400, b"e"], ended=False)
     tier = Tier(LimitedDriver(tmp_path, min_block_bytes=200, max_block_bytes=10_000))
     with offloader_of(tier, max_block_bytes=400) as offloader:
@@ -231,16 +227,16 @@ def test_an_entry_larger_than_a_block_has_one_of_its_own(tmp_path: Path) -> None
     assert stored(tier, UUID_1) == plain_object([part], max_block_bytes=400, min_block_bytes=200)
 
 
-def test_a_segment_without_entries_writes_nothing(tmp_path: Path, handle: OffloadHandle) -> None:
+def test_a_segment_without_entries_writes_nothing(tmp_path, handle):
     handle.close()
     with pytest.raises(OptionError, match="without entries"):
         handle.result().result(SOON_S)
     assert not (tmp_path / "cold").exists()
 
 
-def test_the_outcome_is_awaited_by_coroutines_and_threads_alike(handle: OffloadHandle) -> None:
-    async def wait() -> OffloadedSegment:
-        gave_up = asyncio.ensure_future(handle.result())  # type: ignore[arg-type]
+def test_the_outcome_is_awaited_by_coroutines_and_threads_alike(handle):
+    async def wait():
+        gave_up = asyncio.ensure_future(handle.result())
         await asyncio.sleep(0)
         gave_up.cancel()
         waiting = asyncio.gather(handle.result(), handle.result())
@@ -255,7 +251,7 @@ def test_the_outcome_is_awaited_by_coroutines_and_threads_alike(handle: OffloadH
         assert asyncio.run(wait()) is by_thread.result()
 
 
-def test_an_aborted_segment_says_so(handle: OffloadHandle) -> None:
+def test_an_aborted_segment_says_so(handle):
     handle.offer_entry(3, 4, b"x")
     handle.abort()
     assert handle.offer_entry(3, 5, b"y") is CLOSED
@@ -273,14 +269,12 @@ def test_an_aborted_segment_says_so(handle: OffloadHandle) -> None:
         ({"max_block_bytes": 300, "parts_in_flight": 0}, "at least one part"),
     ],
 )
-def test_limits_that_cannot_be_kept_are_refused(
-    tmp_path: Path, options: dict[str, object], message: str
-) -> None:
+def test_limits_that_cannot_be_kept_are_refused(tmp_path, options, message):
     tier = Tier(LimitedDriver(tmp_path, min_block_bytes=200, max_block_bytes=5000))
     with ThreadPoolExecutor(1) as executor, pytest.raises(OptionError, match=message):
-        SegmentOffloader(tier, executor=executor, **{"budget": MemoryBudget(), **options})  # type: ignore[arg-type]
+        SegmentOffloader(tier, executor=executor, **{"budget": MemoryBudget(), **options})
 
 
-def test_a_segment_has_room_for_a_byte(offloader: SegmentOffloader) -> None:
+def test_a_segment_has_room_for_a_byte(offloader):
     with pytest.raises(OptionError, match="at least one byte"):
         offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, max_segment_bytes=0)

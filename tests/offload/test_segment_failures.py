@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,7 +12,7 @@ from scenes.offered import NAMES, UUID_1, Part, begin_of, offer, offer_on, offlo
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.offload import OfferResult, OffloadHandle
+from offload_core.writing.offload import OfferResult
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, UploadError
@@ -31,20 +29,20 @@ CALLS = [("begin_data", 1), ("write_block", BLOCKS), ("commit_data", 1), ("write
 POINTS = [(hook, call) for hook, calls in CALLS for call in range(1, calls + 1)]
 
 
-def tier_with(folder: Path, faults: str) -> Tier:
+def tier_with(folder, faults):
     plan = FaultPlan.parse(faults)
     return Tier(
         LocalDriver(str(folder)), [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
     )
 
 
-def leftovers(folder: Path) -> set[str]:
+def leftovers(folder):
     """Objects and uploads that are there, sidecars and temporary files among them; not the driver's lock."""
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return names - {".offload-uploads/lock"}
 
 
-def offer_all(handle: OffloadHandle) -> None:
+def offer_all(handle):
     """Offer the part entry by entry, until the segment takes no more, and close it."""
     for entry_id, payload in enumerate(PART.payloads):
         if offer_on(handle, 1, EntryBatch.of(entry_id, [payload])) is CLOSED:
@@ -54,9 +52,7 @@ def offer_all(handle: OffloadHandle) -> None:
 
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
 @pytest.mark.parametrize(("hook", "call"), POINTS)
-def test_a_failure_at_any_call_ends_the_segment_and_another_attempt_succeeds(
-    tmp_path: Path, hook: str, call: int, kind: str
-) -> None:
+def test_a_failure_at_any_call_ends_the_segment_and_another_attempt_succeeds(tmp_path, hook, call, kind):
     tier = tier_with(tmp_path, f"{kind} {hook} #{call}")
     with offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader:
         handle = offloader.open_segment(UUID_1, begin_of([PART]), NAMES)
@@ -75,7 +71,7 @@ def test_a_failure_at_any_call_ends_the_segment_and_another_attempt_succeeds(
 
 
 @pytest.mark.parametrize(("hook", "call"), POINTS)
-def test_after_an_error_nothing_is_left_in_a_store_that_answers(tmp_path: Path, hook: str, call: int) -> None:
+def test_after_an_error_nothing_is_left_in_a_store_that_answers(tmp_path, hook, call):
     tier = tier_with(tmp_path, f"fail-after {hook} #{call}")
     with offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader:
         handle = offloader.open_segment(UUID_1, begin_of([PART]), NAMES)
@@ -85,9 +81,7 @@ def test_after_an_error_nothing_is_left_in_a_store_that_answers(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("hook", ["abort_data", "list_uploads", "delete"])
-def test_a_store_that_cannot_even_delete_is_told_of_and_the_first_error_counts(
-    tmp_path: Path, hook: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_that_cannot_even_delete_is_told_of_and_the_first_error_counts(tmp_path, hook, caplog):
     tier = tier_with(tmp_path, f"fail-before write_index #1; fail-before {hook} #1")
     with (
         caplog.at_level(logging.WARNING),
@@ -105,14 +99,14 @@ def test_a_store_that_cannot_even_delete_is_told_of_and_the_first_error_counts(
 class Gate:
     """A layer that holds up the calls of one hook until it is opened, and tells when one has come."""
 
-    def __init__(self, hook: str, *, after: bool = False) -> None:
+    def __init__(self, hook, *, after=False):
         self.came, self.opened = threading.Event(), threading.Event()
         self._hook, self._after = hook, after
 
-    def layer(self) -> Layer:
+    def layer(self):
         return Layer(name="gate", make=lambda _: self)
 
-    def _pass(self, hook: str) -> Iterator[None]:
+    def _pass(self, hook):
         if hook == self._hook and not self._after:
             self._wait()
         answer = yield
@@ -120,32 +114,30 @@ class Gate:
             self._wait()
         return answer
 
-    def _wait(self) -> None:
+    def _wait(self):
         self.came.set()
         assert self.opened.wait(SOON_S)
 
     @hookimpl(wrapper=True)
-    def begin_data(self) -> object:
+    def begin_data(self):
         return (yield from self._pass("begin_data"))
 
     @hookimpl(wrapper=True)
-    def write_block(self) -> object:
+    def write_block(self):
         return (yield from self._pass("write_block"))
 
     @hookimpl(wrapper=True)
-    def commit_data(self) -> object:
+    def commit_data(self):
         return (yield from self._pass("commit_data"))
 
     @hookimpl(wrapper=True)
-    def write_index(self) -> object:
+    def write_index(self):
         return (yield from self._pass("write_index"))
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("hook", [hook for hook, _ in CALLS])
-def test_a_segment_is_given_up_at_any_moment_and_nothing_is_left(
-    tmp_path: Path, hook: str, after: bool
-) -> None:
+def test_a_segment_is_given_up_at_any_moment_and_nothing_is_left(tmp_path, hook, after):
     gate = Gate(hook, after=after)
     tier = Tier(LocalDriver(str(tmp_path)), [gate.layer()])
     with offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader:
@@ -162,7 +154,7 @@ def test_a_segment_is_given_up_at_any_moment_and_nothing_is_left(
         assert leftovers(tmp_path) == set()
 
 
-def test_a_segment_that_is_given_up_before_its_first_block_asks_nothing_of_the_store(tmp_path: Path) -> None:
+def test_a_segment_that_is_given_up_before_its_first_block_asks_nothing_of_the_store(tmp_path):
     tier = tier_with(tmp_path, "fail-before any 100%")
     with offloader_of(tier) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
@@ -172,7 +164,7 @@ def test_a_segment_that_is_given_up_before_its_first_block_asks_nothing_of_the_s
             handle.result().result(SOON_S)
 
 
-def test_offers_wait_neither_for_a_store_that_hangs_nor_for_memory(tmp_path: Path) -> None:
+def test_offers_wait_neither_for_a_store_that_hangs_nor_for_memory(tmp_path):
     gate = Gate("write_block")
     tier = Tier(LocalDriver(str(tmp_path)), [gate.layer()])
     payloads = [bytes([i % 251]) * 900 for i in range(200)]
@@ -188,14 +180,14 @@ def test_offers_wait_neither_for_a_store_that_hangs_nor_for_memory(tmp_path: Pat
 
 
 @pytest.mark.parametrize("turn", range(30))
-def test_offers_race_with_the_end_of_their_segment(tmp_path: Path, turn: int) -> None:
+def test_offers_race_with_the_end_of_their_segment(tmp_path, turn):
     """Closed or given up while others offer: what is accepted is there, or nothing is, and no memory stays taken."""
     tier = Tier(LocalDriver(str(tmp_path)))
     with offloader_of(tier, MemoryBudget(20_000), max_block_bytes=1000) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
         enough = threading.Event()
 
-        def end() -> None:
+        def end():
             assert enough.wait(SOON_S)
             (handle.abort if turn % 2 else handle.close)()
 

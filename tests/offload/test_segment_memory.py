@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
@@ -17,9 +15,8 @@ from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import OfferResult
-from offload_hooks import BlockReceipt, ReadableBuffer, Upload, hookimpl
+from offload_hooks import hookimpl
 from offload_hooks.ledger_stores import EntryBatch
-from pulsar_offload import TierReader
 
 SOON_S = 60
 MIB = 1 << 20
@@ -29,20 +26,18 @@ ACCEPTED, FULL = OfferResult.ACCEPTED, OfferResult.BUFFER_FULL
 class SlowDriver(LimitedDriver):
     """A local tier whose blocks wait for `opened`, and that notes how many of them do at once."""
 
-    def __init__(self, root: Path, **limits: object) -> None:
+    def __init__(self, root, **limits):
         super().__init__(root, **limits)
         self.opened = threading.Event()
         self.in_flight, self.most_in_flight = 0, 0
         self.arrived = threading.Condition()
 
-    def wait_for(self, count: int) -> None:
+    def wait_for(self, count):
         with self.arrived:
             assert self.arrived.wait_for(lambda: self.in_flight >= count, SOON_S)
 
     @hookimpl
-    def write_block(
-        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
-    ) -> BlockReceipt:
+    def write_block(self, upload, part_number, offset, data):
         with self.arrived:
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -55,7 +50,7 @@ class SlowDriver(LimitedDriver):
                 self.in_flight -= 1
 
 
-def test_segments_with_a_trickle_take_little_each(cold: TierReader) -> None:
+def test_segments_with_a_trickle_take_little_each(cold):
     budget = MemoryBudget()
     with offloader_of(cold.store, budget) as offloader:
         handles = [offloader.open_segment(UUID(int=i), EntryPosition(1, 0), NAMES) for i in range(1000)]
@@ -67,7 +62,7 @@ def test_segments_with_a_trickle_take_little_each(cold: TierReader) -> None:
             handle.abort()
 
 
-def test_memory_is_doubled_as_a_block_grows_and_ends_with_the_block(cold: TierReader) -> None:
+def test_memory_is_doubled_as_a_block_grows_and_ends_with_the_block(cold):
     budget, seen = MemoryBudget(), []
     with offloader_of(cold.store, budget, max_block_bytes=20_000) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
@@ -80,7 +75,7 @@ def test_memory_is_doubled_as_a_block_grows_and_ends_with_the_block(cold: TierRe
         handle.result().result(SOON_S)
 
 
-def test_a_full_budget_refuses_entries_until_the_store_has_taken_some(tmp_path: Path) -> None:
+def test_a_full_budget_refuses_entries_until_the_store_has_taken_some(tmp_path):
     driver, budget = SlowDriver(tmp_path), MemoryBudget(64_000)
     tier = Tier(driver)
     payloads = [bytes([i % 251]) * 988 for i in range(300)]
@@ -101,7 +96,7 @@ def test_a_full_budget_refuses_entries_until_the_store_has_taken_some(tmp_path: 
     assert read_back(tier, UUID_1, Part(ledger_id=1, payloads=payloads)) == payloads
 
 
-def test_blocks_that_must_come_in_order_go_one_by_one(tmp_path: Path) -> None:
+def test_blocks_that_must_come_in_order_go_one_by_one(tmp_path):
     driver = SlowDriver(tmp_path, ordered_parts=True)
     driver.opened.set()
     with offloader_of(Tier(driver), max_block_bytes=1000) as offloader:
@@ -113,7 +108,7 @@ def test_blocks_that_must_come_in_order_go_one_by_one(tmp_path: Path) -> None:
         assert driver.most_in_flight <= 3
 
 
-def test_where_memory_is_short_a_block_goes_before_it_is_full_if_it_is_large(tmp_path: Path) -> None:
+def test_where_memory_is_short_a_block_goes_before_it_is_full_if_it_is_large(tmp_path):
     driver, budget = SlowDriver(tmp_path), MemoryBudget(32 * MIB)
     tier = Tier(driver)
     with offloader_of(tier, budget, max_block_bytes=16 * MIB) as offloader:
@@ -134,7 +129,7 @@ def test_where_memory_is_short_a_block_goes_before_it_is_full_if_it_is_large(tmp
         assert [each.result().result(SOON_S).blocks for each in (large, small)] == [2, 1]
 
 
-def test_padding_that_finds_no_memory_is_a_full_buffer(tmp_path: Path) -> None:
+def test_padding_that_finds_no_memory_is_a_full_buffer(tmp_path):
     tier, budget = Tier(LimitedDriver(tmp_path, min_block_bytes=20_000)), MemoryBudget(60_000)
     with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
@@ -156,14 +151,14 @@ def test_padding_that_finds_no_memory_is_a_full_buffer(tmp_path: Path) -> None:
     min_block_bytes=st.sampled_from([1, 1000, 4096]),
 )
 def test_however_short_memory_is_segments_offered_at_once_come_to_their_end_and_are_right(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int]], limit: int, min_block_bytes: int
-) -> None:
+    tmp_path_factory, sizes, limit, min_block_bytes
+):
     """Each gives what it could not offer to a further segment, as their owner would when nothing else helps."""
     folder = tmp_path_factory.mktemp("short")
     tier, budget = Tier(LimitedDriver(folder, min_block_bytes=min_block_bytes)), MemoryBudget(limit)
     numbers = iter(range(1, 10_000))
 
-    def offload(sizes: list[int]) -> list[bytes]:
+    def offload(sizes):
         payloads, found, begin = [bytes([i % 251]) * size for i, size in enumerate(sizes)], [], 0
         while begin < len(payloads):
             uuid = UUID(int=next(numbers))
@@ -187,7 +182,7 @@ def test_however_short_memory_is_segments_offered_at_once_come_to_their_end_and_
             assert found == [bytes([i % 251]) * size for i, size in enumerate(given_sizes)]
 
 
-def test_blocks_under_pressure_are_indexed_as_they_lie(tmp_path: Path) -> None:
+def test_blocks_under_pressure_are_indexed_as_they_lie(tmp_path):
     tier, budget = Tier(LimitedDriver(tmp_path)), MemoryBudget(24 * MIB)
     with offloader_of(tier, budget, max_block_bytes=12 * MIB) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)

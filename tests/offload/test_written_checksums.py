@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -13,14 +11,11 @@ from scenes.offered import NAMES, UUID_1, Part, offer, offloader_of
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.records import EntryPosition
-from offload_core.storage.tier import Tier
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_hooks.errors import StoreUnavailableError
-from offload_hooks.ledger_stores import LedgerReader
-from pulsar_offload import TierReader, open_tier
+from pulsar_offload import open_tier
 
-Sealed = Callable[[Sequence[bytes]], LedgerReader]
 PAYLOADS = [b"%d" % i * 40 for i in range(300)]
 SEGMENT = [
     Part(ledger_id=3, payloads=[b"%d" % i * 99 for i in range(900)]),
@@ -28,12 +23,12 @@ SEGMENT = [
 ]
 
 
-def offload(tier: Tier, ledger: LedgerReader) -> ObjectKey:
+def offload(tier, ledger):
     LedgerOffloader(tier, max_block_bytes=4096, checksums=True).offload(ledger, UUID_1, NAMES)
     return ObjectKey(folder="", uuid=UUID_1, ledger_id=ledger.ledger_id, is_index=False)
 
 
-def stream(tier: Tier, uuid: UUID = UUID_1, *, with_checksums: bool = True) -> ObjectKey:
+def stream(tier, uuid=UUID_1, *, with_checksums=True):
     with offloader_of(tier, max_block_bytes=1 << 14, checksums=with_checksums) as offloader:
         handle = offloader.open_segment(uuid, EntryPosition(3, 0), NAMES)
         for part in SEGMENT:
@@ -43,11 +38,11 @@ def stream(tier: Tier, uuid: UUID = UUID_1, *, with_checksums: bool = True) -> O
     return ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False)
 
 
-def whole(tier: Tier, key: str) -> bytes:
+def whole(tier, key):
     return bytes(tier.read_range(key, 0, tier.stat(key).size_bytes))
 
 
-def check(cold: TierReader, key: ObjectKey) -> None:
+def check(cold, key):
     """The checksums are those of the two objects, and nobody takes them for one."""
     data, index, written = (
         whole(cold.store, name) for name in (key.data_key, key.index_key, key.block_checksums_key)
@@ -66,15 +61,16 @@ def check(cold: TierReader, key: ObjectKey) -> None:
     assert list(cold.store.list_objects()) == []
 
 
-def test_those_of_a_ledger(cold: TierReader, sealed: Sealed) -> None:
-    check(cold, offload(cold.store, sealed(PAYLOADS)))
+@pytest.mark.parametrize(
+    "write",
+    [lambda tier, sealed: offload(tier, sealed(PAYLOADS)), lambda tier, _: stream(tier)],
+    ids=["ledger", "segment"],
+)
+def test_they_are_written(cold, sealed, write):
+    check(cold, write(cold.store, sealed))
 
 
-def test_those_of_a_segment(cold: TierReader) -> None:
-    check(cold, stream(cold.store))
-
-
-def test_nobody_who_does_not_ask_gets_any(cold: TierReader, sealed: Sealed) -> None:
+def test_nobody_who_does_not_ask_gets_any(cold, sealed):
     LedgerOffloader(cold.store).offload(sealed(PAYLOADS), UUID_1, NAMES)
     stream(cold.store, UUID(int=5), with_checksums=False)
     assert len(list(cold.store.list_objects())) == 4
@@ -82,9 +78,7 @@ def test_nobody_who_does_not_ask_gets_any(cold: TierReader, sealed: Sealed) -> N
 
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_failure_leaves_nothing_that_is_whole_without_them(
-    tmp_path: Path, sealed: Sealed, kind: str, call: int
-) -> None:
+def test_a_failure_leaves_nothing_that_is_whole_without_them(tmp_path, sealed, kind, call):
     (tmp_path / "cold").mkdir()
     layer = ("fault-plan", {"faults": f"{kind} write_index #{call}"})
     ledger = sealed(PAYLOADS)
@@ -100,7 +94,7 @@ def test_a_failure_leaves_nothing_that_is_whole_without_them(
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_segment_that_fails_takes_them_away(tmp_path: Path, call: int) -> None:
+def test_a_segment_that_fails_takes_them_away(tmp_path, call):
     (tmp_path / "cold").mkdir()
     layer = ("fault-plan", {"faults": f"fail-after write_index #{call}"})
     with open_tier(tmp_path / "cold", layers=[layer]) as faulty, pytest.raises(StoreUnavailableError):

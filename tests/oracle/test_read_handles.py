@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 from effort import effort
-from entries import pip17_object
+from entries import pip17_object, read_through
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import MANAGED_LEDGER, Entry, Oracle
@@ -50,14 +50,7 @@ def by_our_handle(
     context = OffloadContext(uuid=attempt, complete=True, driver=driver)
     readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(50_000), read_buffer_bytes=window_bytes)
     reader = readers.open(closed(ledger_id, entries, context), MANAGED_LEDGER)
-    found = []
-    for first, last in wanted:
-        begin = first
-        while begin <= last:
-            batch = reader.read(begin, last, 1000)
-            found += [(ledger_id, batch.first_entry_id + i, bytes(each)) for i, each in enumerate(batch)]
-            begin = batch.stop_entry_id
-    return found
+    return [(ledger_id, *each) for first, last in wanted for each in read_through(reader, first, last, 1000)]
 
 
 @given(data=st.data())

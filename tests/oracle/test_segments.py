@@ -24,9 +24,10 @@ from scenes.offered import NAMES, LimitedDriver, Part, begin_of, offer, offloade
 from scenes.transactions import message
 from stores import Store
 
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterMode, FilterRun
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun
 
 MIB = 1 << 20
 

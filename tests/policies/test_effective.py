@@ -158,7 +158,7 @@ def test_a_driver_is_told_what_is_its_own_and_takes_it() -> None:
 def test_what_holds_is_explained_with_where_it_comes_from() -> None:
     found = resolve_policies(
         topic=OffloadPolicies(threshold_in_bytes=5),
-        namespace=OffloadPolicies(driver="s3", s3_credential_secret="hunter2"),  # type: ignore[arg-type]
+        namespace=OffloadPolicies(driver="s3", s3_credential_secret="hunter2"),
         broker=OffloadPolicies(threshold_in_bytes=7, tiered_read_priority=ReadPriority.OFFLOADED_ONLY),
     )
     rows = found.explain()

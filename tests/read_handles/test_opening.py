@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from entries import read_through
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from records import copied, failed, segment, streaming_record
 from scenes.copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
@@ -34,13 +35,7 @@ PAYLOADS = [b"%d" % i * 20 for i in range(50)]
 
 
 def whole(reader: ColdReader) -> list[bytes]:
-    begin, found = 0, []
-    count = reader.status().entry_count
-    while begin < count:
-        batch = reader.read(begin, count - 1, 10_000)
-        found += [bytes(each) for each in batch]
-        begin = batch.stop_entry_id
-    return found
+    return [payload for _, payload in read_through(reader, 0, reader.status().entry_count - 1, 10_000)]
 
 
 @pytest.mark.parametrize("name", PIP17_CASES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from entries import read_through
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.drawn import SegmentedTopic, segmented, segmented_topics
@@ -30,13 +31,7 @@ def readers_of(topic: SegmentedTopic) -> TieredReaders:
 
 def read(reader: LedgerReader, first: int, last: int, max_bytes: int) -> dict[int, bytes]:
     """All entries of a range, by id, in as many reads as it takes."""
-    found: dict[int, bytes] = {}
-    while first <= last:
-        batch = reader.read(first, last, max_bytes)
-        assert batch.first_entry_id >= first
-        assert batch.stop_entry_id > first
-        found |= {batch.first_entry_id + i: bytes(payload) for i, payload in enumerate(batch)}
-        first = batch.stop_entry_id
+    found = dict(read_through(reader, first, last, max_bytes))
     assert list(found) == sorted(found)
     return found
 

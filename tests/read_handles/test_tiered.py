@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from entries import read_through
 from records import closed, still_open
 from scenes.copies import PAYLOADS, TwoCopies
 
@@ -47,13 +48,7 @@ def copies(tmp_path: Path) -> Iterator[TwoCopies]:
 
 
 def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
-    found: list[bytes] = []
-    while begin <= LAST:
-        batch = reader.read(begin, LAST, 3000)
-        assert batch.first_entry_id == begin
-        found += [bytes(each) for each in batch]
-        begin = batch.stop_entry_id
-    return found
+    return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 
 # --- what makes a copy unreadable ----------------------------------------------------------------
@@ -294,7 +289,7 @@ def test_each_kind_of_failure_is_told_of_by_its_code_and_logged(
 ) -> None:
     told: list[Fallback] = []
     readers = TieredReaders(
-        Failing(copies.hot, [error]),  # type: ignore[arg-type]
+        Failing(copies.hot, [error]),
         ColdReaders(KnownTiers(copies.tier)),
         listener=told.append,
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from entries import read_through
 from network.proxies import WHOLE, Proxy, Spoil
 from scenes.copies import PAYLOADS, TwoCopies
 from stores import Store, new_store
@@ -42,12 +43,7 @@ def copies(store: Store, tmp_path: Path) -> Iterator[TwoCopies]:
 
 
 def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
-    found: list[bytes] = []
-    while begin <= LAST:
-        batch = reader.read(begin, LAST, 3000)
-        found += [bytes(each) for each in batch]
-        begin = batch.stop_entry_id
-    return found
+    return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 
 def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, store: Store) -> None:

@@ -20,10 +20,10 @@ from tiers import TOPIC
 from offload_core.maintenance.recover import RecoveryOutcome
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.filters import FilterMode
 from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader, open_tier, scan

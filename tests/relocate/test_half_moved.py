@@ -35,7 +35,7 @@ def records(world: MovedTopic) -> str:
 
 def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[int, int]]:
     with tier:
-        table = scan(tier, TOPIC, level="entries", records=records, **given).to_table()  # type: ignore[arg-type]
+        table = scan(tier, TOPIC, level="entries", records=records, **given).to_table()
     return [(row["__ledgerId"], row["__entryId"]) for row in table.to_pylist()]
 
 

@@ -17,7 +17,7 @@ from effort import Sample
 from scenes.repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
-from offload_core.interfaces.cli.upkeep.repair_views import by_hand
+from offload_core.interfaces.cli.repair import by_hand
 from offload_core.maintenance.repair import Action, PlannedRepair
 from offload_core.maintenance.repair.count_correction import Counted, CountLedgers, CountTask
 from offload_core.maintenance.verify import Code, Finding, Verification

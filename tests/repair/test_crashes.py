@@ -47,10 +47,10 @@ class DamagedTier:
         """All is done that there is to do."""
         ours = None if self.store is None else ManagedLedgerRecords(Metadata(self.store, points))
         work = repair_of(self.scene, self.tier(points), quarantine=True, ours=ours)
-        audit = PointedAudit(Lines(), points)  # type: ignore[arg-type]
+        audit = PointedAudit(Lines(), points)
         for each in list(work.plan()):
             if each.changes:
-                work.do(each, audit)  # type: ignore[arg-type]
+                work.do(each, audit)
 
     def state(self) -> tuple[dict[str, bytes], object]:
         """All objects but notes, which have a time, and which copies the records name."""

@@ -25,13 +25,14 @@ from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import CopyForm, LedgerRecord, begin_replacement, other_copies, read_copies
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode
 from offload_core.writing.managed_ledger import Environment, HotLedgers
 from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload.running_attempt import lease_from, working_on
+from offload_core.writing.offload_filters import ChosenFilter
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
 from offload_hooks.ledger_stores import EntryBatch
 
@@ -471,10 +472,13 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopi
 def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
+
+    class Begins:
+        def record(self, _: object) -> None:
+            begin(world, ledger_id, uuid)
+
     with working_on(uuid):
-        assert not offloads.delete_hot_copy(
-            NAME, ledger_id, 0, announce=lambda _: begin(world, ledger_id, uuid)
-        )
+        assert not offloads.delete_hot_copy(NAME, ledger_id, 0, audit=Begins())
         assert ledger_id in world.hot.ledger_ids()
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 

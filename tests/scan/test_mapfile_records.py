@@ -34,7 +34,6 @@ def golden_record(topic: str) -> ManagedLedgerInfo:
     ledgers = []
     for path in sorted((FILESYSTEM_OBJECTS / "acme" / "cold" / "persistent" / topic).iterdir()):
         key = parse_key(f"{path.relative_to(FILESYSTEM_OBJECTS)}/data")
-        assert key is not None
         assert key.ledger_id is not None
         context = copied(key.uuid, driver=DRIVER)
         ledgers.append(closed(key.ledger_id, ENTRIES[topic, key.ledger_id], context))

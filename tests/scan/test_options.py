@@ -11,7 +11,7 @@ import typer
 from entries import entry, pip17_object
 from tiers import Names, in_memory, lay_out
 
-from offload_core.interfaces.cli.reading.scan_options import MessagesRead, reads_messages
+from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.reading.scan import Position, ScanOptions
 from offload_core.reading.scan.options import WORDS
@@ -65,10 +65,10 @@ def typed(*arguments: str) -> ScanOptions:
     """The options that a command line of a command that reads messages makes."""
     made: list[ScanOptions] = []
 
-    @reads_messages()
-    def command(scan: MessagesRead) -> None:
-        made.append(scan.options())
+    def command(**given: Any) -> None:
+        made.append(MessagesRead(**given).options())
 
+    command.__signature__ = MessagesRead.__signature__  # type: ignore[attr-defined]
     app = typer.Typer()
     app.command()(command)
     app(list(arguments), standalone_mode=False)

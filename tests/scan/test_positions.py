@@ -43,7 +43,7 @@ def test_a_position_is_ledger_entry_and_perhaps_batch_index(text: str, position:
     ],
 )
 def test_a_message_id_stands_for_its_position(partition: str, text: str, place: object) -> None:
-    (found,) = parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets").values()  # type: ignore[union-attr]
+    (found,) = parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets").values()
     assert found == place
 
 
@@ -164,4 +164,4 @@ def test_a_topic_that_is_not_named_keeps_the_default() -> None:
 def test_a_bound_of_another_form_is_refused_and_not_taken_for_everything(offsets: object, bound: str) -> None:
     tier = in_memory(pip17_object([b"a", b"b"]))
     with pytest.raises(OptionError, match=f"^{bound} has another form"):
-        scan(tier, **{bound: offsets})  # type: ignore[arg-type]
+        scan(tier, **{bound: offsets})

@@ -267,7 +267,7 @@ def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Pa
 def scan_of(root: Path, *ledgers: LedgerRecord, **bounds: Position) -> list[tuple[int, int]]:
     with open_tier(root) as tier:
         given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
-        planned = scan(tier, TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)  # type: ignore[arg-type]
+        planned = scan(tier, TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)
         rows = planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
     return [(row["__ledgerId"], row["__entryId"]) for row in rows]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from servers import install, toolchains
-from servers.libhdfs import libhdfs
 from servers.once import BuildError
 
 PINS = Path(install.__file__).parent
@@ -131,25 +129,11 @@ def test_wheels_of_toolchains_are_taken_by_hash(pinned: Path, commands: list[lis
     assert str(pinned) in arguments
 
 
-def test_crates_are_those_of_the_lock_file(
-    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which("cargo") is None or shutil.which("cc") is None:
-        pytest.skip("no cargo and C compiler here")
-    monkeypatch.setattr(install, "minihdfs", lambda: (Path(shutil.which("java") or "").resolve(), PINS))
-    with pytest.raises(BuildError, match="not run"):
-        libhdfs()
-    ((_, first, *arguments),) = commands
-    assert first == "vendor"
-    assert "--locked" in arguments
-
-
 def test_no_pin_names_a_registry_but_the_public_one() -> None:
     for path in [
         *PINS.rglob("go.*"),
         *PINS.rglob("*.json"),
         *PINS.rglob("*.txt"),
-        *PINS.rglob("Cargo.*"),
         *JARS,
     ]:
         hosts = set(re.findall(r"https?://([^/\"\s]+)", path.read_text()))

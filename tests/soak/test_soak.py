@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import soak_owner
@@ -22,11 +21,9 @@ from scenes.transactions import Model
 
 from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import (
-    Environment,
-    ManagedLedger,
     TransactionalTopic,
     open_managed_ledger,
     settle_transactions,
@@ -44,17 +41,17 @@ Ended = dict[TransactionId, bool]
 """Transactions whose end was acknowledged: whether they were committed."""
 
 
-def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path: Path) -> None:
+def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path):
     soak(tmp_path, float(os.environ.get("OFFLOAD_SOAK_S", SOAK_S)))
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(NIGHTLY_S * 2)
-def test_nor_in_twenty_minutes(tmp_path: Path) -> None:
+def test_nor_in_twenty_minutes(tmp_path):
     soak(tmp_path, NIGHTLY_S)
 
 
-def soak(folder: Path, duration_s: float) -> None:
+def soak(folder, duration_s):
     """Let owners follow one another; look at what there is in between, and at the end."""
     seed = os.environ.get("OFFLOAD_SOAK_SEED") or str(random.randrange(1 << 32))
     print(f"OFFLOAD_SOAK_SEED={seed}")
@@ -70,7 +67,7 @@ def soak(folder: Path, duration_s: float) -> None:
     print(f"{dict(seen)}; {len(added)} entries are left")
 
 
-def has_done_all(seen: Counter[str]) -> bool:
+def has_done_all(seen):
     """Whether there was each thing that a soak is about; a slow machine takes longer for it."""
     return seen["owners"] > 2 and all(
         seen[what]
@@ -81,7 +78,7 @@ def has_done_all(seen: Counter[str]) -> bool:
     )
 
 
-def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added, ended: Ended) -> None:
+def run_owner(folder, seed, generation, lines, added, ended):
     """Run an owner until it has told of so many calls, and kill it; what it was told of is `added`."""
     command = [sys.executable, soak_owner.__file__, str(folder), seed, str(generation)]
     errors = folder / "errors.txt"
@@ -115,7 +112,7 @@ def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added
     assert len(told) >= lines, errors.read_text()
 
 
-def look(folder: Path, added: Added, ended: Ended, dice: random.Random, seen: Counter[str]) -> None:
+def look(folder, added, ended, dice, seen):
     """Open the topic without faults, and compare it with what was acknowledged; forget what was trimmed."""
     priority = dice.choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
     with (
@@ -124,10 +121,9 @@ def look(folder: Path, added: Added, ended: Ended, dice: random.Random, seen: Co
     ):
         topic.trim(soak_owner.RETENTION)  # ends deletions that were begun
         known = environment.records.read(topic.name)
-        assert known is not None
         ledgers = {ledger.ledger_id: ledger for ledger in known.info.ledgers}
-        found: dict[EntryPosition, tuple[int, int]] = {}
-        last: dict[int, int] = {}
+        found = {}
+        last = {}
         position, model = EntryPosition(0, 0), Model()
         while len(read := topic.read_entries(position, 1000)):
             for at, payload in read:
@@ -155,19 +151,12 @@ def look(folder: Path, added: Added, ended: Ended, dice: random.Random, seen: Co
     seen["looks"] += 1
 
 
-def has_cold_copy(ledger: LedgerRecord, position: EntryPosition) -> bool:
+def has_cold_copy(ledger, position):
     """Whether an entry is offloaded, so that a filter may have dropped it."""
     return position.entry_id < (ledger.offloaded_stop or 0)
 
 
-def check_transactions(
-    environment: Environment,
-    topic: ManagedLedger,
-    model: Model,
-    ended: Ended,
-    dice: random.Random,
-    seen: Counter[str],
-) -> None:
+def check_transactions(environment, topic, model, ended, dice, seen):
     """What is said of transactions, by an owner and by others, is what the entries that are left say."""
     if dice.random() < 0.5:
         settle_transactions(environment, topic.name)
@@ -193,7 +182,7 @@ def check_transactions(
     seen["open"] += bool(model.first)
 
 
-def offload_all(folder: Path) -> None:
+def offload_all(folder):
     """Without faults all is offloaded in the end, and the tier has nothing else."""
     with (
         soak_owner.environment_in(folder, ReadPriority.OFFLOADED_FIRST) as (environment, _),
@@ -207,7 +196,7 @@ def offload_all(folder: Path) -> None:
         assert left_in(folder / "cold", info) == set()
 
 
-def check_trimmed(folder: Path, known: set[int], left: set[int], seen: Counter[str]) -> None:
+def check_trimmed(folder, known, left, seen):
     """Ledgers that are gone are the oldest, and the audit log says why."""
     gone = known - left
     if not gone:

@@ -76,7 +76,6 @@ def test_the_query_for_compacted_topics_gives_the_latest_value_of_each_key(
         lay_out(tmp_path, pip17_object(part, ledger_id=ledger_id), attempt=ledger_id)
     section = SPARK_PAGE.read_text().partition("## Compacted topics")[2]
     example = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert example is not None
     names = {"spark": spark, "messages": spark.read.format("pulsar_offload").load(str(tmp_path))}
     exec(example[1], names)
     rows = names["latest"].collect()

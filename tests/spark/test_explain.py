@@ -31,7 +31,7 @@ def test_as_the_query_would_be_planned(broker: Path) -> None:
     assert told.partitions == len(source.batch_reader(source.schema()).partitions()) > 3
 
 
-def test_spark_reads_as_many_ranges_as_were_told(spark, broker: Path) -> None:  # type: ignore[no-untyped-def]
+def test_spark_reads_as_many_ranges_as_were_told(spark, broker: Path) -> None:
     options = {"topic": "acme/cold/json", "isolation": "uncommitted", "maxPartitionBytes": 100_000}
     told = explain(broker, **options)
     metrics = measure_reads(spark)

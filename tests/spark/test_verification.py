@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def verified(tier: Tier, executor: Executor, **options: object) -> tuple[list[Finding], Summary]:
-    verification = Verification(tier, deep=True, executor=executor, **options)  # type: ignore[arg-type]
+    verification = Verification(tier, deep=True, executor=executor, **options)
     return sorted(verification, key=lambda each: (each.key or "", each.offset or 0)), verification.summary
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offload_core.interfaces.cli.configured import open_service
 from offload_core.interfaces.cli.main import main
+from offload_core.writing.managed_ledger import Environment, ManagedLedger, open_managed_ledger
+from offload_core.writing.settings import PolicyStore, load_configuration
 
 
 def configuration_file(folder: Path) -> Path:
@@ -30,6 +35,23 @@ driver = "local"
 extra_configurations.root = "{folder}/cold"
 """)
     return file
+
+
+@contextmanager
+def opened_service(config: Path) -> Iterator[tuple[Environment, PolicyStore]]:
+    """What managed ledgers of this configuration are opened in, and its policies."""
+    with open_service(load_configuration(config)) as (environment, policies):
+        yield environment, policies
+
+
+@contextmanager
+def opened_topic(config: Path, name: str, **options: Any) -> Iterator[tuple[Environment, ManagedLedger]]:
+    """A topic of this configuration, owned by this process."""
+    with (
+        opened_service(config) as (environment, _),
+        open_managed_ledger(environment, name, **options) as topic,
+    ):
+        yield environment, topic
 
 
 # --- The command `offload` as tests run it, and what came of it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from random import Random
@@ -27,6 +27,7 @@ from offload_core.format.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.format.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import placed
+from offload_hooks.ledger_stores import LedgerReader
 from offload_proto.messages_pb2 import (
     LZ4,
     NONE,
@@ -329,6 +330,28 @@ def _read_block(
         count = cursor.locate(*columns, 1 << 40)
         located = zip(*(column[:count].tolist() for column in columns), strict=True)
         found += [(ledger_id, entry_id, bytes(part[at : at + size])) for entry_id, at, size in located]
+
+
+def read_through(
+    reader: LedgerReader, first: int, last: int, max_bytes: int = 1 << 20
+) -> Iterator[tuple[int, bytes]]:
+    """Ids and payloads of a ledger, by one read after another."""
+    while first <= last:
+        batch = reader.read(first, last, max_bytes)
+        assert batch.first_entry_id >= first
+        assert batch.stop_entry_id > first
+        yield from enumerate(map(bytes, batch), batch.first_entry_id)
+        first = batch.stop_entry_id
+
+
+def read_sparse_through(reader: Any, first: int, last: int, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """The same of a cold copy that may have gaps."""
+    while first <= last:
+        read = reader.read_sparse(first, last, max_bytes)
+        assert read.stop_entry_id > first
+        for batch in read.runs():
+            yield from enumerate(map(bytes, batch), batch.first_entry_id)
+        first = read.stop_entry_id
 
 
 def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -110,25 +110,24 @@ def _expected(line: str) -> ExpectedEntry:
     )
 
 
-@functools.cache
-def _keys_by_topic() -> dict[str, list[ObjectKey]]:
-    keys: dict[str, list[ObjectKey]] = {}
-    for stored in json.loads((BROKER / "objects.json").read_text()):
-        key = parse_key(stored["key"])
-        if not key.is_index:
-            keys.setdefault(stored["metadata"]["managedledgername"].rsplit("/", 1)[1], []).append(key)
-    return {topic: sorted(of_topic, key=lambda key: key.ledger_id or 0) for topic, of_topic in keys.items()}
+def stored_objects(
+    topics: Collection[str] | None = None, broker: Path = BROKER
+) -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """Key, bytes and user metadata of what a broker stored, of all topics or those of these last names."""
+    for stored in json.loads((broker / "objects.json").read_text()):
+        metadata = stored["metadata"]
+        if topics is None or metadata["managedledgername"].rpartition("/")[2] in topics:
+            data = (broker / "objects" / f"{stored['key']}.gz").read_bytes()
+            yield stored["key"], gzip.decompress(data), metadata
 
 
 def topic_objects(topic: str) -> list[GoldenObject]:
     """The objects of a topic `persistent://acme/cold/<topic>`, in order of their ledgers."""
+    stored = {key: data for key, data, _ in stored_objects([topic])}
+    keys = [key for key in map(parse_key, stored) if not key.is_index]
     return [
-        GoldenObject(
-            key=key,
-            data=gzip.decompress((BROKER / "objects" / f"{key.data_key}.gz").read_bytes()),
-            index=gzip.decompress((BROKER / "objects" / f"{key.index_key}.gz").read_bytes()),
-        )
-        for key in _keys_by_topic().get(topic, [])
+        GoldenObject(key=key, data=stored[key.data_key], index=stored[key.index_key])
+        for key in sorted(keys, key=lambda key: key.ledger_id)
     ]
 
 

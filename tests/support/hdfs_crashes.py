@@ -18,8 +18,9 @@ from pathlib import Path
 
 from dying import die_at, end_after
 
-from offload_drivers.hdfs import HdfsDriver, turns
+from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs import client as hdfs_client
+from offload_drivers.hdfs import commit as hdfs_commit
 from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks.errors import UploadError
 
@@ -40,7 +41,7 @@ KEY = "d/k"
 MOST_CALLS = 22
 AT_ONCE = 22
 
-turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
+hdfs_commit.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
 
 
 # --- what the children do --------------------------------------------------------------------------

@@ -15,12 +15,13 @@ from mapfiles import lay_out_mapfile, mapfile
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.transaction_buffers import TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, FilterRun
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
+from offload_core.writing.offload_filters import ChosenFilter, FilterRun
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
 from pulsar_offload import open_tier, scan
@@ -104,30 +105,18 @@ class ReadTopic:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Filtering:
-    """A filter for a topic of these entries."""
-
-    topic: ReadTopic
-    chosen: ChosenFilter
-
-    def run_over(self, ledger_id: int) -> FilterRun | None:
-        """The filter at work, if it takes the whole ledger already."""
-        run = self.chosen.open(self.topic)
-        last = EntryPosition(ledger_id, len(self.topic.payloads[ledger_id]) - 1)
-        return run if run is not None and run.takes(last) else None
-
-
-def filtering(
-    payloads: Payloads, mode: FilterMode = FilterMode.TOMBSTONE, chosen: OffloadFilter | None = None
-) -> Filtering:
-    """`chosen`, or `TransactionOffloadFilter`, for a topic of these entries."""
-    made = (
-        ChosenFilter(name="transactions", mode=mode, filter=TransactionOffloadFilter())
-        if chosen is None
-        else ChosenFilter(name="of-the-tests", mode=mode, filter=chosen)
-    )
-    return Filtering(ReadTopic("tests", payloads), made)
+def run_over(
+    ledger_id: int,
+    payloads: Payloads,
+    chosen: OffloadFilter | None = None,
+    mode: FilterMode = FilterMode.TOMBSTONE,
+) -> FilterRun | None:
+    """`chosen`, or `TransactionOffloadFilter`, at work on a ledger, if it takes the whole ledger already."""
+    name = "transactions" if chosen is None else "of-the-tests"
+    made = ChosenFilter(name=name, mode=mode, filter=chosen or TransactionOffloadFilter())
+    run = made.open(ReadTopic("tests", payloads))
+    last = EntryPosition(ledger_id, len(payloads[ledger_id]) - 1)
+    return run if run is not None and run.takes(last) else None
 
 
 def entries_in_objects(tier: Tier, keys: Sequence[ObjectKey]) -> dict[int, list[bytes]]:
@@ -149,30 +138,27 @@ def filter_objects(
     mode: FilterMode = FilterMode.TOMBSTONE,
 ) -> dict[int, FilterRecord]:
     """Filter what a broker offloaded as far as its transactions are settled; what the filter did, by ledger."""
-    through = filtering(entries_in_objects(tier, keys), mode, chosen)
+    payloads = entries_in_objects(tier, keys)
     records = {}
     with closing(FileLedgerStore(folder, sync="never")) as hot:
         for key in keys:
             assert key.ledger_id is not None
-            run = through.run_over(key.ledger_id)
+            run = run_over(key.ledger_id, payloads, chosen, mode)
             if run is not None:
                 offload_in_its_place(tier, key, hot, run)
                 records[key.ledger_id] = run.record()
     return records
 
 
-def filter_mapfiles(
-    root: Path, topic: str, ledgers: Sequence[TopicLedger], chosen: OffloadFilter | None = None
-) -> dict[int, FilterRecord]:
+def filter_mapfiles(root: Path, topic: str, ledgers: Sequence[TopicLedger]) -> dict[int, FilterRecord]:
     """The same of MapFiles under `root`."""
     payloads: dict[int, list[bytes]] = defaultdict(list)
     with open_tier(root) as tier:
         for row in scan(tier, topic, level="entries").to_table().to_pylist():
             payloads[row["__ledgerId"]].append(row["value"])
-    through = filtering(payloads, chosen=chosen)
     records = {}
     for ledger in ledgers:
-        run = through.run_over(ledger.ledger_id)
+        run = run_over(ledger.ledger_id, payloads)
         if run is None:
             continue
         made = run.apply(ledger.ledger_id, EntryBatch.of(0, payloads[ledger.ledger_id]))

@@ -206,7 +206,7 @@ class Cached:
         self._made: list[BlockCacheLayer] = []
 
         def make(rest: object) -> BlockCacheLayer:
-            self._made.append(kind(rest, **given))  # type: ignore[arg-type]
+            self._made.append(kind(rest, **given))
             return self._made[-1]
 
         self.calls = Calls()

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from entries import read_through
+
 from offload_core.storage.hot import FileLedgerStore, ledger_layout
 from offload_core.storage.hot.ledger_frames import FRAME_HEAD_BYTES, ledger_seed
 from offload_hooks.ledger_stores import LedgerReader
@@ -70,7 +72,4 @@ def after_a_power_failure(file: Path) -> None:
 
 def all_entries(reader: LedgerReader) -> list[bytes]:
     """All entries of a ledger."""
-    count, found = reader.status().entry_count, list[bytes]()
-    while len(found) < count:
-        found.extend(map(bytes, reader.read(len(found), count - 1)))
-    return found
+    return [payload for _, payload in read_through(reader, 0, reader.status().entry_count - 1)]

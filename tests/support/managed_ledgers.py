@@ -7,9 +7,9 @@ prints its position, or the error's name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from entries import read_object
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
@@ -25,8 +26,10 @@ from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, Deletion
 from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.writing.managed_ledger.policy_tiers import PolicyTiers
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.settings import ResolvedPolicies
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError, StoreUnavailableError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
@@ -141,9 +144,44 @@ def offloads_of(
         _records(metadata, points),
         hot,
         cold if isinstance(cold, KnownTiers) else KnownTiers(cold),
-        offloader_of=partial(LedgerOffloader, **options),
+        offloader_of=lambda tier, _: LedgerOffloader(tier, **options),
         **given,
     )
+
+
+def policies_to(
+    folder: Path | None = None, retention: RetentionPolicies | None = None, **given: Any
+) -> ResolvedPolicies:
+    """A topic's own policies, with a tier in a folder if there is one, and without a retention unless given."""
+    tier = {} if folder is None else {"driver": "local", "extra_configurations": {"root": str(folder)}}
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({**tier, **given})),
+        retention=retention or RetentionPolicies(),
+        retention_origin="default" if retention is None else "topic",
+    )
+
+
+@contextmanager
+def offloads_by(
+    policies_of: Callable[[str], ResolvedPolicies],
+    records: ManagedLedgerRecords,
+    hot: Any,
+    now_ms: Callable[[], int],
+    **given: Any,
+) -> Iterator[tuple[RecordedOffloads, PolicyTiers]]:
+    """Offloads to the tiers that policies name, and these."""
+    with closing(PolicyTiers(policies_of, **given)) as tiers:
+        yield (
+            RecordedOffloads(
+                records,
+                hot,
+                tiers.lease,
+                offloader_of=tiers.offloader,
+                stats=given.get("stats"),
+                now_ms=now_ms,
+            ),
+            tiers,
+        )
 
 
 def environment_of(

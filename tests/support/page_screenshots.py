@@ -17,8 +17,8 @@ from entries import entry, pip17_object
 from records import closed, copied, managed_ledger
 from tiers import Names, lay_out, uuid_of
 
-from offload_core.maintenance.inventory.gathering import gather
-from offload_core.maintenance.inventory.page import report_page
+from offload_core.maintenance.inventory.report_contents import gather
+from offload_core.maintenance.inventory.report_page import report_page
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.records import ManagedLedgerInfo

@@ -27,13 +27,12 @@ from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.audit import FileAuditLog
-from offload_core.writing.filters import NO_FILTER, ChosenFilter, FilterMode
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.managed_ledger import (
     EntriesRead,
     Environment,
@@ -47,6 +46,8 @@ from offload_core.writing.managed_ledger import (
 )
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.errors import (
     DataLossError,
     LedgerFailedError,
@@ -145,7 +146,7 @@ def environment_in(
             records,
             hot,
             tiers,
-            offloader_of=partial(LedgerOffloader, max_block_bytes=20_000),
+            offloader_of=lambda tier, _: LedgerOffloader(tier, max_block_bytes=20_000),
         )
         readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
         streaming = stack.enter_context(StreamingPool(lambda _: nullcontext(tiers), buffer_bytes=100_000))

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from entries import WrittenObject
-from golden import BROKER, GOLDEN, GoldenObject
+from golden import GOLDEN, GoldenObject, stored_objects
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.storage.tier import Tier, open_store
@@ -50,12 +50,10 @@ def put_broker_objects(
     store: Tier, topics: Collection[str] | None = None, *, folder: str = "", named: bool = True
 ) -> None:
     """The same into any tier; in a folder of it, or without the names of their topics."""
-    for stored in json.loads((BROKER / "objects.json").read_text()):
-        metadata = dict(stored["metadata"])
-        topic = metadata["managedledgername"] if named else metadata.pop("managedledgername")
-        if topics is None or topic.rpartition("/")[2] in topics:
-            data = gzip.decompress((BROKER / "objects" / f"{stored['key']}.gz").read_bytes())
-            put(store, folder + stored["key"], data, metadata)
+    for key, data, metadata in stored_objects(topics):
+        if not named:
+            del metadata["managedledgername"]
+        put(store, folder + key, data, metadata)
 
 
 def lay_out_case(root: Path, folder: str, name: str) -> None:

@@ -120,7 +120,7 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(
 def test_the_service_s_log_has_no_credential_of_a_url() -> None:
     program = f"""
 import logging
-from offload_core.interfaces.service import serving
+from offload_core.interfaces.service import server as serving
 serving._log_as_json()
 url = "http://user:{SECRET}@host"
 serving.log.warning("failed", error=url)
@@ -159,7 +159,7 @@ def test_an_error_of_another_library_is_shown_by_the_command_line_without_creden
     def failing(*arguments: object, **options: object) -> None:
         raise OSError(f"cannot connect to http://user:{SECRET}@host")
 
-    monkeypatch.setattr("offload_core.interfaces.cli.shared.open_tier", failing)
+    monkeypatch.setattr("offload_core.interfaces.cli.command_options.open_tier", failing)
     offload = in_this_process(capsys, monkeypatch)
     for options in ((), ("--debug",)):
         result = offload("ls", tmp_path, *options)

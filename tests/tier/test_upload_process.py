@@ -271,7 +271,6 @@ def test_the_retry_layer_goes_on_with_another_process(faulty: TierSpec) -> None:
 def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UPLOADS_AND_WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
         parent.send_signal(signal.SIGKILL)
         parent.wait()
@@ -329,7 +328,6 @@ def test_blocks_wait_for_room_in_the_shared_memory(spec: TierSpec) -> None:
 def test_memory_comes_back_when_a_block_and_its_views_are_gone() -> None:
     memory = SharedMemory(3 * 4096)
     first, second = memory.new_block(4096), memory.new_block(5000)
-    assert first is not None
     assert second is not None
     assert memory.new_block(1) is None
     view = first[10:20].data
@@ -338,14 +336,12 @@ def test_memory_comes_back_when_a_block_and_its_views_are_gone() -> None:
     del view
     assert memory.used_bytes == 2 * 4096
     third = memory.new_block(4096)
-    assert third is not None
     assert memory.place_of(third.data) == 0
     assert memory.place_of(second.data) == 4096
     assert memory.place_of(b"elsewhere") is None
     del second, third
     assert memory.used_bytes == 0
     whole = memory.new_block(3 * 4096)
-    assert whole is not None
     assert not whole.any()  # its pages went back to the system
 
 

@@ -107,12 +107,12 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
             i
             for i, event in enumerate(happened)
             if event.kind in ("commit", "abort")
-            or (event.transaction is not None and buffer.is_aborted(event.transaction))  # type: ignore[arg-type]
+            or (event.transaction is not None and buffer.is_aborted(event.transaction))
         }
     seen = simulate(in_order, (0, 0), (99, 0))
     tier = tier_of(copy_of(ledgers, dropped, "transactions", mode))
     for options in ({}, {"task_bytes": 1}, {"records": copy_of(ledgers, dropped, "x", mode).records()}):
-        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **options)) == seen.committed
     everything = rows_of(scan(tier, TOPIC, columns=COLUMNS, isolation="uncommitted"))
     assert everything == [row[:3] for row in seen.uncommitted if row[1] not in dropped.get(row[0], set())], (
         "tombstones are no messages"
@@ -134,12 +134,12 @@ def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_
                 for i, event in enumerate(happened)
                 if event.kind == "messages"
                 and event.transaction is not None
-                and buffer.is_aborted(event.transaction)  # type: ignore[arg-type]
+                and buffer.is_aborted(event.transaction)
             }
     seen = simulate(in_order, (0, 0), (99, 0))
     topic = copy_of(ledgers, dropped, "transactions", mode)
     for options in ({}, {"task_bytes": 1}):
-        assert rows_of(scan(tier_of(topic), TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+        assert rows_of(scan(tier_of(topic), TOPIC, columns=COLUMNS, **options)) == seen.committed
 
 
 @pytest.mark.parametrize("place", ["behind", "between"])
@@ -233,4 +233,4 @@ def test_a_stop_inside_a_gap_is_one() -> None:
     name = TopicName(TOPIC)
     for start, stop, expected in ((0, 1, []), (2, 3, []), (0, 2, [(1, 1, -1)]), (2, 4, [(1, 3, -1)])):
         bounds = {"start": {name: ScanPosition(1, start)}, "stop": {name: ScanPosition(1, stop)}}
-        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **bounds)) == expected  # type: ignore[arg-type]
+        assert rows_of(scan(tier, TOPIC, columns=COLUMNS, **bounds)) == expected

@@ -81,7 +81,7 @@ def test_conditions_and_times_choose_from_what_a_consumer_sees(
     wanted = [row for row in whole if time_of(T0 + first) <= row[2] < time_of(T0 + last)]
     if by_option:
         times = {"start_time": T0 + first, "stop_time": T0 + last, "time_slack_ms": 0}
-        found = rows(scan(tier, TOPIC, columns=columns, **times))  # type: ignore[arg-type]
+        found = rows(scan(tier, TOPIC, columns=columns, **times))
         assert set(wanted) <= set(
             found
         )  # the range begins where the times do: a transaction before may be open

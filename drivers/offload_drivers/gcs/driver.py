@@ -8,20 +8,20 @@ object's generation is 0.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from typing import TypeVar
 
 from offload_drivers.arguments import check_range, checked_block, object_size
 from offload_drivers.filesystems import ProcessFilesystem
 from offload_drivers.gcs.bucket import Bucket
 from offload_drivers.gcs.errors import RefusalError, translated
 from offload_drivers.gcs.filesystem import OneTryFilesystem
-from offload_drivers.gcs.listing import begun, list_keys, list_stale
-from offload_drivers.gcs.metadata import checked_gcs_metadata
 from offload_drivers.gcs.objects import Composition, StoredObject, crc32c_of
 from offload_drivers.gcs.options import ALIASES, SCHEME, checked_options, options_from_url
-from offload_drivers.gcs.unsure import UnsureWrites
 from offload_drivers.gcs.uploads import GcsUploads
-from offload_drivers.object_keys import KeySpace
+from offload_drivers.object_keys import MAX_NAME_BYTES, KeySpace
+from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_hooks import (
     BlockReceipt,
     ByteRange,
@@ -34,7 +34,145 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
-from offload_hooks.errors import InvalidKeyError, OffloadError, UploadError
+from offload_hooks.errors import (
+    InvalidKeyError,
+    OffloadError,
+    OptionError,
+    StoreUnavailableError,
+    UploadError,
+)
+
+# What Google Cloud Storage keeps of an object besides its bytes, and what it cannot keep.
+#
+# Custom metadata is text of any script (JSON API), but no more than 8 KiB of names and values together
+# (https://cloud.google.com/storage/quotas). Control characters do not survive as HTTP headers, nor do names that are
+# empty. All of these are refused with `OptionError`.
+
+
+MAX_USER_METADATA_BYTES = 8 << 10
+
+
+def checked_gcs_metadata(key: str, content_type: str, user_metadata: Mapping[str, str]) -> ObjectMetadata:
+    """A writer's metadata, if the store keeps it as it is."""
+    metadata = checked_metadata(key, content_type, user_metadata)
+    if not content_type or not content_type.isascii() or _has_control(content_type):
+        raise OptionError("the content type must be printable ASCII text", key=key, found=repr(content_type))
+    for name, value in metadata.user_metadata.items():
+        if not name or name != name.strip() or _has_control(name) or _has_control(value):
+            raise OptionError(
+                f"user metadata of this store has no empty or blank names and no control characters: {name!r}",
+                key=key,
+            )
+    size = sum(len(text.encode()) for pair in metadata.user_metadata.items() for text in pair)
+    if size > MAX_USER_METADATA_BYTES:
+        raise OptionError(
+            "user metadata is too large for this store",
+            key=key,
+            expected=f"{MAX_USER_METADATA_BYTES:,} bytes or fewer in all names and values",
+            found=f"{size:,} bytes",
+        )
+    return metadata
+
+
+def _has_control(text: str) -> bool:
+    return any(character < " " or character == "\x7f" for character in text)
+
+
+# Changing requests of this process of which it is not known whether the store carried them out.
+#
+# Google's store has no ids of requests. A create-only write whose answer was lost, made again, finds an object: its
+# own one perhaps. Whoever noted here that the outcome was not known may then compare what is there with what was sent.
+# Without such a note nothing is compared: an object that somebody else made, were it the same, is somebody else's.
+
+
+_REMEMBERED = 1000
+
+
+class UnsureWrites:
+    """Which writes ended without an answer; from any thread."""
+
+    def __init__(self) -> None:
+        self._writes: dict[Hashable, None] = {}
+
+    @contextmanager
+    def noting(self, write: Hashable) -> Iterator[None]:
+        """Note the write when it ends with `StoreUnavailableError`; forget it when it ends otherwise."""
+        try:
+            yield
+        except StoreUnavailableError:
+            self._writes[write] = None
+            for oldest in list(self._writes)[:-_REMEMBERED]:
+                self._writes.pop(oldest, None)
+            raise
+        except BaseException:
+            self._writes.pop(write, None)
+            raise
+        self._writes.pop(write, None)
+
+    def __contains__(self, write: Hashable) -> bool:
+        return write in self._writes
+
+
+_T = TypeVar("_T")
+
+
+def list_keys(bucket: Bucket, keys: KeySpace, prefix: str, start_after: str) -> Iterator[ListedObject]:
+    """List the objects whose key begins with `prefix` and comes after `start_after`."""
+    begin, staging = keys.prefix_name(prefix), keys.staging_name()
+    if not _may_begin_a_name(begin) or begin.startswith(staging):
+        return
+    after = start_after.encode("utf-8", "surrogatepass")
+    # The store's own offset includes what is equal to it.
+    start = _longest_name(keys.prefix_name(start_after)) if start_after else ""
+    skip = staging if staging.startswith(begin) else ""
+    pages = bucket.pages(begin, start=start, skip=skip)
+    for page in _translated(pages, "list", bucket):
+        for found in page:
+            key = keys.key(found.name)
+            if key is not None and key.encode() > after:
+                yield ListedObject(
+                    key=key,
+                    size_bytes=found.size_bytes,
+                    modified_at=found.modified_at,
+                    storage_class=found.storage_class,
+                )
+
+
+def list_stale(bucket: Bucket, uploads: GcsUploads, prefix: str) -> Iterator[StaleUpload]:
+    """List the uploads of keys that begin with `prefix`."""
+    return _translated(uploads.find(prefix), "list uploads", bucket)
+
+
+def begun(items: Iterator[_T]) -> Iterator[_T]:
+    """The same items, the first of them asked for now, so that a missing bucket is an error of the call."""
+    return chain(list(islice(items, 1)), items)
+
+
+def _translated(items: Iterator[_T], what: str, bucket: Bucket) -> Iterator[_T]:
+    while True:
+        with translated(what, bucket.name):
+            found = list(islice(items, 1))
+        if not found:
+            return
+        yield found[0]
+
+
+def _may_begin_a_name(text: str) -> bool:
+    try:
+        return len(text.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _longest_name(text: str) -> str:
+    """The longest beginning of a text that can begin a name: such as UTF-8 can hold, and no longer than a name."""
+    beginning = text.encode("utf-8", "surrogatepass")[:MAX_NAME_BYTES]
+    while True:
+        try:
+            return beginning.decode()
+        except UnicodeDecodeError as error:
+            beginning = beginning[: error.start]
+
 
 MAX_OBJECT_BYTES = 5 << 40
 _NOT_A_NAME = ".well-known/acme-challenge/"

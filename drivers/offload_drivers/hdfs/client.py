@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 import itertools
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,7 +17,6 @@ from typing import Any, TypeVar
 
 from hdfs_native import WriteOptions
 
-from offload_drivers.hdfs.deadline import DeadlinePassed, within, within_all
 from offload_drivers.hdfs.errors import NOT_EMPTY, translation
 from offload_hooks.errors import (
     InvalidKeyError,
@@ -26,6 +27,61 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+
+# The HDFS client waits without end for a NameNode that is there and does not answer. So a thread makes each call, and
+# the caller waits for it until a deadline. A call that was given up goes on in its thread until the connection breaks;
+# such threads do not keep the process alive.
+
+
+_Answer = tuple[int, Any, BaseException | None]
+
+
+class DeadlinePassed(Exception):  # noqa: N818
+    """A call did not come back in time; what it does, it does unheard."""
+
+
+def within(seconds: float, call: Callable[..., _T], *arguments: Any) -> _T:
+    """Call and answer what it answers; `DeadlinePassed` if that takes longer."""
+    return within_all(seconds, [lambda: call(*arguments)], 1)[0]
+
+
+def within_all(seconds: float, calls: Sequence[Callable[[], _T]], at_once: int) -> list[_T]:
+    """Make many calls, some at once, and answer in their order; the first error is raised, and none begun after it.
+
+    The deadline is that of each call: it passes when none of those under way comes back for so long.
+    """
+    waiting = iter(list(enumerate(calls)))
+    answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number, call = next(waiting, (-1, None))
+            if call is None:
+                return
+            try:
+                answers.put((number, call(), None))
+            except BaseException as error:  # a panic of the client is no Exception; raised by whoever waits
+                answers.put((number, None, error))
+                return
+
+    for _ in range(min(at_once, len(calls))):
+        threading.Thread(target=work, daemon=True, name="hdfs-call").start()
+    done: dict[int, _T] = {}
+    try:
+        while len(done) < len(calls):
+            number, answer, error = answers.get(timeout=seconds)
+            if error is not None:
+                raise error
+            done[number] = answer
+    except queue.Empty:
+        raise DeadlinePassed(f"no answer within {seconds:g} s") from None
+    finally:
+        with lock:
+            waiting = iter(())
+    return [done[number] for number in range(len(calls))]
+
 
 PAGE = 1000
 """How many entries of a directory a NameNode gives at once, by default."""
@@ -54,7 +110,7 @@ class HdfsClient:
     """One process's client of one file system.
 
     Args:
-        raw: the library's client, or an `ArrowClient`.
+        raw: the library's client.
         location: the tier's URL, for messages.
         deadline_s: how long one request may take.
         replication: of new files; None for the server's default.

@@ -20,7 +20,6 @@ from typing import Any
 
 from hdfs_native import Client
 
-from offload_drivers.hdfs.arrow import ArrowClient
 from offload_drivers.hdfs.client import HdfsClient
 from offload_drivers.hdfs.errors import translation
 from offload_drivers.hdfs.options import HdfsOptions
@@ -69,7 +68,7 @@ def kept_by_children(owner: object) -> None:
 
 def _connected(options: HdfsOptions) -> HdfsClient:
     try:
-        raw = ArrowClient(options) if options.client == "pyarrow" else _native(options)
+        raw = _native(options)
     except OffloadError:
         raise
     except Exception as error:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from offload_drivers.arguments import bad_range, check_range, checked_block, object_size
 from offload_drivers.hdfs.commit import delete_object, no_object, object_and_metadata, put_in_place
 from offload_drivers.hdfs.connection import Connections
-from offload_drivers.hdfs.listing import list_keys
 from offload_drivers.hdfs.options import ALIASES, checked_options, options_from_url
 from offload_drivers.hdfs.paths import HdfsPaths
 from offload_drivers.hdfs.runs import Runs, new_name
@@ -40,6 +39,74 @@ from offload_hooks import (
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
 from offload_hooks.values import utc_time
 
+# Listing. A directory is sorted as its name with a slash, which puts all keys in the order of their UTF-8 bytes; a
+# NameNode's own order takes bytes for signed. Directories that cannot hold a key of the listing are not read. What
+# vanishes during the walk is skipped.
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file or directory that is to be listed or looked into."""
+
+    key: str
+    is_directory: bool
+    length: int
+    modified_ms: int
+
+
+def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedObject]:
+    """List the objects whose key begins with `prefix` and comes after `start_after`.
+
+    Errors, at the call: `ObjectNotFoundError` for a missing root.
+    """
+    root = tier.client.status(tier.paths.root)
+    if root is None or not root.isdir:
+        raise ObjectNotFoundError(f"the root of the tier does not exist: {tier.client.location}")
+    return _walk(tier, _bytes(prefix), _bytes(start_after), prefix.rpartition("/")[0])
+
+
+def _walk(tier: HdfsTier, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
+    if start and not tier.paths.is_key(start, is_directory=True):
+        return
+    levels = [_sorted_directory(tier, f"{start}/" if start else "", prefix, start_after)]
+    while levels:  # an explicit stack: a path may have more parts than Python has frames
+        entry = next(levels[-1], None)
+        if entry is None:
+            levels.pop()
+        elif entry.is_directory:
+            levels.append(_sorted_directory(tier, entry.key + "/", prefix, start_after))
+        else:
+            modified_at = utc_time(entry.modified_ms / 1000)
+            yield ListedObject(key=entry.key, size_bytes=entry.length, modified_at=modified_at)
+
+
+def _sorted_directory(tier: HdfsTier, base: str, prefix: bytes, start_after: bytes) -> Iterator[_Entry]:
+    """The wanted objects and directories in the directory `base` (with its slash; empty for the root)."""
+    found: list[tuple[bytes, _Entry]] = []
+    try:
+        for status in tier.client.listing((tier.paths.base + base).rstrip("/") or "/"):
+            key = base + str(status.path).rpartition("/")[2]
+            order = _bytes(key + "/" if status.isdir else key)
+            is_key = tier.paths.is_key(key, is_directory=status.isdir)
+            if is_key and _is_wanted(order, status.isdir, prefix, start_after):
+                found.append((order, _Entry(key, status.isdir, status.length, status.modification_time)))
+    except ObjectNotFoundError:
+        return iter(())
+    found.sort(key=lambda each: each[0])
+    return iter([entry for _, entry in found])
+
+
+def _is_wanted(order: bytes, is_directory: bool, prefix: bytes, start_after: bytes) -> bool:
+    if is_directory:
+        may_begin = order.startswith(prefix) or prefix.startswith(order)
+        return may_begin and (order > start_after or start_after.startswith(order))
+    return order.startswith(prefix) and order > start_after
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 CAPABILITIES = Capabilities(
     create_only=True,
     ordered_parts=True,
@@ -48,9 +115,6 @@ CAPABILITIES = Capabilities(
     range_bytes=8 << 20,
     ranges_ahead=8,
 )
-
-READ_ONLY = replace(CAPABILITIES, create_only=False)
-"""Of `client="pyarrow"`, which refuses to write."""
 
 AT_ONCE = 8
 """How many ranges are read, or objects deleted, at once in one call."""
@@ -70,7 +134,6 @@ class HdfsDriver:
         kerberos_cache: the ticket cache of the principal.
         replication: how many copies HDFS keeps of what is written; else the server's default.
         timeout_s: how long one request may take.
-        client: `hdfs-native`, or `pyarrow`, which can only read.
     """
 
     hook_spec_version = 1
@@ -88,7 +151,6 @@ class HdfsDriver:
         kerberos_cache: str = "",
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
-        client: str = "hdfs-native",
     ) -> None:
         self._options = checked_options(
             url=url,
@@ -100,7 +162,6 @@ class HdfsDriver:
             kerberos_cache=kerberos_cache,
             replication=replication,
             timeout_s=timeout_s,
-            client=client,
         )
         self._paths = HdfsPaths(self._options.root)
         self._connections = Connections(self._options)
@@ -122,7 +183,7 @@ class HdfsDriver:
         return DriverDescription(
             name="hdfs",
             location=self._options.location,
-            capabilities=READ_ONLY if self._options.client == "pyarrow" else CAPABILITIES,
+            capabilities=CAPABILITIES,
             driver_metadata={
                 "storageBasePath": self._options.root,
                 "serviceEndpoint": self._options.file_system,

@@ -24,7 +24,6 @@ NOT_EMPTY = "PathIsNotEmptyDirectoryException"
 
 _JAVA = re.compile(r'\w*RPCError\("(?:\w+[.$])*(\w+)", "(.*)', re.DOTALL)
 _OTHER = re.compile(r"(\w+)\((.*)\)\Z", re.DOTALL)
-_NO_LIBRARY = re.compile(r"Unable to load lib(hdfs|jvm)")
 _END_OF_LINE = re.compile(r"\\n|\n|\\r")
 _MAX_MESSAGE = 200
 
@@ -95,12 +94,6 @@ def translation(error: BaseException, doing: str, place: str) -> OffloadError:
         return ObjectExistsError(f"{failed}: there is something already", found=_short(_line(str(error))))
     if isinstance(error, PermissionError):
         return AccessDeniedError(f"{failed}: permission denied", found=_short(_line(str(error))))
-    if isinstance(error, OSError) and _NO_LIBRARY.search(str(error)):
-        return OptionError(
-            f"{failed}: a library is missing",
-            found=_short(_line(str(error))),
-            hint="client='pyarrow' needs libhdfs (ARROW_LIBHDFS_DIR or HADOOP_HOME) and Java (JAVA_HOME).",
-        )
     if isinstance(error, OSError):
         return StoreUnavailableError(
             f"{failed}: HDFS cannot be reached, or the connection broke", found=_short(_line(str(error)))

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from offload_hooks.errors import OptionError
-from offload_hooks.option_text import as_choice, as_count, as_seconds
+from offload_hooks.option_text import as_count, as_seconds
 from offload_hooks.shown_urls import holds_user
-
-CLIENTS = ("hdfs-native", "pyarrow")
 
 ALIASES = {"fileSystemURI": "url"}
 """Pulsar's names of the options."""
@@ -37,7 +35,6 @@ class HdfsOptions:
     kerberos_cache: str = ""
     replication: int | None = None
     timeout_s: float = 60.0
-    client: str = "hdfs-native"
 
     @property
     def file_system(self) -> str:
@@ -67,18 +64,10 @@ def checked_options(**given: object) -> HdfsOptions:
         kerberos_cache=text["kerberos_cache"],
         replication=None if replication in (None, "") else as_count("replication", replication),
         timeout_s=as_seconds("timeout_s", given["timeout_s"]),
-        client=as_choice("client", text["client"], CLIENTS),
     )
     if not options.timeout_s:
         raise OptionError("the option 'timeout_s' is 0, which no call can keep", expected="more than 0")
-    unknown = [name for name in ("config_dir", "kerberos_principal", "kerberos_keytab") if text[name]]
-    if options.client == "pyarrow" and unknown:
-        raise OptionError(
-            f"the option {unknown[0]!r} is not for client='pyarrow'",
-            hint="Hadoop's own client takes its configuration from CLASSPATH, and the ticket of `kinit`.",
-        )
-    needs_principal = options.client == "hdfs-native" and not options.kerberos_principal
-    if needs_principal and (options.kerberos_keytab or options.kerberos_cache):
+    if not options.kerberos_principal and (options.kerberos_keytab or options.kerberos_cache):
         raise OptionError(
             "the options 'kerberos_keytab' and 'kerberos_cache' need 'kerberos_principal'",
             hint="Give it, or leave all three out to use the ticket in KRB5CCNAME.",

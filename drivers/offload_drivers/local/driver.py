@@ -9,7 +9,10 @@ process may be about to use them.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -17,7 +20,6 @@ from offload_drivers.arguments import bad_range, checked_block, object_size
 from offload_drivers.local.commit import delete_objects, object_and_metadata, put_in_place
 from offload_drivers.local.files import opened_directory, translated
 from offload_drivers.local.listing import list_keys
-from offload_drivers.local.memory import RANGE_BYTES, room_for
 from offload_drivers.local.paths import (
     check_key,
     checked_mode,
@@ -42,6 +44,38 @@ from offload_hooks import (
 )
 from offload_hooks.errors import UploadError
 from offload_hooks.values import utc_time
+
+# Memory for large reads, which comes back by itself when nobody looks at it any more, and is used again.
+#
+# New memory has to be cleared and mapped page by page when it is first touched: that takes several times as long as to
+# read a cached file into memory that is there. What is kept is bounded.
+
+
+RANGE_BYTES = 2 << 20
+"""What the ranges of a bulk read should be: it stays in the processor's cache until it is decoded."""
+
+ROOM_BYTES = RANGE_BYTES + (512 << 10)
+"""Size of the buffers that are used again; smaller and larger reads get memory of their own."""
+
+LEAST_BYTES = 256 << 10
+
+_free: deque[bytearray] = deque(maxlen=4)
+
+
+def room_for(length: int) -> memoryview:
+    """`length` writable bytes, with whatever was in them before."""
+    if not LEAST_BYTES <= length <= ROOM_BYTES:
+        return memoryview(bytearray(length))
+    try:
+        buffer = _free.pop()
+    except IndexError:
+        buffer = bytearray(ROOM_BYTES)
+    lease = (ctypes.c_ubyte * length).from_buffer(
+        buffer
+    )  # views keep it alive; when it goes, the buffer is free
+    weakref.finalize(lease, _free.append, buffer).atexit = False
+    return memoryview(lease).cast("B")
+
 
 CAPABILITIES = Capabilities(
     create_only=True,

@@ -7,16 +7,16 @@ library's retries are off (`credentials`), the HTTP client's own one cannot happ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 from offload_drivers.arguments import checked_block, object_size
 from offload_drivers.object_keys import KeySpace
+from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_drivers.s3.connection import S3Connection
-from offload_drivers.s3.delete import delete_objects
-from offload_drivers.s3.errors import translated
-from offload_drivers.s3.listing import list_objects, list_uploads
-from offload_drivers.s3.metadata import object_stat, s3_metadata
+from offload_drivers.s3.errors import refusal, translated
 from offload_drivers.s3.options import ALIASES, checked_options, options_from_url
 from offload_drivers.s3.reads import S3Reads
 from offload_hooks import (
@@ -31,7 +31,154 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
-from offload_hooks.errors import UploadError
+from offload_hooks.errors import OptionError, UploadError
+
+_MOST_KEYS = 1000
+"""Of one request: Amazon S3 API Reference, DeleteObjects."""
+
+_ACTION = "delete"
+
+
+def delete_objects(connection: S3Connection, bucket: str, keys: Mapping[str, str]) -> None:
+    """Delete objects by their names in the bucket (with their keys, for errors); what is not there counts as gone."""
+    names = list(keys)
+    if len(names) == 1:
+        with translated(_ACTION, bucket, keys[names[0]]):
+            connection.call("delete_object", Key=names[0])
+        return
+    for start in range(0, len(names), _MOST_KEYS):
+        wanted = [{"Key": name} for name in names[start : start + _MOST_KEYS]]
+        with translated(_ACTION, bucket):
+            answer = connection.call("delete_objects", Delete={"Objects": wanted, "Quiet": True})
+        for fault in answer.get("Errors", ()):
+            code, message = fault.get("Code", ""), fault.get("Message", "")
+            if code != "NoSuchKey":
+                raise refusal(_ACTION, bucket, keys.get(fault.get("Key", "")), code, message)
+
+
+# User metadata and content types as S3 keeps them, in headers: what would come back changed is an `OptionError`.
+#
+# Names are tokens of HTTP, values printable ASCII without a space at either end, all of them together no more than
+# 2 KB: Amazon S3 User Guide, "Working with object metadata". A value like `=?…?=` is taken for an encoded one
+# (RFC 2047) and decoded, so it is refused, too. An empty content type would be replaced by another one.
+
+
+MAX_METADATA_BYTES = 2048
+
+_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+\Z")
+_VALUE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?\Z")
+_ENCODED = re.compile(r"=\?.*\?=")
+
+
+def s3_metadata(key: str, content_type: str, user_metadata: Mapping[str, str]) -> ObjectMetadata:
+    """Take a writer's metadata, if S3 can keep it exactly."""
+    metadata = checked_metadata(key, content_type, user_metadata)
+    if not content_type or not _VALUE.match(content_type):
+        raise OptionError(
+            "the store keeps no content type like this", key=key, found=repr(content_type[:100])
+        )
+    for name, value in metadata.user_metadata.items():
+        if not _NAME.match(name):
+            raise OptionError(
+                "the store keeps no user metadata of this name", key=key, found=repr(name[:100])
+            )
+        if not _VALUE.match(value) or _ENCODED.search(value):
+            raise OptionError(
+                f"the store cannot keep the user metadata {name!r} exactly",
+                key=key,
+                expected="printable ASCII, without a space at either end",
+            )
+    size_bytes = sum(len(name) + len(value) for name, value in metadata.user_metadata.items())
+    if size_bytes > MAX_METADATA_BYTES:
+        raise OptionError(
+            "the user metadata is larger than the store takes",
+            key=key,
+            expected=f"{MAX_METADATA_BYTES} bytes or less",
+            found=f"{size_bytes} bytes",
+        )
+    return metadata
+
+
+def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
+    """What the answer to a HEAD request says of an object."""
+    return ObjectStat(
+        key=key,
+        size_bytes=head["ContentLength"],
+        modified_at=head["LastModified"].astimezone(UTC),
+        content_type=head.get("ContentType") or ObjectMetadata().content_type,
+        user_metadata={name.lower(): value for name, value in head.get("Metadata", {}).items()},
+        storage_class=head.get("StorageClass", "STANDARD"),  # S3 says any but this one
+    )
+
+
+# What is in the tier's bucket, page by page: objects, and uploads that were neither committed nor aborted.
+#
+# S3 lists in the order of the keys' UTF-8 bytes, which is the order that the hooks ask for.
+
+
+Call = Callable[..., dict[str, Any]]
+"""Makes one request: a method's name, its parameters."""
+
+
+def list_objects(call: Call, keys: KeySpace, prefix: str, start_after: str) -> Iterator[ListedObject]:
+    """The objects whose key begins with `prefix` and comes after `start_after`; a page is asked for when needed."""
+    if not _is_text(prefix):  # no key begins with it
+        return
+    after = _bytes(start_after)
+    place = {"StartAfter": keys.prefix_name(_text_before(start_after))} if start_after else {}
+    more: dict[str, Any] = {}
+    while True:
+        page = call("list_objects_v2", Prefix=keys.prefix_name(prefix), **place, **more)
+        for found in page.get("Contents", ()):
+            key = keys.key(found["Key"])
+            if key is not None and key.encode() > after:
+                yield ListedObject(
+                    key=key,
+                    size_bytes=found["Size"],
+                    modified_at=found["LastModified"].astimezone(UTC),
+                    storage_class=found.get("StorageClass"),
+                )
+        if not page.get("IsTruncated"):
+            return
+        more = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def list_uploads(call: Call, keys: KeySpace, prefix: str) -> Iterator[StaleUpload]:
+    """The uploads whose key begins with `prefix`."""
+    if not _is_text(prefix):
+        return
+    more: dict[str, Any] = {}
+    while True:
+        page = call("list_multipart_uploads", Prefix=keys.prefix_name(prefix), **more)
+        for found in page.get("Uploads", ()):
+            key = keys.key(found["Key"])
+            if key is not None:
+                yield StaleUpload(
+                    upload=Upload(key=key, upload_id=found["UploadId"]),
+                    started_at=found["Initiated"].astimezone(UTC),
+                )
+        if not page.get("IsTruncated"):
+            return
+        more = {"KeyMarker": page["NextKeyMarker"]}
+        if "NextUploadIdMarker" in page:  # some services go on by keys alone
+            more["UploadIdMarker"] = page["NextUploadIdMarker"]
+
+
+def _is_text(text: str) -> bool:
+    return _text_before(text) == text
+
+
+def _text_before(text: str) -> str:
+    """The text up to what UTF-8 cannot hold (half a surrogate pair), or to a control character, which XML cannot."""
+    for place, character in enumerate(text):
+        if character < " " or "\ud800" <= character <= "\udfff":
+            return text[:place]
+    return text
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
 
 CAPABILITIES = Capabilities(
     create_only=True,
@@ -67,7 +214,6 @@ class S3Driver:
         connect_timeout_s: how long a connection may take.
         read_timeout_s: how long nothing may come, or be taken, in a request.
         max_connections: the most connections of a process.
-        client: what reads ranges: `s3fs`, or `obstore` where that can be used.
         checksum: what the store is to check and keep of what is written: `crc32`, or `none` for one that cannot.
         payload_signing: whether signatures cover what is written: `always`, `never`; `auto`: unless it goes by https
             and has a checksum.
@@ -99,7 +245,6 @@ class S3Driver:
         connect_timeout_s: float | str = 10.0,
         read_timeout_s: float | str = 60.0,
         max_connections: int | str = 64,
-        client: str = "s3fs",
         checksum: str = "crc32",
         payload_signing: str = "auto",
         server_side_encryption: str = "",

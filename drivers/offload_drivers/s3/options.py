@@ -44,7 +44,6 @@ ALIASES = {
 ADDRESSING_STYLES = ("auto", "path", "virtual")
 CHECKSUMS = ("crc32", "none")
 PAYLOAD_SIGNING = ("auto", "always", "never")
-CLIENTS = ("s3fs", "obstore")
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
@@ -82,7 +81,6 @@ class S3Options:
     connect_timeout_s: float
     read_timeout_s: float
     max_connections: int
-    client: str
     checksum: str
     payload_signing: str
     server_side_encryption: str
@@ -98,7 +96,6 @@ def checked_options(**given: object) -> S3Options:
         text[name] = server_url(name, text[name])
     for name, choices in (
         ("addressing_style", ADDRESSING_STYLES),
-        ("client", CLIENTS),
         ("checksum", CHECKSUMS),
         ("payload_signing", PAYLOAD_SIGNING),
         ("server_side_encryption", ("", *ENCRYPTIONS)),

@@ -18,20 +18,62 @@ all else; and ranges that an object does not have, so that the store says what i
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from offload_hooks import ByteRange, ObjectStat, ReadableBuffer, Upload, hookimpl
+from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import ObjectNotFoundError, RangeError
 from offload_hooks.option_text import as_count, as_seconds
 from offload_layers.block_cache.chunk_cache import CacheStatistics, ChangedObjectError, ChunkCache
 from offload_layers.block_cache.chunk_files import ChunkFiles
 from offload_layers.block_cache.chunk_names import ChunkName, ObjectVersion, chunks_of, tier_name, version_of
-from offload_layers.block_cache.known_stats import KnownStats
 from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
+
+_MOST = 100_000
+
+
+class KnownStats:
+    """What `stat` has said lately.
+
+    A stat that was asked for before a change and answered after it must not be remembered: so who asks notes the
+    `epoch` before, and hands it over with the answer.
+
+    Args:
+        valid_s: for how long a stat counts; 0: not at all.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, valid_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._valid_s = valid_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stats: BoundedCache[str, tuple[float, ObjectStat]] = BoundedCache(_MOST)
+        self.epoch = 0
+
+    def get(self, key: str) -> ObjectStat | None:
+        """The object's stat if it still counts."""
+        found = self._stats.get(key)
+        return found[1] if found is not None and self._clock() < found[0] + self._valid_s else None
+
+    def remember(self, stat: ObjectStat, asked_in: int, asked_at: float) -> None:
+        """Keep a stat that was asked for in this epoch, at this time of the clock."""
+        with self._lock:
+            if asked_in != self.epoch or self._valid_s <= 0:
+                return
+            self._stats.put(stat.key, (asked_at, stat))
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop what is known of objects that were, or may have been, changed."""
+        with self._lock:
+            self.epoch += 1
+            for key in keys:
+                self._stats.pop(key)
+
 
 SETTLED_S = 2.0
 """How old an object's last change must be for its version to be told from any other."""

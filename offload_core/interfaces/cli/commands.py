@@ -1,127 +1,153 @@
-"""The commands of `offload`: where each is, and what it does in a line, as its own help begins (a test compares)."""
+"""The commands of `offload`: the module of each, and its help in a line, as its own help begins (a test compares).
 
-from offload_core.interfaces.cli.late_commands import LateCommand
+They are imported when they are called. To list them their names and first lines are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
 
-def _command(name: str, module: str, help_: str) -> LateCommand:
-    return LateCommand(name=name, module=f"offload_core.interfaces.cli.{module}", function=name, help=help_)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateCommand:
+    """A command of the first level, and its place.
+
+    Attributes:
+        module, function: the command itself, or if `is_group` what makes the `Typer` of its commands.
+        help: the first line of its own help.
+    """
+
+    name: str
+    module: str
+    function: str
+    help: str
+    is_group: bool = False
+
+    def load(self) -> Any:
+        """Import the command, with all its options."""
+        loaded = getattr(import_module(self.module), self.function)
+        if self.is_group:
+            return get_group(loaded())
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(loaded)
+        return get_command(alone)
 
 
-def _group(name: str, module: str, help_: str) -> LateCommand:
-    where = f"offload_core.interfaces.cli.{module}"
-    return LateCommand(name=name, module=where, function=f"{name}_group", help=help_, is_group=True)
+def _command(name: str, help_: str, *, module: str | None = None, is_group: bool = False) -> LateCommand:
+    return LateCommand(
+        name=name,
+        module=f"offload_core.interfaces.cli.{module or name}",
+        function=f"{name}_group" if is_group else name,
+        help=help_,
+        is_group=is_group,
+    )
 
 
 COMMANDS = (
     _command(
         "ls",
-        "looking.ls",
-        "List what is offloaded to a tier: ledgers, entries, sizes, formats, ages and problems, by topic or else.",
+        "List what a tier holds, by topic, ledger or other groups: entries, sizes, formats, ages and problems.",
     ),
     _command(
         "du",
-        "looking.du",
-        "Count the bytes of a tier: data and index objects of all attempts, whether they are read or not.",
+        "Count the bytes of a tier: data and index objects of all attempts, read or not.",
     ),
     _command(
         "inspect",
-        "looking.inspect",
-        "Show an object's index and blocks, and whether each block's beginning agrees with the index.",
+        "Show an object's index and blocks, and whether each block's header agrees with the index.",
     ),
     _command(
         "history",
-        "looking.history",
-        "Tell the life of a topic's ledgers in the order of time: closed, tried, offloaded, replaced, deleted.",
+        "Show the life of a topic's ledgers in order of time: closed, tried, offloaded, replaced, deleted.",
+        module="topic_history",
     ),
     _command(
         "verify",
-        "upkeep.verify",
-        "Verify what lies in a tier: objects and indexes, with --records what they say, with --deep every byte.",
+        "Verify a tier's objects and indexes, with --records what records name, with --deep every byte.",
     ),
-    _command(
-        "gc",
-        "upkeep.gc",
-        "Find what nothing in a tier needs, by managed ledgers' records; with --yes delete it.",
-    ),
+    _command("gc", "Find what no managed ledger's record needs; with --yes delete it."),
     _command(
         "delete",
-        "upkeep.delete",
-        "Delete what is left in a tier of a topic, or of a namespace's topics, that were deleted; with a receipt.",
+        "Delete what deleted topics, one or all of a namespace, left in a tier; with a receipt.",
     ),
     _command(
         "repair",
-        "upkeep.repair",
-        "Make indexes anew, save what damaged objects still hold into new ones, put the rest aside.",
+        "Rebuild indexes, save what damaged objects still hold into new ones, and quarantine the rest.",
     ),
     _command(
         "relocate",
-        "upkeep.relocate",
-        "Move cold copies to another tier, or another format: copied, verified, and then named by the records.",
+        "Move cold copies to another tier or format: copy and verify them, then change the records.",
     ),
     _command(
-        "recover",
-        "upkeep.recover",
-        "Rebuild managed ledgers' records from a tier alone, and say what cannot be known.",
+        "recover", "Rebuild managed ledgers' records from a tier alone, and report what cannot be known."
     ),
     _command(
         "cost",
-        "looking.cost",
-        "Tell what is stored, what writing it took, what one full scan takes before it runs, and what a move would "
-        "save.",
+        "Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move.",
     ),
     _command(
         "report",
-        "looking.report",
-        "Make one self-contained page about a tier: topics, ledgers, growth, sizes, ages, problems.",
+        "Write one self-contained page about a tier: topics, ledgers, growth, sizes, ages, problems.",
     ),
+    _command("cat", "Print or write the messages, or the stored entries, of topics or of one ledger."),
     _command(
-        "cat",
-        "reading.cat",
-        "Print or write the messages (or stored entries) of topics, or of one ledger.",
-    ),
-    _command(
-        "export",
-        "reading.export",
-        "Export topics, each message once: what is new since the last time, however that ended.",
+        "export", "Export topics, each message once: what is new since the last export, however that ended."
     ),
     _command(
         "doctor",
-        "looking.doctor",
-        "Check that a tier can be reached, written, listed, read and cleaned up, and say what to fix.",
+        "Check that a tier can be reached, written, listed, read and cleaned up, and show what to fix.",
     ),
     _command(
-        "serve",
-        "service.serve",
-        "Answer Pulsar's admin requests for what is kept here, until SIGTERM or Ctrl-C.",
+        "serve", "Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C."
     ),
-    _group(
+    _command(
         "plugins",
-        "plugins.group",
-        "List the plugins of each kind, whose they are, and which are broken and why; or begin a new driver.",
+        "List the plugins of each kind, their distributions, and which are broken and why; or begin a new driver.",
+        is_group=True,
     ),
-    _group(
-        "schemas",
-        "reading.schemas",
-        "Topics' schemas, which are not in what is offloaded.",
+    _command("schemas", "Save and show topics' schemas, which offloaded objects do not hold.", is_group=True),
+    _command(
+        "config", "Show the settings, and the policies that apply to a topic.", module="serve", is_group=True
     ),
-    _group(
-        "config",
-        "service.config",
-        "What is set up, and what holds of it.",
-    ),
-    _group(
+    _command(
         "namespaces",
-        "service.policies",
-        "What namespaces say of offloading and retention.",
+        "Set and get the offload policies and the retention of namespaces.",
+        module="policy_commands",
+        is_group=True,
     ),
-    _group(
+    _command(
         "topics",
-        "service.topics",
-        "Topics: offload them; what they say of offloading and retention.",
+        "Offload topics; set and get their offload policies and retention.",
+        module="topic_commands",
+        is_group=True,
     ),
-    _group(
-        "rollback",
-        "upkeep.rollback",
-        "The way back from streaming offload.",
-    ),
+    _command("rollback", "Go back from streaming offload to a version without it.", is_group=True),
 )
+
+
+def group_class(commands: tuple[LateCommand, ...]) -> type[TyperGroup]:
+    """Return the class of a group that has placeholders of these commands, and calls the commands themselves."""
+    by_name = {each.name: each for each in commands}
+
+    class Late(TyperGroup):
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            name, found, rest = super().resolve_command(ctx, args)
+            return name, found if name is None or found is None else by_name[name].load(), rest
+
+    return Late
+
+
+def add_late(app: typer.Typer, commands: tuple[LateCommand, ...]) -> None:
+    """Add placeholders, for help and completion."""
+    for each in commands:
+        app.command(each.name, help=each.help)(_placeholder)
+
+
+def _placeholder() -> None:
+    raise AssertionError("the command itself is called")

@@ -49,7 +49,7 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
         raise SystemExit(1) from None
-    # Else numba, where colorama is installed, resets the terminal's colours at the exit, behind what is for machines.
+    # Else numba, where colorama is installed, resets the terminal's colours at the exit, after JSON.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     make_app()()
 
@@ -58,8 +58,7 @@ def make_app() -> typer.Typer:
     """All commands."""
     import typer
 
-    from offload_core.interfaces.cli.commands import COMMANDS
-    from offload_core.interfaces.cli.late_commands import add_late, group_class
+    from offload_core.interfaces.cli.commands import COMMANDS, add_late, group_class
 
     app = typer.Typer(
         cls=group_class(COMMANDS),

@@ -1,37 +1,31 @@
-"""What is said when nothing lies where it was looked for: no wrong name or place is passed over in silence.
+"""Messages about names and places where nothing was found: none is passed over in silence.
 
 A name that was given and does not exist is an error; a pattern, a filter or a prefix that nothing fits is a warning,
-but for commands whose good end would be believed: they take `--allow-empty`. See docs/cli.md.
+except for commands whose success would mislead: they take `--allow-empty`. See docs/cli.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-import typer
-
-from offload_core.interfaces.cli.shared import err, printable
+from offload_core.interfaces.cli.terminal import warn
 from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import topics_wanted
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnknownTopicError
 
-AllowEmpty = Annotated[
-    bool, typer.Option("--allow-empty", help="It is no error that nothing is there to be looked at.")
-]
-
 _Found = TypeVar("_Found")
 _Matches = Callable[[TopicName | None], bool]
 
 
-class Seen:
-    """Whether anything was seen, and what was asked for and not seen so far.
+class FoundTopics:
+    """The topics that a user named, and those of them that were not found so far.
 
     Args:
-        wanted: what was asked for as it was typed, and which topics that means.
+        wanted: names as they were typed, and the topics that each matches.
     """
 
     def __init__(self, wanted: Mapping[str, _Matches]) -> None:
@@ -39,12 +33,12 @@ class Seen:
         self._missing = dict(wanted)
 
     @classmethod
-    def of_patterns(cls, patterns: Iterable[str] | None) -> Seen:
+    def of_patterns(cls, patterns: Iterable[str] | None) -> FoundTopics:
         """Of patterns of topics' names."""
         return cls({each: TopicPatterns((each,)) for each in patterns or ()})
 
     @classmethod
-    def of_names(cls, topics: Iterable[str] | None, namespaces: Iterable[str] | None = None) -> Seen:
+    def of_names(cls, topics: Iterable[str] | None, namespaces: Iterable[str] | None = None) -> FoundTopics:
         """Of topics, or all their partitions, and of namespaces. `OptionError`: a name has another form."""
         wanted = {each: topics_wanted([parse_topic(each)]) for each in topics or ()}
         wanted |= {each: topics_wanted([], [each]) for each in namespaces or ()}
@@ -52,11 +46,11 @@ class Seen:
 
     @property
     def missing(self) -> Collection[str]:
-        """What was asked for, and not seen."""
+        """The names of which nothing was found."""
         return self._missing
 
     def note(self, topic: TopicName | None) -> None:
-        """Something of a topic is there; None of one that is not known."""
+        """Note that something of a topic was found; None for a topic that is not known."""
         self.anything = True
         if self._missing:
             self._missing = {name: matches for name, matches in self._missing.items() if not matches(topic)}
@@ -64,13 +58,13 @@ class Seen:
     def watch(
         self, found: Iterable[_Found], topic_of: Callable[[_Found], TopicName | None]
     ) -> Iterator[_Found]:
-        """What is found, noted as it comes by."""
+        """Yield what is found, and note it."""
         for each in found:
             self.note(topic_of(each))
             yield each
 
     def require_all(self, tier: Tier) -> None:
-        """Refuse names of which nothing was seen (`UnknownTopicError`)."""
+        """Refuse names of which nothing was found (`UnknownTopicError`)."""
         if self._missing:
             raise UnknownTopicError(
                 f"nothing is known of this topic under {tier.describe().location}",
@@ -79,26 +73,21 @@ class Seen:
 
 
 @contextmanager
-def missing_warned_of(seen: Seen, tier: Tier, prefix: str = "") -> Iterator[Seen]:
-    """Warn in the end of what was asked for and not seen; of a tier where nothing was."""
+def missing_warned_of(seen: FoundTopics, tier: Tier, prefix: str = "") -> Iterator[FoundTopics]:
+    """Warn in the end of names of which nothing was found, or of a tier without objects."""
     yield seen
     if seen.missing or not seen.anything:
         warn(nothing_at(tier, prefix, seen.missing))
 
 
-def warn(what: str) -> None:
-    """A line for people beside what was asked for."""
-    err.print(printable(f"offload: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True)
-
-
 def require_something(count: int, tier: Tier, prefix: str) -> None:
-    """Refuse to call a place right where nothing lies (`OptionError`)."""
+    """Refuse a place without objects (`OptionError`)."""
     if not count:
-        raise OptionError(nothing_at(tier, prefix), hint="If that is as it should be: --allow-empty")
+        raise OptionError(nothing_at(tier, prefix), hint="If that is right: --allow-empty")
 
 
 def nothing_at(tier: Tier, prefix: str, wanted: Iterable[str] = ()) -> str:
-    """Where nothing was found, and of which topics."""
+    """Return a line about the place, and the topics, where nothing was found."""
     place = tier.describe().location
     if prefix:
         place += f" with the prefix {prefix}"

@@ -27,8 +27,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from offload_core.interfaces.service.policy_routes import policy_routes
-from offload_core.interfaces.service.requests import (
+from offload_core.interfaces.service.admin_requests import (
     BUFFER_STATS_PATH,
     NAMESPACE_PATH,
     TOPIC_PATH,
@@ -44,10 +43,15 @@ from offload_core.interfaces.service.requests import (
     text_for,
     topic_of_path,
 )
-from offload_core.interfaces.service.served_topics import Topics, buffer_stats_to_json, offload_to_json
+from offload_core.interfaces.service.policy_routes import policy_routes
+from offload_core.interfaces.service.request_guards import Guard, Limits, RequestMetrics, Watch
+from offload_core.interfaces.service.served_topics import (
+    RecordedTopics,
+    buffer_stats_to_json,
+    offload_to_json,
+)
 from offload_core.interfaces.service.tokens import Tokens
-from offload_core.interfaces.service.watching import Guard, Limits, RequestMetrics, Watch
-from offload_core.maintenance.inventory.page import live_page
+from offload_core.maintenance.inventory.report_page import live_page
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.schema_providers import saved_in
@@ -58,7 +62,7 @@ from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
 
-def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
+def topic_routes(topics: RecordedTopics, policies: PolicyStore) -> list[AdminRoute]:
     """The routes of topics, and of the namespaces that have topics or policies."""
 
     async def known_namespaces() -> list[str]:
@@ -189,10 +193,10 @@ def _to_json(version: SchemaVersion) -> dict[str, Any]:
 
 
 MOST_TOPICS = 200
-"""So many topics are told of at once; more are asked for by their namespace."""
+"""The most topics of an answer; a namespace narrows them."""
 
 _KEPT_S = 2.0
-"""Pages that ask at the same time are told the same."""
+"""Pages that ask within this time get the same answer."""
 
 _MOST_KEPT = 64
 
@@ -204,9 +208,9 @@ _SAFE = {
 }
 
 
-def ui_routes(topics: Topics) -> list[Route]:
-    """The page, which anybody may have, and its data, which is told to whom the other routes tell theirs."""
-    told = _Kept(lambda namespace: status_to_json(topics, namespace))
+def ui_routes(topics: RecordedTopics) -> list[Route]:
+    """The page, which needs no token, and its data, which needs one as the other routes do."""
+    status_of = _RecentAnswers(lambda namespace: status_to_json(topics, namespace))
 
     async def page(_: Request) -> Response:
         html, policy = await in_thread(_page)
@@ -216,7 +220,7 @@ def ui_routes(topics: Topics) -> list[Route]:
         namespace = request.query_params.get("namespace", "").strip() or None
         if namespace is not None and (namespace.count("/") != 1 or not all(namespace.split("/"))):
             raise OptionError("this is no namespace", expected="tenant/namespace", found=namespace)
-        answer = shown(await in_thread(told, namespace))
+        answer = shown(await in_thread(status_of, namespace))
         answer.headers.update(_SAFE)
         return answer
 
@@ -225,19 +229,19 @@ def ui_routes(topics: Topics) -> list[Route]:
 
 @functools.cache
 def _page() -> tuple[bytes, str]:
-    """The page, encoded once for all requests: it is large, and anybody may have it."""
+    """Return the page, encoded once for all requests: it is large."""
     made = live_page()
     return made.html.encode(), made.policy
 
 
-def status_to_json(topics: Topics, namespace: str | None) -> dict[str, Any]:
+def status_to_json(topics: RecordedTopics, namespace: str | None) -> dict[str, Any]:
     """The first topics of a namespace, or of all, and how many there are."""
     names = topics.names(namespace)
     rows = [row for name in names[:MOST_TOPICS] if (row := _row(topics, name)) is not None]
     return {"count": len(names), "topics": rows}
 
 
-def _row(topics: Topics, name: TopicName) -> dict[str, Any] | None:
+def _row(topics: RecordedTopics, name: TopicName) -> dict[str, Any] | None:
     """A topic; None if it has gone meanwhile."""
     try:
         ledgers = topics.internal_stats(name)["ledgers"]
@@ -258,7 +262,7 @@ def _row(topics: Topics, name: TopicName) -> dict[str, Any] | None:
     }
 
 
-class _Kept:
+class _RecentAnswers:
     """Answers that are kept for a moment; one request at a time makes a new one."""
 
     def __init__(self, ask: Callable[[str | None], dict[str, Any]]) -> None:
@@ -286,7 +290,7 @@ _METRICS_WITHIN_S = 10.0
 def make_app(
     store: WritableMetadataStore,
     policies: PolicyStore,
-    topics: Topics,
+    topics: RecordedTopics,
     *,
     tokens: Tokens | None,
     registry: CollectorRegistry,
@@ -295,12 +299,12 @@ def make_app(
     """The application over an open metadata store.
 
     Args:
-        tokens: whose tokens are taken; None: nobody needs any.
+        tokens: whose tokens are accepted; None: none is needed.
         registry: what `/metrics` shows; what offloads counts into the same.
     """
     has_answered = _TimedAnswer(
         lambda: store.get("/admin/policies"), _HEALTH_WITHIN_S
-    )  # it lists nothing: anybody may ask
+    )  # it lists nothing, and needs no token
     collected = _TimedAnswer(lambda: generate_latest(registry), _METRICS_WITHIN_S)
 
     async def health(_: Request) -> Response:

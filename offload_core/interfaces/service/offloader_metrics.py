@@ -10,16 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 from prometheus_client.core import GaugeMetricFamily, Metric
-
-from offload_core.interfaces.service.served_topics import RecordedTopics
-from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.writing.managed_ledger import UpkeepLoop, open_environment, policies_by_name
-from offload_core.writing.settings import Configuration, PolicyStore
-from offload_hooks.metadata_stores import WritableMetadataStore
 
 _LABELS = ("namespace", "topic")
 _DELETION_STATUSES = ("succeed", "failed")
@@ -174,32 +167,3 @@ def _forget(seconds: deque[tuple[int, int]], now: int) -> None:
 def _places(topic: str) -> tuple[str, str]:
     """The namespace and the topic, as labels."""
     return "/".join(topic.removeprefix("persistent://").split("/")[:2]), topic
-
-
-@contextmanager
-def open_topics(
-    configuration: Configuration,
-    store: WritableMetadataStore,
-    policies: PolicyStore,
-    stats: OffloaderMetrics,
-) -> Iterator[RecordedTopics]:
-    """Topics whose records are in a store; with a hot tier they are offloaded by their policies until the block ends.
-
-    Raises:
-        OptionError: a hot tier that cannot be opened by its options. Others: those of the ledger store.
-    """
-    records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
-    service = configuration.service
-    if not configuration.hot_tier.options:
-        with closing(RecordedTopics(records, None, policies_of)) as topics:
-            yield topics
-        return
-    with open_environment(configuration, store, policies, stats=stats) as environment:
-        topics = RecordedTopics(
-            records, environment, policies_of, threads=service.offload_threads, listed=stats.keep
-        )
-        loop = UpkeepLoop(
-            topics.kept, policies_of, interval_s=service.upkeep_interval_s, threads=service.upkeep_threads
-        )
-        with loop, closing(topics):  # which stops the offloads of upkeep as well
-            yield topics

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offload_core.interfaces.service.requests import (
+from offload_core.interfaces.service.admin_requests import (
     NAMESPACE_PATH,
     TOPIC_PATH,
     AdminRoute,

@@ -1,4 +1,4 @@
-"""Topics as the service sees them, and the answers that managed ledgers' records alone can give.
+"""Topics of the service, their offloads, and the answers that come from managed ledgers' records.
 
 `internal-info` and `internalStats` are a record as Pulsar's admin REST gives it. Source: the answers of a broker 4.0.8
 to records that are known (tests/golden/broker). Of the open ledger a record knows no entries, the hot tier does; a
@@ -8,33 +8,37 @@ metadata store has no dates, which are left out, as Pulsar leaves out what it do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
+from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
+from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import (
     Environment,
     OffloadStatus,
     TenantThreads,
     TopicOffloads,
     TransactionStatus,
+    UpkeepLoop,
     complete_streamed,
     first_unoffloaded,
     look_at_transactions,
     no_tier,
+    open_environment,
+    policies_by_name,
     request_completion,
-    system_now_ms,
     topic_offloads,
     waits_of,
 )
-from offload_core.writing.settings import ResolvedPolicies, namespace_of
+from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, namespace_of
 from offload_hooks.errors import (
     AttemptError,
     FormatError,
@@ -45,6 +49,7 @@ from offload_hooks.errors import (
     UnknownTopicError,
 )
 from offload_hooks.ledger_stores import LedgerStatus
+from offload_hooks.metadata_stores import WritableMetadataStore
 
 
 def info_to_json(record: VersionedInfo, now_ms: int) -> dict[str, Any]:
@@ -175,68 +180,20 @@ _COMPLETION_S = 45.0
 """How long a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
 
 _LAST_WORDS_S = 1.0
-"""How long an offload that has ended may take to say so in the log."""
-
-
-class Topics(Protocol):
-    """The topics that the service tells of. Calls may come from many threads; errors are the metadata store's."""
-
-    def names(self, namespace: str | None = None) -> list[TopicName]:
-        """The topics of a namespace (`tenant/namespace`), or of all, in order; of partitioned ones the partitions."""
-
-    def partitions(self, topic: TopicName) -> int:
-        """The number of partitions of a topic, by the last one there; 0 for a topic without, and for a partition.
-
-        Raises:
-            UnknownTopicError: there is none of this name.
-        """
-
-    def info(self, topic: TopicName) -> dict[str, Any]:
-        """`internal-info` of a topic.
-
-        Raises:
-            UnknownTopicError: there is none of this name.
-        """
-
-    def internal_stats(self, topic: TopicName) -> dict[str, Any]:
-        """`internalStats` of a topic; errors as `info`."""
-
-    def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
-        """Begin to offload all sealed ledgers before a position.
-
-        Of a topic that is streamed the segment is completed, whatever the position; when it returns, all that was
-        appended before is in the tier.
-
-        Raises:
-            UnknownTopicError: as `info`.
-            StoreTimeoutError: its owner did not complete the segment in time.
-            AttemptError: an offload of the topic runs.
-            OptionError: its policies name no tier, or this service has no hot tier.
-        """
-
-    def offload_status(self, topic: TopicName) -> OffloadStatus:
-        """The state of the offload that runs, or of the last one that ended; errors as `info`."""
-
-    def transactions(self, topic: TopicName) -> TransactionStatus:
-        """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
-
-        Raises:
-            UnknownTopicError: as `info`.
-            OptionError: this service has no hot tier.
-            FormatError, StoreError: the snapshot or an entry is damaged, or cannot be read.
-        """
+"""How long an offload that has ended may take to log that."""
 
 
 class RecordedTopics:
-    """`Topics` by their records; offloads beside whoever owns them.
+    """The topics of a service, by their records; offloads run beside the topics' owners.
+
+    Calls may come from many threads; errors are the metadata store's.
 
     Args:
         records: the managed ledgers' records.
         environment: with their hot tier and their offloads; None: nothing is offloaded here.
-        policies_of: what holds for a managed ledger, by its name.
-        threads: how many topics of a tenant are offloaded at the same time of those that are asked for; those of
-            others have one more.
-        listed: told of all topics by their names, as often as they are listed for their upkeep.
+        policies_of: the policies in force of a managed ledger, by its name.
+        threads: how many topics of a tenant are offloaded at a time on request; other tenants have one thread more.
+        listed: called with the names of all topics whenever they are listed for upkeep.
     """
 
     def __init__(
@@ -269,8 +226,8 @@ class RecordedTopics:
             each.close()
         wait(asked, timeout=_LAST_WORDS_S)
 
-    def kept(self) -> list[TopicOffloads]:
-        """All topics, for their upkeep; what was known of topics that are not there any more is forgotten."""
+    def for_upkeep(self) -> list[TopicOffloads]:
+        """Return all topics, for their upkeep; forget topics that are gone."""
         names = self._records.names()
         self._listed(topic_of_managed_ledger(name).full for name in names)
         with self._lock:
@@ -282,12 +239,16 @@ class RecordedTopics:
         return [self._offloads_of(name) for name in names]
 
     def names(self, namespace: str | None = None) -> list[TopicName]:
-        """See `Topics`."""
+        """The topics of a namespace (`tenant/namespace`), or of all, in order; of partitioned ones the partitions."""
         names = self._records.names(None if namespace is None else [namespace])
         return sorted(topic_of_managed_ledger(name) for name in names)
 
     def partitions(self, topic: TopicName) -> int:
-        """See `Topics`."""
+        """The number of partitions of a topic, by the last one there; 0 for a topic without, and for a partition.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
         found = [
             name
             for name in self.names(namespace_of(topic))
@@ -298,16 +259,30 @@ class RecordedTopics:
         return max(name.partition if name.base == topic.full else -1 for name in found) + 1
 
     def info(self, topic: TopicName) -> dict[str, Any]:
-        """See `Topics`."""
+        """`internal-info` of a topic.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
         return info_to_json(self._record(topic), system_now_ms())
 
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
-        """See `Topics`."""
+        """`internalStats` of a topic; errors as `info`."""
         info = self._record(topic).info
         return stats_to_json(info, self._written(info))
 
     def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
-        """See `Topics`."""
+        """Begin to offload all sealed ledgers before a position.
+
+        Of a topic that is streamed the segment is completed, whatever the position; when it returns, all that was
+        appended before is in the tier.
+
+        Raises:
+            UnknownTopicError: as `info`.
+            StoreTimeoutError: its owner did not complete the segment in time.
+            AttemptError: an offload of the topic runs.
+            OptionError: its policies name no tier, or this service has no hot tier.
+        """
         self._record(topic)
         name = managed_ledger_of_topic(topic)
         policies = self._policies_of(name).offload
@@ -326,7 +301,7 @@ class RecordedTopics:
             )
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
-        """See `Topics`."""
+        """The state of the offload that runs, or of the last one that ended; errors as `info`."""
         self._record(topic)
         name = managed_ledger_of_topic(topic)
         is_streamed = self._policies_of(name).offload.is_streamed
@@ -338,7 +313,13 @@ class RecordedTopics:
             return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
 
     def transactions(self, topic: TopicName) -> TransactionStatus:
-        """See `Topics`."""
+        """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
+
+        Raises:
+            UnknownTopicError: as `info`.
+            OptionError: this service has no hot tier.
+            FormatError, StoreError: the snapshot or an entry is damaged, or cannot be read.
+        """
         self._record(topic)
         return look_at_transactions(self._hot_tier(), managed_ledger_of_topic(topic))
 
@@ -368,7 +349,7 @@ class RecordedTopics:
             with closing(self._environment.hot.store.open(info.in_order[-1].ledger_id)) as reader:
                 return reader.status()
         except (StoreError, FormatError) as error:
-            log.warning("of an open ledger nothing can be told", error=str(error))
+            log.warning("an open ledger cannot be read", error=str(error))
             return None
 
     def _is_running(self, name: str) -> bool:
@@ -401,7 +382,7 @@ def _not_found(topic: TopicName) -> UnknownTopicError:
 
 
 def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
-    """An offload that nobody waits for: its status tells how it ended."""
+    """Offload in the background: the status tells how it ended."""
     try:
         offloads.offload_prefix(position)
     except OffloadStoppedError:
@@ -411,3 +392,35 @@ def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
     except Exception as error:
         log.error("an offload ended by a fault of its own", topic=offloads.name, exc_info=error)
         raise
+
+
+@contextmanager
+def open_topics(
+    configuration: Configuration,
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    stats: OffloaderMetrics,
+) -> Iterator[RecordedTopics]:
+    """Topics whose records are in a store; with a hot tier they are offloaded by their policies until the block ends.
+
+    Raises:
+        OptionError: a hot tier that cannot be opened by its options. Others: those of the ledger store.
+    """
+    records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
+    service = configuration.service
+    if not configuration.hot_tier.options:
+        with closing(RecordedTopics(records, None, policies_of)) as topics:
+            yield topics
+        return
+    with open_environment(configuration, store, policies, stats=stats) as environment:
+        topics = RecordedTopics(
+            records, environment, policies_of, threads=service.offload_threads, listed=stats.keep
+        )
+        loop = UpkeepLoop(
+            topics.for_upkeep,
+            policies_of,
+            interval_s=service.upkeep_interval_s,
+            threads=service.upkeep_threads,
+        )
+        with loop, closing(topics):  # which stops the offloads of upkeep as well
+            yield topics

@@ -49,7 +49,7 @@ class Tokens:
     def __init__(self, settings: TokenSettings) -> None:
         if not settings.superuser_roles:
             raise OptionError(
-                "with tokens somebody must be allowed to do something",
+                "with tokens some role must have permissions",
                 expected="service.tokens.superuser_roles",
             )
         self._settings = settings
@@ -77,10 +77,10 @@ class Tokens:
                 algorithms=list(self._key.algorithms),
                 options={"verify_aud": False, "verify_sub": False, "verify_iat": False},
             )
-        except Exception as error:  # what is in a token is anybody's; its text may quote it
+        except Exception as error:  # the error's text may quote the token
             raise NoTokenError("the token is not good", found=type(error).__name__) from None
         if audience is not None and audience not in _several(claims.get(self._settings.audience_claim)):
-            raise NoTokenError("the token is meant for somebody else")
+            raise NoTokenError("the token is for another audience")
         role = claims.get(self._settings.role_claim)
         if isinstance(role, list):
             role = role[0] if role else None

@@ -8,10 +8,15 @@ takes the `TierProbe` and answers with a `CheckFinding`. Later ones use what ear
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TypeVar
+from uuid import uuid4
 
 from offload_core.format.codec.object_format import CLUSTER_KEY, TOPIC_KEY
 from offload_core.maintenance.doctor.results import (
@@ -23,8 +28,8 @@ from offload_core.maintenance.doctor.results import (
     stale_uploads_advice,
     warning,
 )
-from offload_core.maintenance.doctor.tier_probe import NAME, Subject, TierProbe
-from offload_hooks import BlockReceipt, ByteRange, Upload
+from offload_core.storage.tier import Tier
+from offload_hooks import BlockReceipt, ByteRange, ListedObject, ObjectStat, StaleUpload, Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, RangeError
 
 INDEX = "index"
@@ -284,7 +289,7 @@ def listing(probe: TierProbe) -> CheckFinding:
             "the listing has another order, other sizes or more objects than were written", REPORT_DRIVER
         )
     if [each.key for each in probe.list_objects(probe.prefix, first, limit=10)] != [second]:
-        return failed("a listing that starts after a key shows others than those behind it", REPORT_DRIVER)
+        return failed("a listing that starts after a key shows others than those after it", REPORT_DRIVER)
     return ok("both objects at once, in order; start_after is kept")
 
 
@@ -300,7 +305,7 @@ def choose(probe: TierProbe) -> CheckFinding:
     largest = max(readable, key=lambda each: each.size_bytes)
     after = probe.list_objects(start_after=found[0].key, limit=1)
     if [each.key for each in after] != [each.key for each in found[1:2]]:
-        return failed("a listing that starts after a key shows others than those behind it", REPORT_DRIVER)
+        return failed("a listing that starts after a key shows others than those after it", REPORT_DRIVER)
     stat = probe.stat(largest.key)
     if stat.size_bytes != largest.size_bytes:
         return failed(
@@ -372,7 +377,7 @@ ABANDONED = timedelta(days=7)
 """An upload that is older is taken for abandoned."""
 
 FORGOTTEN = timedelta(hours=1)
-"""Objects of another doctor that are older are taken for left behind."""
+"""Older objects of another doctor are leftovers."""
 
 _COUNTED = 10_000
 
@@ -423,13 +428,13 @@ def latency(probe: TierProbe) -> CheckFinding:
 
 
 def leftovers(probe: TierProbe) -> CheckFinding:
-    """Uploads and objects of doctors that were left behind long ago, by whomever."""
+    """Uploads and objects of doctors that were left long ago."""
     now = datetime.now(UTC)
     uploads = []
     if probe.capabilities.stale_uploads:
         found = probe.list_uploads("", limit=_COUNTED)
         uploads = [each for each in found if now - each.started_at > ABANDONED]
-    listed = probe.list_objects(NAME, limit=_COUNTED)
+    listed = probe.list_objects(PREFIX, limit=_COUNTED)
     forgotten = [
         each
         for each in listed
@@ -444,7 +449,7 @@ def leftovers(probe: TierProbe) -> CheckFinding:
         fixes.append(stale_uploads_advice(probe.description.name))
     if forgotten:
         seen.append(f"{len(forgotten):,} objects that an earlier doctor left")
-        fixes.append(f"Delete the objects whose keys begin with {NAME!r}.")
+        fixes.append(f"Delete the objects whose keys begin with {PREFIX!r}.")
     if seen:
         return warning("; ".join(seen), " ".join(fixes))
     if not probe.capabilities.stale_uploads:
@@ -481,3 +486,145 @@ def _read_down(probe: TierProbe, key: str, size_bytes: int, *, is_sample: bool) 
 
 def _rate(size_bytes: int, seconds: float) -> str:
     return f"{size_bytes / max(seconds, 1e-6) / 1e6:,.0f} MB/s"
+
+
+PREFIX = "offload-doctor-"
+_PERIOD = 1_000_003
+"""Prime, so that no two parts of an object have the same bytes."""
+
+_T = TypeVar("_T")
+
+
+class Sample:
+    """The bytes of a made object, of any size: random, so that nothing on the way compresses them."""
+
+    def __init__(self) -> None:
+        self._bytes = os.urandom(_PERIOD)
+
+    def at(self, offset: int, length: int) -> bytes:
+        """`length` bytes from byte `offset`."""
+        begin = offset % _PERIOD
+        repeated = self._bytes * ((begin + length) // _PERIOD + 1)
+        return repeated[begin : begin + length]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An object to read.
+
+    Attributes:
+        key: its key.
+        size_bytes: its size, at least 1.
+        middle: an offset in its middle; where two parts meet, if it was made here.
+        is_sample: whether its bytes are those of the sample; they are unknown otherwise.
+    """
+
+    key: str
+    size_bytes: int
+    middle: int
+    is_sample: bool
+
+
+class TierProbe:
+    """A Tier under examination; the methods are those of the Tier.
+
+    Attributes:
+        tier: the Tier.
+        prefix: what all keys begin with that are made here.
+        hook: the hook that was called last, to know what an error came from.
+        keys: of all objects that may be there because of us.
+        uploads: all that were begun here and not seen to be gone.
+        receipts: of the parts of the data object that is being made.
+        subject: the object that the checks of reading read, once there is one.
+        sample: the bytes of all objects that are made.
+    """
+
+    def __init__(self, tier: Tier) -> None:
+        self.tier = tier
+        self.description = tier.describe()
+        self.capabilities = self.description.capabilities
+        self.prefix = f"{PREFIX}{uuid4()}-"
+        self.hook = "describe"
+        self.keys: dict[str, None] = {}
+        self.uploads: dict[Upload, None] = {}
+        self.receipts: list[BlockReceipt] = []
+        self.subject: Subject | None = None
+        self.sample = Sample()
+
+    def key(self, name: str) -> str:
+        """The key of one of our objects."""
+        return self.prefix + name
+
+    def write_index(
+        self, key: str, data: bytes, user_metadata: Mapping[str, str], *, create_only: bool = False
+    ) -> ObjectStat:
+        """See `Tier`."""
+        self.hook = "write_index"
+        self.keys[key] = None
+        return self.tier.write_index(key, data, user_metadata=user_metadata, create_only=create_only)
+
+    def begin_data(self, key: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `Tier`."""
+        self.hook = "begin_data"
+        self.keys[key] = None
+        upload = self.tier.begin_data(key, user_metadata=user_metadata)
+        self.uploads[upload] = None
+        return upload
+
+    def write_block(self, upload: Upload, part_number: int, offset: int, data: bytes) -> BlockReceipt:
+        """See `Tier`."""
+        self.hook = "write_block"
+        return self.tier.write_block(upload, part_number, offset, data)
+
+    def commit_data(
+        self, upload: Upload, receipts: Sequence[BlockReceipt], *, create_only: bool
+    ) -> ObjectStat:
+        """See `Tier`."""
+        self.hook = "commit_data"
+        stat = self.tier.commit_data(upload, receipts, create_only=create_only)
+        self.uploads.pop(upload, None)
+        return stat
+
+    def abort_data(self, upload: Upload) -> bool:
+        """See `Tier`."""
+        self.hook = "abort_data"
+        return self.tier.abort_data(upload)
+
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        """See `Tier`."""
+        self.hook = "read_range"
+        return self.tier.read_range(key, offset, length)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """See `Tier`."""
+        self.hook = "read_ranges"
+        return self.tier.read_ranges(ranges)
+
+    def stat(self, key: str) -> ObjectStat:
+        """See `Tier`."""
+        self.hook = "stat"
+        return self.tier.stat(key)
+
+    def list_objects(self, prefix: str = "", start_after: str = "", *, limit: int) -> list[ListedObject]:
+        """The first `limit` objects; see `Tier`."""
+        self.hook = "list_objects"
+        return _first(self.tier.list_objects(prefix, start_after), limit)
+
+    def list_uploads(self, prefix: str, *, limit: int) -> list[StaleUpload]:
+        """The first `limit` uploads; see `Tier`."""
+        self.hook = "list_uploads"
+        return _first(self.tier.list_uploads(prefix), limit)
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `Tier`."""
+        self.hook = "delete"
+        return self.tier.delete(keys)
+
+
+def _first(found: Iterator[_T], limit: int) -> list[_T]:
+    """The first `limit`; a listing that is a generator is ended here, not when it happens to be collected."""
+    try:
+        return list(islice(found, limit))
+    finally:
+        if isinstance(found, Generator):
+            found.close()

@@ -3,7 +3,7 @@
 Each check runs after those that it needs. One whose need has failed or was skipped is skipped. Whatever a check raises
 is its finding; only an interruption (Ctrl-C) ends the examination, and then, too, everything is removed. Uploads are
 dropped and objects deleted one by one, so that one that cannot be does not keep the others: those that are known here,
-and those that the store lists under our prefix. Whatever is not seen to be gone is left behind.
+and those that the store lists under our prefix. What may still be there is reported as left behind.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from offload_core.maintenance.doctor import checks
+from offload_core.maintenance.doctor.checks import TierProbe
 from offload_core.maintenance.doctor.results import (
     REPORT_DRIVER,
     CheckFinding,
@@ -26,7 +27,6 @@ from offload_core.maintenance.doctor.results import (
     ok,
     skipped,
 )
-from offload_core.maintenance.doctor.tier_probe import TierProbe
 from offload_core.storage.tier import Tier
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, OptionError

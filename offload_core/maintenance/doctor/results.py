@@ -113,7 +113,7 @@ _ACTIONS = {
     "list_uploads": "list uploads",
     "delete": "delete",
 }
-"""What a hook does to a store."""
+"""The action of each hook on a store."""
 
 _S3 = {
     "list": "s3:ListBucket on the bucket",
@@ -176,7 +176,7 @@ _MISSING = {
 _UPLOADS = {
     "s3": "Let a lifecycle rule of the bucket do it (AbortIncompleteMultipartUpload).",
     "gcs": "A lifecycle rule (Delete, with age and matchesPrefix) can do it.",
-    "azure": "The service drops blocks that nobody committed after a week.",
+    "azure": "The service drops uncommitted blocks after a week.",
 }
 
 

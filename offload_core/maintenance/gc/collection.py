@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from uuid import uuid4
 
-from offload_core.maintenance.doctor.checks import seconds_ahead
-from offload_core.maintenance.doctor.tier_probe import NAME
+from offload_core.maintenance.doctor.checks import PREFIX, seconds_ahead
 from offload_core.maintenance.gc.finding import Finder
 from offload_core.maintenance.gc.garbage import CollectionSummary, Garbage, RemovalOutcome, Scope
 from offload_core.maintenance.gc.garbage_survey import GarbageSurvey
@@ -150,7 +149,7 @@ def measure_clock(tier: Tier, audit: AuditLog, prefix: str = "") -> timedelta:
     Raises:
         StoreError: of the tier or the audit log.
     """
-    key = f"{prefix}{NAME}clock-{uuid4()}"
+    key = f"{prefix}{PREFIX}clock-{uuid4()}"
     audit.record(
         Change(action=ChangeAction.WRITE, why="the store's clock is compared; it is deleted again", key=key)
     )

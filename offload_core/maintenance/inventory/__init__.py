@@ -8,7 +8,7 @@ from offload_core.maintenance.inventory.inventory_rows import (
     recorded_ledgers,
     rows_of,
 )
-from offload_core.maintenance.inventory.usage import By, Usage, measure
+from offload_core.maintenance.inventory.tier_usage import By, Usage, measure
 
 __all__ = [
     "By",

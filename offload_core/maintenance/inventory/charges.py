@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offload_core.maintenance.inventory.prices import Tariff
-from offload_core.maintenance.inventory.stored import Stored
+from offload_core.maintenance.inventory.stored_amounts import StoredAmount
 from offload_core.storage.tier import Requests
 from offload_core.storage.tier.watched_tiers import LIST_PAGE_KEYS
 from offload_hooks.errors import OptionError
@@ -34,13 +34,13 @@ class Money:
         return self.requests + self.retrieval + self.egress
 
 
-def month_of_storage(stored: Stored, tariff: Tariff) -> float:
+def month_of_storage(stored: StoredAmount, tariff: Tariff) -> float:
     """Return what it costs to keep this for a month; small objects as large as the class has them at least."""
     lacking = stored.padding.get(tariff.of_class.minimum_object_bytes, 0)
     return tariff.for_storage(stored.total_bytes + lacking)
 
 
-def offload_requests(stored: Stored) -> Requests:
+def offload_requests(stored: StoredAmount) -> Requests:
     """Return what it took to write this: each part, the beginning and end of each upload, and each index.
 
     MapFiles are written as files: one request for each.
@@ -68,7 +68,7 @@ def money_of(requests: Requests, tariff: Tariff, *, leaves: bool = False) -> Mon
 
 
 RANGE_BYTES = 8 << 20
-"""What is copied by one request."""
+"""Bytes that one request copies."""
 
 _DAYS_A_MONTH = 30
 
@@ -116,7 +116,7 @@ class Saving:
 
 
 def weigh(
-    topics: Mapping[str, Stored],
+    topics: Mapping[str, StoredAmount],
     here: Tariff,
     there: Tariff,
     *,
@@ -131,7 +131,7 @@ def weigh(
 
 
 def weigh_classes(
-    classes: Mapping[str, Mapping[str, Stored]],
+    classes: Mapping[str, Mapping[str, StoredAmount]],
     here: Callable[[str], Tariff],
     there: Tariff,
     *,
@@ -160,11 +160,11 @@ def weigh_classes(
         )
     if merge_bytes is not None and merge_bytes < 1:
         raise OptionError("segments are of 1 byte at least", found=merge_bytes)
-    all_now, all_then = Stored(), Stored()
+    all_now, all_then = StoredAmount(), StoredAmount()
     month = reading = egress = early = 0.0
     least = there.of_class.minimum_object_bytes
     for name, topics in classes.items():
-        tariff, now = here(name), Stored()
+        tariff, now = here(name), StoredAmount()
         for stored in topics.values():
             now.add(stored)
             all_then.add(stored if merge_bytes is None else _merged(stored, merge_bytes, least))
@@ -195,12 +195,12 @@ def weigh_classes(
     )
 
 
-def _merged(stored: Stored, merge_bytes: int, least: int) -> Stored:
+def _merged(stored: StoredAmount, merge_bytes: int, least: int) -> StoredAmount:
     """A topic's ledgers in segments: as many bytes, in parts and objects that are no more than they were."""
     segments = min(stored.copies, max(1, -(-stored.data_bytes // merge_bytes)))
     data, index = stored.data_bytes // segments, stored.other_bytes // segments
     lacking = segments * (max(0, least - data) + max(0, least - index))
-    return Stored(
+    return StoredAmount(
         copies=segments,
         objects=2 * segments,
         data_bytes=stored.data_bytes,
@@ -210,7 +210,7 @@ def _merged(stored: Stored, merge_bytes: int, least: int) -> Stored:
     )
 
 
-def _scan_of(scan: Requests, now: Stored, then: Stored) -> Requests:
+def _scan_of(scan: Requests, now: StoredAmount, then: StoredAmount) -> Requests:
     """The same scan afterwards: a lookup and an index less for each object; ledgers are still read one by one."""
     fewer = now.copies - then.copies
     return Requests(

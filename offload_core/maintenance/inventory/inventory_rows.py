@@ -28,10 +28,13 @@ from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.survey import FoundLedger, TemporaryTables
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import LedgerRecord
-from offload_core.metadata.records.filter_record import indexed_filter
-from offload_core.storage.executors import Executor
+from offload_core.metadata.records.filter_record import (
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    indexed_filter,
+)
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_hooks.errors import FormatError
 
 _DOMAIN = "persistent://"
@@ -258,19 +261,15 @@ def recorded_ledgers(
     *,
     prefix: str = "",
     wanted: Callable[[TopicName | None], bool] = lambda _: True,
-    executor: Executor | None = None,
 ) -> Iterator[FoundLedger]:
-    """Yield what `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
-
-    Args:
-        executor: who looks copies up; None for this process.
+    """Yield the ledgers that records name, of the wanted topics; memory depends on some topics' records only.
 
     Raises:
         StoreError, FormatError: of the records or the tier.
     """
     topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
     parts = map(records.read, in_parts(topics))
-    for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
+    for catalogue in record_catalogues(tier, parts, prefix=prefix):
         for topic in catalogue.topics:
             name = None if topic.name is None else managed_ledger_of_topic(topic.name)
             for ledger in topic.ledgers:

@@ -38,7 +38,7 @@ class Happened(enum.Enum):
     HOT_DELETED = "hot-deleted"
     COLD_DELETED = "cold-deleted"
     CHANGED = "changed"
-    """What else an audit log tells of, such as a copy that took another's place."""
+    """Another line of an audit log, such as a replaced copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

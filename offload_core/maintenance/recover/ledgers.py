@@ -17,11 +17,10 @@ from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue import Ledger
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
 from offload_core.metadata.records.segment_shares import with_hot_copy_deleted, with_shares
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import FormatError, placed
 
 

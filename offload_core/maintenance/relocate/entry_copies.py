@@ -51,13 +51,13 @@ from offload_core.maintenance.relocate.kept_entries import (
 )
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.reading.read_handles.cold_copy import ColdExtent, open_extents
 from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
-from offload_core.writing.filters import FilterRecord, joined
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.writing.offload.attempt_objects import ledger_metadata
+from offload_core.writing.offload_filters import joined
 from offload_hooks.errors import DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
 

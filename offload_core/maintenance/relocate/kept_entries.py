@@ -28,10 +28,11 @@ from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, look_up_pair
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterRecord, FilterRun
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import DataLossError
 from offload_hooks.filters import Position
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus

@@ -24,7 +24,7 @@ from offload_core.metadata.records import (
     Segment,
     segments_of,
 )
-from offload_core.writing.filters.recorded_filters import recorded_filters
+from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import OptionError
 
 

@@ -20,6 +20,7 @@ from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.listing import find_pair
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OtherCopy, OtherRole
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.metadata.records.record_corrections import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.records.replacement_record import CopyForm
 from offload_core.metadata.records.segment_shares import shares_of
@@ -27,13 +28,13 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_core.writing.filters import FilterMode, FilterRecord, FilterRun
 from offload_core.writing.managed_ledger import Environment
 from offload_core.writing.managed_ledger.environment import NAME_KEY
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.managed_ledger.replacements import Replacement
-from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import OffloadProgress
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,

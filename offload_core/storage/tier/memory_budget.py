@@ -1,5 +1,4 @@
-"""A budget of bytes that many threads share: who wants more than is left waits, first come, first served, or does
-without."""
+"""A budget of bytes that many threads share, first come, first served; it may have shares with limits of their own."""
 
 from __future__ import annotations
 
@@ -14,14 +13,20 @@ DEFAULT_BUDGET_BYTES = 256 << 20
 class MemoryBudget:
     """At most `limit_bytes` are taken at any time.
 
+    Args:
+        limit_bytes: the limit.
+        whole: the budget that this one is a share of; what is taken here is taken there as well.
+
     Raises:
         OptionError: the limit is not positive.
     """
 
-    def __init__(self, limit_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
+    def __init__(self, limit_bytes: int = DEFAULT_BUDGET_BYTES, whole: MemoryBudget | None = None) -> None:
         if limit_bytes < 1:
             raise OptionError("a memory budget is at least one byte", found=limit_bytes)
         self.limit_bytes = limit_bytes
+        self._whole = whole
+        self._shares: dict[str, MemoryBudget] = {}
         self._taken = 0
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
@@ -31,6 +36,11 @@ class MemoryBudget:
         """The number of bytes that are taken now."""
         with self._changed:
             return self._taken
+
+    def share(self, name: str, limit_bytes: int) -> MemoryBudget:
+        """The share of this name, made at its first use: a user of it cannot take the whole budget."""
+        share = self._shares.get(name)
+        return self._shares.setdefault(name, MemoryBudget(limit_bytes, self)) if share is None else share
 
     def check(self, count: int, what: str) -> None:
         """Refuse what would wait for ever: one thing that is larger than the whole budget (`OptionError`)."""
@@ -43,7 +53,7 @@ class MemoryBudget:
             )
 
     def take(self, count: int) -> None:
-        """Take `count` bytes; wait until there are so many left, and nobody waits who came before."""
+        """Take `count` bytes; wait until there is room, after all that asked before."""
         self.check(count, "what is asked for")
         ticket = object()
         with self._changed:
@@ -56,52 +66,31 @@ class MemoryBudget:
             finally:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
+        if self._whole is not None:
+            try:
+                self._whole.take(count)
+            except BaseException:
+                self._release(count)
+                raise
 
     def try_take(self, count: int) -> bool:
-        """Take `count` bytes if so many are left and nobody waits; whether they were. It never waits."""
+        """Take `count` bytes if there is room and none waits, and return True if so. It never waits."""
         with self._changed:
             if self._queue or self._taken + count > self.limit_bytes:
                 return False
             self._taken += count
+        if self._whole is None or self._whole.try_take(count):
             return True
-
-    def give_back(self, count: int) -> None:
-        """Give back bytes that were taken."""
-        with self._changed:
-            self._taken -= count
-            self._changed.notify_all()
-
-
-class PartOfBudget(MemoryBudget):
-    """A budget of its own within another one, so that who has it does not take all of that.
-
-    Raises:
-        OptionError: the limit is not positive.
-    """
-
-    def __init__(self, limit_bytes: int, whole: MemoryBudget) -> None:
-        super().__init__(limit_bytes)
-        self._whole = whole
-
-    def take(self, count: int) -> None:
-        """See `MemoryBudget`."""
-        super().take(count)
-        try:
-            self._whole.take(count)
-        except BaseException:
-            super().give_back(count)
-            raise
-
-    def try_take(self, count: int) -> bool:
-        """See `MemoryBudget`."""
-        if not super().try_take(count):
-            return False
-        if self._whole.try_take(count):
-            return True
-        super().give_back(count)
+        self._release(count)
         return False
 
     def give_back(self, count: int) -> None:
-        """See `MemoryBudget`."""
-        self._whole.give_back(count)
-        super().give_back(count)
+        """Give back bytes that were taken."""
+        if self._whole is not None:
+            self._whole.give_back(count)
+        self._release(count)
+
+    def _release(self, count: int) -> None:
+        with self._changed:
+            self._taken -= count
+            self._changed.notify_all()

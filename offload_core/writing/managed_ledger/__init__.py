@@ -1,21 +1,24 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
-from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger.appender import RolloverPolicy
-from offload_core.writing.managed_ledger.configured_environment import open_environment, policies_by_name
-from offload_core.writing.managed_ledger.environment import Environment, HotLedgers
-from offload_core.writing.managed_ledger.ledger_deletion import delete_managed_ledger
-from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.writing.managed_ledger.policy_offloads import PolicyOffloads, PolicyReads
-from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
-from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
-from offload_core.writing.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
-from offload_core.writing.managed_ledger.topic_filters import (
+from offload_core.writing.managed_ledger.environment import (
+    Environment,
+    HotLedgers,
+    open_environment,
+    policies_by_name,
+)
+from offload_core.writing.managed_ledger.followed_transactions import (
     TransactionStatus,
     begin_times_ms,
     look_at_transactions,
     settle_transactions,
 )
+from offload_core.writing.managed_ledger.ledger_deletion import delete_managed_ledger
+from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, open_managed_ledger
+from offload_core.writing.managed_ledger.policy_tiers import PolicyReads, PolicyTiers
+from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
+from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
+from offload_core.writing.managed_ledger.streaming.status import StreamingStatus
 from offload_core.writing.managed_ledger.topic_offloads import (
     OffloadStatus,
     TopicOffloads,
@@ -23,37 +26,29 @@ from offload_core.writing.managed_ledger.topic_offloads import (
     no_tier,
     topic_offloads,
 )
-from offload_core.writing.managed_ledger.topic_opening import open_managed_ledger
-from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgerEntries, OpenReader
+from offload_core.writing.managed_ledger.topic_reader import EntriesRead
 from offload_core.writing.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
 from offload_core.writing.managed_ledger.upkeep import (
-    DueLedgers,
-    UpkeepRound,
-    complete_streamed,
-    due_ledgers,
-    keep_up,
-)
-from offload_core.writing.managed_ledger.upkeep_loop import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     TenantThreads,
     UpkeepLoop,
-    UpkeepStatus,
+    complete_streamed,
+    due_ledgers,
+    keep_up,
 )
+from offload_core.writing.offload.recorded_segments import StreamingSettings
 
 __all__ = [
     "FIRST_WAIT_S",
     "LONGEST_WAIT_S",
-    "DueLedgers",
     "EntriesRead",
     "Environment",
     "HotLedgers",
-    "LedgerEntries",
     "ManagedLedger",
     "OffloadStatus",
-    "OpenReader",
-    "PolicyOffloads",
     "PolicyReads",
+    "PolicyTiers",
     "RolloverPolicy",
     "SnapshotPolicy",
     "StreamingPool",
@@ -64,8 +59,6 @@ __all__ = [
     "TransactionStatus",
     "TransactionalTopic",
     "UpkeepLoop",
-    "UpkeepRound",
-    "UpkeepStatus",
     "begin_times_ms",
     "complete_streamed",
     "delete_managed_ledger",
@@ -79,7 +72,6 @@ __all__ = [
     "policies_by_name",
     "request_completion",
     "settle_transactions",
-    "system_now_ms",
     "topic_offloads",
     "waits_of",
 ]

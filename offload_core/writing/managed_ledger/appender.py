@@ -47,7 +47,7 @@ class RolloverPolicy:
     Attributes:
         max_entries: `managedLedgerMaxEntriesPerLedger`.
         max_bytes: of payloads; `managedLedgerMaxSizePerLedgerMbytes`.
-        max_age_s: since it was begun, also of a ledger that nobody appends to; `…MaxLedgerRolloverTimeMinutes`.
+        max_age_s: since it was begun, also of an idle ledger; `…MaxLedgerRolloverTimeMinutes`.
         min_age_s: a younger ledger is not full, whatever it has; `managedLedgerMinLedgerRolloverTimeMinutes`.
     """
 
@@ -167,7 +167,7 @@ class Appender:
                 self._closed = True
                 self._end()
 
-    # --- ledgers, by who holds the lock ------------------------------------------------------------
+    # --- ledgers, under the lock ------------------------------------------------------------
 
     def _writer(self) -> LedgerWriter:
         """The writer to append by now."""
@@ -188,7 +188,7 @@ class Appender:
     def _begin(self) -> LedgerWriter:
         check_not_terminated(self._owned.info)
         if self._unrecorded is None:
-            self._owned.read()  # whoever lost the topic creates nothing in vain
+            self._owned.read()  # a former owner creates nothing in vain
             self._unrecorded = self._hot.create(self._owned.name)
         writer = self._unrecorded
         self._began_ms, self._bytes = self._now_ms(), 0
@@ -265,6 +265,6 @@ class Appender:
                 raise LedgerFailedError(
                     f"{error.what}; of what was being added then, it is not known whose is there",
                     ledger_id=writer.ledger_id,
-                    found=f"entries {acknowledged} to {kept - 1}, which nobody was told of",
+                    found=f"entries {acknowledged} to {kept - 1}, which were not acknowledged",
                     hint="Look at them before it is added again.",
                 ) from error

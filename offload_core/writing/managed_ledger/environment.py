@@ -3,37 +3,43 @@
 `HotLedgers` finds the managed ledger of each ledger of a hot tier, by the custom metadata that the ledger was created
 with: so one that no record lists, because its creator ended before it was recorded, is found. Source: BookKeeper's
 custom metadata as Pulsar writes it (`LedgerMetadataUtils`).
-
-`KnownWaits` keeps what topics' transactions were found to wait for. To find it, all entries after the stable position
-are read, and upkeep asks every few seconds. Where no snapshot was persisted that is settled farther, and no ledger
-sealed since, the answer is the same.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.reading.read_handles.tiered import Fallback
 from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
-from offload_core.writing.audit import AuditLog, LoggedChanges
-from offload_core.writing.filters import NO_FILTER, ChosenFilter
+from offload_core.storage.offloader_stats import OffloaderStats
+from offload_core.storage.tier import Tier, UploadTimeouts, open_store
+from offload_core.storage.tier.registry import make_ledger_store
+from offload_core.writing.audit import AuditLog, FileAuditLog, LoggedChanges
+from offload_core.writing.managed_ledger.policy_tiers import PolicyFilters, PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
-from offload_core.writing.offload.offloads import Offloads
-from offload_hooks.errors import FormatError, UnknownLedgerError
+from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
+from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings
+from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.metadata_stores import WritableMetadataStore
 
 NAME_KEY = "pulsar/managed-ledger"
 
 
 class HotLedgers:
-    """The ledgers of a hot tier by managed ledger. What was looked up of a ledger is kept: it never changes."""
+    """The ledgers of a hot tier by managed ledger. The answers are kept: they never change."""
 
     def __init__(self, store: LedgerStore) -> None:
         self.store = store
@@ -50,7 +56,7 @@ class HotLedgers:
         return writer
 
     def of(self, name: str) -> list[int]:
-        """The ids of this managed ledger's ledgers, ascending. A ledger that says nothing, being damaged, is nobody's.
+        """The ids of this managed ledger's ledgers, ascending; not of one that is too damaged to state its own.
 
         Each ledger of the store is opened once in the life of this object. Errors as `LedgerStore.ledger_ids`.
         """
@@ -74,44 +80,22 @@ class HotLedgers:
         return None if name is None else name.decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWait:
-    """The facts of that moment: the stable position that was persisted, and the last entry of the sealed ledgers."""
+    """What a topic's transactions were found to wait for, and by which facts.
+
+    To find it, all entries after the stable position are read, and upkeep asks every few seconds. With the same facts
+    the answer is the same.
+
+    Attributes:
+        stable_position: that of the persisted snapshot.
+        sealed: the last entry of the sealed ledgers.
+        waits_for: in words.
+    """
 
     stable_position: EntryPosition | None
     sealed: EntryPosition | None
-
-
-class KnownWaits:
-    """By the names of managed ledgers. Calls may come from many threads at once."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[KnownWait, str]] = {}
-
-    def find(self, name: str, known: KnownWait) -> str | None:
-        """In words, what the topic waits for; None if there is more to know than there was."""
-        found = self._found.get(name)
-        return found[1] if found is not None and found[0] == known else None
-
-    def keep(self, name: str, known: KnownWait, waits_for: str) -> None:
-        """That is what it waits for."""
-        self._found[name] = known, waits_for
-
-    def forget(self, name: str) -> None:
-        """It waits for nothing."""
-        self._found.pop(name, None)
-
-
-def _offloaded_first(_: str) -> ReadPriority:
-    return ReadPriority.OFFLOADED_FIRST
-
-
-def _not_filtered(_: str) -> ChosenFilter:
-    return NO_FILTER
-
-
-def _nothing_else(_: str) -> None:
-    """Nothing but its record is kept of a topic."""
+    waits_for: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +106,14 @@ class Environment:
         records: their records.
         hot: their ledgers; one of these for all that use a store.
         open_reader: opens a ledger for reading; None reads the hot tier only.
-        priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call does not say it.
+        priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call has none.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
         filter_of: which filter its entries go through when they are offloaded, by its name; see `open_filter`.
-        waits: what topics' transactions were found to wait for.
+        waits: what topics' transactions were found to wait for, by the names of managed ledgers.
         streaming: streams topics that are switched to it; None for none.
         audit: where each deletion is recorded.
-        forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
+        forget: called with the name of each managed ledger that is deleted: forgets what else is kept of it.
         now_ms: the time, in ms since 1970, UTC.
         snapshots: of their transactions.
     """
@@ -137,14 +121,14 @@ class Environment:
     records: ManagedLedgerRecords
     hot: HotLedgers
     open_reader: OpenReader | None = None
-    priority_of: Callable[[str], ReadPriority] = _offloaded_first
+    priority_of: Callable[[str], ReadPriority] = lambda _: ReadPriority.OFFLOADED_FIRST
     cache_bytes: int = DEFAULT_CACHE_BYTES
-    offloads: Offloads | None = None
-    filter_of: Callable[[str], ChosenFilter] = _not_filtered
-    waits: KnownWaits = field(default_factory=KnownWaits)
+    offloads: RecordedOffloads | None = None
+    filter_of: Callable[[str], ChosenFilter] = lambda _: NO_FILTER
+    waits: dict[str, KnownWait] = field(default_factory=dict)
     streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedChanges)
-    forget: Callable[[str], None] = _nothing_else
+    forget: Callable[[str], None] = lambda _: None
     now_ms: Callable[[], int] = system_now_ms
     snapshots: SnapshotStore = field(init=False)
 
@@ -157,3 +141,79 @@ class Environment:
         if self.open_reader is None:
             return self.hot.store.open(record.ledger_id)
         return self.open_reader(record, priority, name)
+
+
+def policies_by_name(policies: PolicyStore) -> Callable[[str], ResolvedPolicies]:
+    """The policies in force for a managed ledger, by its name."""
+    return lambda name: policies.resolve(topic_of_managed_ledger(name))
+
+
+@contextmanager
+def open_environment(
+    configuration: Configuration,
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    *,
+    stats: OffloaderStats | None = None,
+) -> Iterator[Environment]:
+    """Open the environment of a process's managed ledgers, until the block ends.
+
+    Args:
+        store, policies: of `open_policies`.
+        stats: counts what is offloaded, read and deleted.
+
+    Raises:
+        OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.
+    """
+    hot_tier, path = configuration.hot_tier, configuration.audit_log.path
+    if not hot_tier.options:
+        raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
+    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
+    records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
+    with ExitStack() as stack:
+        hot = stack.enter_context(closing(make_ledger_store(hot_tier.store, options)))
+        others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
+        tiers = stack.enter_context(
+            closing(
+                PolicyTiers(
+                    policies_of,
+                    others,
+                    stats=stats,
+                    upload_niceness=configuration.uploads.niceness,
+                    upload_timeouts=UploadTimeouts(
+                        silence_s=configuration.uploads.silence_timeout_s,
+                        block_s=configuration.uploads.block_timeout_s,
+                    ),
+                )
+            )
+        )
+        limits = configuration.streaming
+        streaming = stack.enter_context(
+            StreamingPool(
+                partial(tiers.lease, to_write=True),
+                budget_bytes=limits.block_bytes,
+                buffer_bytes=limits.buffer_bytes,
+                threads=limits.threads,
+            )
+        )
+        reads = PolicyReads(hot, tiers, listener=None if stats is None else partial(_count_fallback, stats))
+        yield Environment(
+            records=records,
+            hot=HotLedgers(hot),
+            open_reader=reads.open_reader,
+            priority_of=reads.priority_of,
+            offloads=RecordedOffloads(records, hot, tiers.lease, offloader_of=tiers.offloader, stats=stats),
+            filter_of=PolicyFilters(policies_of).choose,
+            streaming=streaming,
+            forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
+            audit=LoggedChanges() if path is None else FileAuditLog(path),
+        )
+
+
+def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
+    stats.count_fallback(fallback.copy.value, fallback.reason.value)
+
+
+def _opened(tier: TierSettings) -> Tier:
+    options: dict[str, Any] = {name: value.get_secret_value() for name, value in tier.options.items()}
+    return open_store(tier.driver, **options)

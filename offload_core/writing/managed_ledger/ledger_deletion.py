@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from uuid import uuid4
 
+from offload_core.metadata.catalogue.recorded_copies import other_copy_key, recorded_copies
+from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     AttemptStatus,
@@ -34,7 +36,13 @@ from offload_core.metadata.records.segment_deletion import needed_objects
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property
-from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
+from offload_hooks.errors import (
+    AttemptError,
+    OffloadError,
+    OptionError,
+    UnknownTopicError,
+    VersionConflictError,
+)
 
 _MIB = 1 << 20
 
@@ -82,10 +90,10 @@ _TRIES = 10
 
 
 class CopyDeletion:
-    """Step 2, of ledgers that are condemned; an object of several of them is deleted once.
+    """Step 2, of ledgers that are marked for deletion; an object of several of them is deleted once.
 
     Args:
-        info: a record in which they are condemned.
+        info: a record in which they are marked.
     """
 
     def __init__(self, environment: Environment, name: str, info: ManagedLedgerInfo) -> None:
@@ -97,10 +105,15 @@ class CopyDeletion:
         """Delete a ledger's copies, but for objects that another ledger needs.
 
         Raises:
+            AttemptError: the ledger is not marked for deletion.
             OptionError: a cold copy lies in a tier that is not configured.
             StoreError: of a tier or the audit log; it can be called again.
         """
         environment, name, context = self._environment, self._name, ledger.context
+        if ledger.has_complete_copy:
+            raise AttemptError(
+                f"copies of {name} are deleted after its record says so", ledger_id=ledger.ledger_id
+            )
         deletion = partial(
             Deletion,
             managed_ledger=name,
@@ -108,39 +121,43 @@ class CopyDeletion:
             entries=ledger.info.entries,
             size_bytes=ledger.info.size,
         )
+        offloads = environment.offloads
         if context is not None and context.uuid is not None:
-            offloads = environment.offloads
             if offloads is None:
                 raise OptionError(
                     f"a ledger of {name} has a cold copy, and no tier is configured",
                     ledger_id=ledger.ledger_id,
                 )
-            if not context.segments:
-                environment.audit.record(deletion(copy="cold", uuid=context.uuid, why=why))
-                offloads.delete_cold_copy(name, ledger)
-            for share in context.segments:
-                if share.uuid not in self._settled:
-                    environment.audit.record(
-                        deletion(copy="cold", uuid=share.uuid, why=why, begin=share.begin, end=share.end)
-                    )
-                    offloads.delete_segment(name, share.uuid, share.driver or context.driver)
-                    self._settled.add(share.uuid)
-            for copy in others_of(ledger):
-                if copy.uuid not in self._settled:
-                    environment.audit.record(deletion(copy="cold", uuid=copy.uuid, why=_why_other(copy, why)))
-                    offloads.delete_other_copy(name, copy)
-                    self._settled.add(copy.uuid)
+            topic = topic_of_managed_ledger(name)
+            shares = {share.uuid: share for share in context.segments}
+            copies = [(copy.key, copy.driver, why) for copy in recorded_copies(topic, ledger)]
+            copies += [
+                (other_copy_key(topic, copy), copy.driver, _why_other(copy, why))
+                for copy in others_of(ledger)
+            ]
+            for key, driver, why_copy in copies:
+                if key.uuid in self._settled:
+                    continue
+                share = shares.get(key.uuid)
+                begin, end = (None, None) if share is None else (share.begin, share.end)
+                environment.audit.record(
+                    deletion(copy="cold", uuid=key.uuid, why=why_copy, begin=begin, end=end)
+                )
+                offloads.delete_cold_copy(name, key, driver)
+                self._settled.add(key.uuid)
         delete_hot(environment, deletion(copy="hot", why=why))
 
 
-def delete_condemned(
+def delete_marked(
     environment: Environment,
     name: str,
     info: ManagedLedgerInfo,
     why: Mapping[int, str],
     listener: Callable[[int], None] | None = None,
 ) -> tuple[list[int], list[OffloadError]]:
-    """Step 2, of all that are condemned: those that were deleted, of which the listener is told, and what failed.
+    """Step 2, of all that are marked for deletion: those that were deleted, and what failed.
+
+    The listener is called with each that was deleted.
 
     A failure that the others would share ends it; else they are deleted all the same.
     """
@@ -174,7 +191,7 @@ def delete_hot(environment: Environment, deletion: Deletion) -> None:
 def delete_managed_ledger(environment: Environment, name: str) -> bool:
     """Delete a topic: its cold objects, its ledgers, its record, what else is kept of it. Whether there was one.
 
-    Whoever has it open has lost it. It can be called again after any failure, also by another process, and must be
+    An owner that has it open loses it. It can be called again after any failure, also by another process, and must be
     before the topic can be opened or made anew.
 
     Raises:
@@ -185,7 +202,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
     try:
         info = environment.records.update(name, partial(begin_deletion, deletion=uuid4().hex)).info
     except UnknownTopicError:
-        environment.forget(name)  # whoever deleted it may have been cut off before
+        environment.forget(name)  # an earlier deletion may have been cut off before this
         return False
     mark = get_property(info, DELETION_PROPERTY)
     for is_last in (*[False] * _TRIES, True):
@@ -194,7 +211,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
             info.in_order, key=_is_closed
         ):  # what is written goes first: its writer is fenced
             copies.delete_copies(ledger, why)
-        # looked for before the mark is seen again: then they are not of a topic that was made anew
+        # listed before the mark is read again: then they are not of a topic that was made anew
         unrecorded = environment.hot.of(name)
         known = environment.records.read(name)
         if known is None or get_property(known.info, DELETION_PROPERTY) != mark:
@@ -204,10 +221,10 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
         environment.snapshots.delete(name)
         try:
             environment.records.delete(name, known)
-            environment.waits.forget(name)
+            environment.waits.pop(name, None)
             environment.forget(name)
             return True
-        except VersionConflictError:  # an offload that was under way has said that it failed
+        except VersionConflictError:  # an offload that was under way has recorded its failure
             if is_last:
                 raise
         info = known.info

@@ -1,7 +1,21 @@
-"""`ManagedLedger`: a topic's entries, appended in one order over many ledgers, by the one process that owns it."""
+"""`ManagedLedger`: a topic's entries, appended in one order over many ledgers, by the one process that owns it.
+
+Opening takes it from its owner, and repairs what a process left that ended at any moment:
+
+    1. list the ledgers of this managed ledger in the hot tier
+    2. put a mark into the record             its former owner cannot change the record any more
+    3. recover ledgers that are recorded as   their writers are fenced, wherever they are; what they have is recorded,
+       open                                   and those without entries are forgotten
+    4. delete ledgers of 1 that no record     they were created and never recorded, or forgotten, or their deletion was
+       has, or as deleted                     cut off
+
+The order of 1 and 2 matters: what is deleted was there before the mark, so it is of a former owner, who cannot record
+it any more. A ledger that a later owner creates is not among them. Opening can be called again after any failure.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
@@ -10,22 +24,27 @@ from typing import Self
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.segment_deletion import condemn_ledgers
+from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.appender import Appender, RolloverPolicy
 from offload_core.writing.managed_ledger.environment import Environment
+from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.managed_ledger.ledger_deletion import (
-    delete_condemned,
+    delete_hot,
     delete_managed_ledger,
+    delete_marked,
     ledgers_to_trim,
 )
-from offload_core.writing.managed_ledger.owned_record import OwnedRecord, terminate, without_ledgers
-from offload_core.writing.managed_ledger.streaming.completion_requests import requests_of, with_answer
-from offload_core.writing.managed_ledger.streaming.status import (
-    SegmentCompletion,
-    StreamingSettings,
-    StreamingStatus,
+from offload_core.writing.managed_ledger.owned_record import (
+    OwnedRecord,
+    claim_record,
+    end_ledger,
+    lose_ledger,
+    terminate,
+    without_ledgers,
 )
+from offload_core.writing.managed_ledger.streaming.completion_requests import requests_of, with_answer
+from offload_core.writing.managed_ledger.streaming.status import SegmentCompletion, StreamingStatus
 from offload_core.writing.managed_ledger.streaming.topic_streaming import TopicStreaming
-from offload_core.writing.managed_ledger.topic_filters import open_filter
 from offload_core.writing.managed_ledger.topic_offloads import (
     STOP_TIMEOUT_S,
     OffloadStatus,
@@ -33,9 +52,13 @@ from offload_core.writing.managed_ledger.topic_offloads import (
     no_tier,
 )
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, TailCache, TopicReader
-from offload_hooks.errors import AttemptError
+from offload_core.writing.offload.recorded_segments import StreamingSettings
+from offload_core.writing.offload_filters import recorded_filters
+from offload_hooks.errors import AttemptError, DataLossError, FormatError, StoreError, UnknownLedgerError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
+
+_log = logging.getLogger(__name__)
 
 
 class ManagedLedger:
@@ -84,7 +107,7 @@ class ManagedLedger:
 
     @property
     def last_position(self) -> EntryPosition | None:
-        """The last acknowledged entry; None if there is none. Asks nobody."""
+        """The last acknowledged entry; None if there is none. From memory."""
         return self._appender.view.last_position()
 
     def read_info(self) -> ManagedLedgerInfo:
@@ -94,14 +117,14 @@ class ManagedLedger:
     def add_entry(self, payload: ReadableBuffer) -> EntryPosition:
         """Append an entry; where it is. Positions ascend in the order of calls that follow one another.
 
-        When it returns, the entry is acknowledged: it is safe as the ledger store's options say.
+        When it returns, the entry is acknowledged: it is as safe as the ledger store's options make it.
 
         Raises:
             OptionError: the payload is larger than the store takes.
             StoreFullError: no room is left; room may come.
             TopicTerminatedError: the topic takes no more entries.
-            LedgerFailedError: whether the entry is there is not known. It says in which ledger, and between which
-                entries, it is if it is; the managed ledger can be used on.
+            LedgerFailedError: whether the entry is there is not known. The error has the ledger, and the entries
+                between which it may be; the managed ledger can be used on.
             OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
         """
         position = self._appender.append(lambda writer: writer.append(payload), (payload,))
@@ -128,14 +151,14 @@ class ManagedLedger:
     ) -> EntriesRead:
         """Entries from `position` on, over all ledgers; up to the last acknowledged one, nothing is waited for.
 
-        A position behind a ledger's last entry, or of a ledger that was deleted, stands for the next entry that there
+        A position after a ledger's last entry, or of a ledger that was deleted, stands for the next entry that there
         is; `EntryPosition(0, 0)` for the first of all. The newest entries come from memory. A ledger that cannot be
         read ends a read that has entries of those before it; it fails the next one, which begins there.
 
         Args:
             max_bytes: of payloads; at least one entry is read, however large.
-            priority: which copy of each ledger is read, and what if that fails; None for what the environment says.
-            up_to: nothing behind this position is read; None for no bound.
+            priority: which copy of each ledger is read, and what if that fails; None for that of the environment.
+            up_to: nothing after this position is read; None for no bound.
 
         Raises:
             RangeError, OptionError: a negative position, or bounds below 1.
@@ -158,7 +181,7 @@ class ManagedLedger:
         return rolled
 
     def roll_if_due(self) -> bool:
-        """As `roll`, if the rollover policy says so, of an idle ledger as well; to be called at intervals."""
+        """As `roll`, if it is due by the rollover policy, of an idle ledger as well; to be called at intervals."""
         rolled = self._appender.roll_if_due()
         if rolled and self._streaming is not None:
             self._streaming.wake()
@@ -193,7 +216,7 @@ class ManagedLedger:
     def stop_offload(self) -> None:
         """Let the offload that runs, if one does, end before its next ledger or block; nothing is waited for.
 
-        All who wait for it get an `OffloadStoppedError`, and its status says so. The ledger that is under way is given
+        All that wait for it get an `OffloadStoppedError`, and its status has it. The ledger that is under way is given
         up and its objects deleted; those that are done stay so.
         """
         self._offloads.stop_offload()
@@ -204,7 +227,7 @@ class ManagedLedger:
         return self._offloads.offload_status
 
     def set_streaming(self, settings: StreamingSettings | None) -> None:
-        """Stream the topic from now on, or with other bounds; None: no longer. It waits for nobody.
+        """Stream the topic from now on, or with other bounds; None: no longer. It returns at once.
 
         Ledgers that are not offloaded yet are streamed first, the oldest first; a ledger-based offload that runs comes
         to its end before. Switched off, a ledger that is partly in segments is finished by segments.
@@ -238,9 +261,9 @@ class ManagedLedger:
     def complete_segment(self, timeout_s: float | None = None) -> SegmentCompletion:
         """Close the open segment; when it returns, all that was acknowledged before is complete in the tier.
 
-        What the topic's filter does not decide of yet, a transaction that is open for example, is not waited for: it is
-        said up to where all is complete, and why not farther. Switched off, that is said of ledgers that are partly in
-        segments only.
+        What the topic's filter does not decide of yet, such as an open transaction, is not waited for: the result has
+        the position up to which all is complete, and why not farther. Switched off, that is of ledgers that are partly
+        in segments only.
 
         Raises:
             OptionError: the environment has no `StreamingPool`.
@@ -251,7 +274,7 @@ class ManagedLedger:
         return self._streams().complete(timeout_s)
 
     def answer_requests(self, timeout_s: float | None = None) -> bool:
-        """Complete the segment for those who asked for it by `request_completion`; whether anybody did.
+        """Complete the segment for requests by `request_completion`; whether there were any.
 
         Raises: as `complete_segment`; then they go on waiting.
         """
@@ -267,11 +290,11 @@ class ManagedLedger:
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
 
-        Only where the record says that the cold copy is complete, and after a look that it is there as it should be.
+        Only where the cold copy is recorded as complete, and after a check that it is there as it should be.
 
         Raises:
             OptionError: no tier is configured, or not the one of a copy.
-            DataLossError: a cold copy is not there as its record says; the hot one stays. Others are deleted.
+            DataLossError: a cold copy does not match its record; the hot one stays. Others are deleted.
             StoreError: of the tiers, the metadata or the audit log. Call it again.
         """
         self._appender.check_open()
@@ -300,12 +323,12 @@ class ManagedLedger:
     ) -> list[int]:
         """Delete whole ledgers that retention does not keep, from the oldest on, with all copies; their ids.
 
-        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays, and so
+        Ledgers that an earlier call marked for deletion are deleted as well. The ledger that is written stays, and so
         do those that a segment is being offloaded of. An object of several ledgers goes with the last of them.
 
         Args:
-            consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
-            listener: told of each ledger whose copies were deleted, also if another one fails.
+            consumed_before: ledgers with entries from here on stay, also against retention; None for no bound.
+            listener: called with each ledger whose copies were deleted, also if another one fails.
 
         Raises:
             OptionError: a cold copy lies in a tier that is not configured; other ledgers are deleted.
@@ -314,7 +337,7 @@ class ManagedLedger:
         now_ms, writer = self._environment.now_ms(), self._appender.view.writer
         why: dict[int, str] = {}
 
-        def condemn(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        def mark(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
             chosen = ledgers_to_trim(
                 info,
                 retention,
@@ -325,11 +348,11 @@ class ManagedLedger:
             why.update(chosen)
             return condemn_ledgers(info, chosen)
 
-        known = self._appender.change(condemn)
+        known = self._appender.change(mark)
         for ledger in known.ledgers:
             if ledger.is_condemned:
                 self._reader.readers.forget(ledger.ledger_id)
-        deleted, failures = delete_condemned(self._environment, self.name, known, why, listener)
+        deleted, failures = delete_marked(self._environment, self.name, known, why, listener)
         self._appender.change(lambda info: without_ledgers(info, deleted))
         if failures:
             raise failures[0]
@@ -367,7 +390,7 @@ class ManagedLedger:
             self._streaming.close(STOP_TIMEOUT_S)
 
     def _keep(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """Keep what was appended, for those who read along."""
+        """Keep what was appended, for readers and for streaming."""
         self._cache.put(position.ledger_id, position.entry_id, payloads)
         if self._streaming is not None:
             self._streaming.offer(position, payloads)
@@ -376,3 +399,82 @@ class ManagedLedger:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
         return None if ledger is None or ledger.is_condemned else ledger
+
+
+def open_managed_ledger(
+    environment: Environment,
+    name: str,
+    *,
+    create: bool = True,
+    rollover: RolloverPolicy | None = None,
+    accept_loss: bool = False,
+    only_free: bool = False,
+) -> ManagedLedger:
+    """Open a managed ledger, or create it; from now on no other process can append to it.
+
+    Args:
+        name: `tenant/namespace/persistent/encoded topic`.
+        create: whether one that is not there is created.
+        rollover: when it goes on in a new ledger; None for Pulsar's defaults.
+        accept_loss: where acknowledged entries of the last ledger are damaged, or the ledger is not there, go on
+            without them. What lies in complete segments of a ledger that is not there is kept.
+        only_free: whether it is left to an owner that has not closed it; such a one may have been killed, too.
+
+    Raises:
+        UnknownTopicError: there is none, and `create` is false.
+        TopicDeletedError: it is being deleted; `delete_managed_ledger` ends that.
+        OwnershipLostError: it has an owner, and `only_free`; nothing was changed.
+        InvalidKeyError: no such name can be.
+        FormatError: the record, or acknowledged entries of the last ledger, are damaged.
+        DataLossError: the last ledger is not in the hot tier.
+        OutcomeUnknownError, StoreError: of the metadata or the hot tier. It has no owner then.
+    """
+    found = environment.hot.of(name)
+    owned = claim_record(environment.records, name, create, only_free=only_free)
+    try:
+        _recover(environment, owned, accept_loss)
+        _sweep(environment, owned, found)
+    except BaseException:
+        owned.release()
+        raise
+    return ManagedLedger(environment, owned, RolloverPolicy() if rollover is None else rollover)
+
+
+def _recover(environment: Environment, owned: OwnedRecord, accept_loss: bool) -> None:
+    """Step 3."""
+    for ledger_id in [ledger.ledger_id for ledger in owned.info.in_order if not ledger.info.is_closed]:
+        try:
+            status = environment.hot.store.recover(ledger_id, accept_loss).status
+        except UnknownLedgerError as error:
+            if not accept_loss:
+                raise DataLossError(
+                    f"a ledger of {owned.name} that was not sealed is not in the hot tier",
+                    ledger_id=ledger_id,
+                    hint="accept_loss=True opens the managed ledger without it.",
+                ) from error
+            _log.warning("ledger %d of %s is not in the hot tier, and given up", ledger_id, owned.name)
+            owned.update(partial(lose_ledger, ledger_id=ledger_id, now_ms=environment.now_ms()))
+            continue
+        owned.update(partial(end_ledger, status=status, now_ms=environment.now_ms()))
+
+
+def _sweep(environment: Environment, owned: OwnedRecord, found: Sequence[int]) -> None:
+    """Step 4; what cannot be deleted now is found again by the next opening."""
+    for ledger_id in found:
+        ledger = owned.info.ledger(ledger_id)
+        if ledger is not None and (ledger.context is None or not ledger.context.bookkeeper_deleted):
+            continue
+        try:
+            delete_hot(environment, _leftover(owned.name, ledger_id, ledger))
+        except (StoreError, FormatError) as error:
+            _log.warning("ledger %d of %s is not deleted yet: %s", ledger_id, owned.name, error)
+
+
+def _leftover(name: str, ledger_id: int, ledger: LedgerRecord | None) -> Deletion:
+    why = (
+        "it was left, and its topic does not have it"
+        if ledger is None
+        else "it was left when its deletion began"
+    )
+    filtered = () if ledger is None else recorded_filters(ledger)
+    return Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why, filtered=filtered)

@@ -181,7 +181,7 @@ def terminate(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 
 
 def begin_deletion(info: ManagedLedgerInfo, deletion: str) -> ManagedLedgerInfo:
-    """Record that the whole topic is to be deleted, and is nobody's any more."""
+    """Record that the whole topic is to be deleted, and has no owner any more."""
     if get_property(info, DELETION_PROPERTY) is not None:
         return info
     info = condemn_ledgers(info, [ledger.ledger_id for ledger in info.ledgers])
@@ -231,7 +231,7 @@ class OwnedRecord:
         return known.info
 
     def read(self) -> ManagedLedgerInfo:
-        """The record as it is now, whoever owns it once it was released; else `OwnershipLostError` as `update`."""
+        """The record as it is now, of any owner once it was released; else `OwnershipLostError` as `update`."""
         known = self._records.read(self.name)
         info = None if known is None else known.info
         if info is None or not self._released:
@@ -242,7 +242,7 @@ class OwnedRecord:
     def release(self) -> None:
         """Own it no more: the mark goes, if it is still there. Where that fails it stays, as after a crash.
 
-        What is read from now on is whoever's; a second call does nothing.
+        What is read from now on may be of another owner; a second call does nothing.
         """
         if self._released:
             return
@@ -264,7 +264,7 @@ def claim_record(
         OwnershipLostError: it has another owner's mark, and `only_free`.
         UnknownTopicError: there is none, and `create` is false.
         TopicDeletedError: it is being deleted.
-        OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps nobody owns it then.
+        OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps it has no owner then.
     """
     owner = uuid4().hex
 

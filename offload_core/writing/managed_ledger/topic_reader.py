@@ -26,7 +26,7 @@ from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
 from offload_hooks.values import ReadableBuffer
 
 DEFAULT_CACHE_BYTES = 8 << 20
-"""What a managed ledger keeps of its newest entries, unless it is told otherwise."""
+"""How much a managed ledger keeps of its newest entries, by default."""
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry takes in memory beside its payload, about."""
@@ -77,7 +77,7 @@ class TailCache:
 
 
 OpenReader = Callable[[LedgerRecord, ReadPriority, str], LedgerReader]
-"""Opens a ledger of the managed ledger of this name for reading, as the priority says: `TieredReaders.open`, say."""
+"""Opens a ledger of the managed ledger of this name for reading, by the priority; such as `TieredReaders.open`."""
 
 MAX_OPEN_READERS = 8
 
@@ -183,7 +183,7 @@ class LedgersView:
         )
 
     def up_to(self, last: EntryPosition) -> LedgersView:
-        """The same without what is behind a position, as it is now."""
+        """The same up to a position, as it is now."""
         stop = bisect_right(self.ledger_ids, last.ledger_id)
         counts = [self.entry_count(place) for place in range(stop)]
         if self.has(last.ledger_id):
@@ -294,7 +294,7 @@ class TopicReader:
                 try:
                     entries = self._read(ledger_id, first, last, max_bytes, priority)
                 except OffloadError:
-                    if batches:  # what was read is given; the next read, which begins here, tells
+                    if batches:  # what was read is given; the next read, which begins here, raises
                         break
                     raise
             if entries is None:

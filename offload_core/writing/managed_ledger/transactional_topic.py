@@ -4,8 +4,8 @@
     after an entry is acknowledged          the buffer reads on, by batches; a snapshot is persisted where one is due
     on opening                              the last snapshot, and the entries after its stable position
 
-The buffer is behind what is acknowledged, and a snapshot is behind the buffer; what either states is right for where it
-is. So a process may end at any moment. Nothing is read of a topic without a snapshot.
+The buffer lags behind what is acknowledged, and a snapshot behind the buffer; both are right for their position. So a
+process may end at any moment. Nothing is read of a topic without a snapshot.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from offload_core.reading.transaction_buffers import (
     find_events,
 )
 from offload_core.writing.managed_ledger.environment import Environment
-from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.writing.managed_ledger.topic_filters import (
+from offload_core.writing.managed_ledger.followed_transactions import (
     READ_AT_ONCE,
     FollowedTransactions,
     TransactionStatus,
 )
+from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead
 from offload_hooks.errors import OffloadError, UnknownTransactionError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch
@@ -70,7 +70,7 @@ class TransactionalTopic:
         topic: it is not closed; one of these for it.
 
     Raises:
-        MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
+        MetadataError, FormatError: the snapshot, or an entry after it, is damaged, with the place.
         StoreError: of the metadata, or of where entries are read.
     """
 
@@ -117,7 +117,7 @@ class TransactionalTopic:
         What comes to a transaction after its abort is aborted as well.
 
         Raises:
-            FormatError: one is no entry of Pulsar's; its number is said. Nothing was added.
+            FormatError: one is no entry of Pulsar's; with its number. Nothing was added.
         """
         if any(find_events(None, EntryBatch.of(0, payloads))):
             self._use()
@@ -126,7 +126,7 @@ class TransactionalTopic:
         return position
 
     def commit(self, transaction: TransactionId) -> EntryPosition:
-        """End a transaction, so that its messages are seen; where its marker is.
+        """Commit a transaction; where its marker is.
 
         Raises:
             UnknownTransactionError: it was not begun here and has no entries, or it has ended.
@@ -135,7 +135,7 @@ class TransactionalTopic:
         return self._end(transaction, commits=True)
 
     def abort(self, transaction: TransactionId) -> EntryPosition:
-        """End a transaction, so that its messages are never seen; as `commit`."""
+        """Abort a transaction, so that its messages are never read; as `commit`."""
         return self._end(transaction, commits=False)
 
     def read_entries(
@@ -146,10 +146,10 @@ class TransactionalTopic:
         *,
         priority: ReadPriority | None = None,
     ) -> EntriesRead:
-        """Entries as whoever reads what is committed may get them: those that are settled; see `decide` of each.
+        """The settled entries, as consumers of committed messages get them; see `decide` for each.
 
-        As `ManagedLedger.read_entries`, but that of what is behind the stable position nothing is there yet: then
-        nothing is read, and `next_position` stays. What was settled before, as all that a filter let go to the tier, is
+        As `ManagedLedger.read_entries`, but up to the stable position: after it nothing is read, and `next_position`
+        stays. What was settled before, as all that a filter let go to the tier, is
         read also while entries cannot be followed up.
         """
         return self.topic.read_entries(
@@ -177,7 +177,7 @@ class TransactionalTopic:
 
     @property
     def persisted(self) -> BufferSnapshot | None:
-        """The last persisted snapshot; None if there is none. Asks nobody."""
+        """The last persisted snapshot; None if there is none. From memory."""
         return self._followed.persisted
 
     def snapshot(self) -> BufferSnapshot | None:
@@ -192,7 +192,7 @@ class TransactionalTopic:
             return snapshot
 
     def snapshot_if_due(self) -> bool:
-        """As `snapshot`, if the policy says so, of an idle topic as well; to be called at intervals. Whether it was."""
+        """As `snapshot`, if it is due by the policy, of an idle topic as well; call it at intervals. Whether it was."""
         with self._lock:
             self._read_on()
             if not self._is_due():
@@ -224,7 +224,7 @@ class TransactionalTopic:
             self.topic.roll_if_due()  # what an append before left unknown is known from now on
             self._read_on()
             if self._followed.buffer.is_open(transaction):
-                self._begun.discard(transaction)  # its entries tell from now on whether it has ended
+                self._begun.discard(transaction)  # its entries show from now on whether it has ended
             elif transaction not in self._begun:
                 raise UnknownTransactionError(
                     f"no transaction {transaction} is open in {self.topic.name}",
@@ -243,7 +243,7 @@ class TransactionalTopic:
         if not self._followed.is_used or not (self._behind >= _READ_AFTER or self._is_due()):
             return
         if not self._lock.acquire(blocking=False):
-            return  # who holds it reads on, or the next one does
+            return  # the thread that holds it reads on, or the next one does
         try:
             self.snapshot_if_due()
         except OffloadError as error:

@@ -1,7 +1,14 @@
-"""One round of a topic's policies: rollover, retention, offload, deletion of hot copies.
+"""Upkeep of topics by their policies: rollover, retention, offload, deletion of hot copies.
 
-Before it, a snapshot of a topic's transactions is persisted, so that what they have settled can be offloaded. Ledgers
-are offloaded whole, by thresholds, or by streaming, which goes on between the rounds.
+    keep_up      one round of a topic
+    UpkeepLoop   round after round of a process's topics, in the background
+
+A topic has one round at a time. One whose round failed is left alone for a while, longer each time and a random part of
+that, so that a store that is down is not asked again and again, nor by all processes at once; the others go on. No
+tenant has all threads: another's work goes on if a store never answers.
+
+In a round, a snapshot of a topic's transactions is persisted first, so that what they have settled can be offloaded.
+Ledgers are offloaded whole, by thresholds, or by streaming, which goes on between rounds.
 
 Thresholds choose sealed ledgers as Pulsar does. A ledger is due if it and all sealed ledgers after it hold more than
 the threshold in bytes, or if it has been sealed for the threshold in seconds; either is enough. What lies in a tier
@@ -11,23 +18,32 @@ docs/policies.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Self
 
 from offload_core.metadata.policies import EffectivePolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger.environment import Environment
-from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, open_managed_ledger
 from offload_core.writing.managed_ledger.streaming.completion_requests import (
     DEFAULT_TIMEOUT_S,
     request_completion,
     requests_of,
 )
-from offload_core.writing.managed_ledger.streaming.status import StreamingSettings
-from offload_core.writing.managed_ledger.topic_offloads import TopicOffloads
-from offload_core.writing.managed_ledger.topic_opening import open_managed_ledger
+from offload_core.writing.managed_ledger.topic_offloads import STOP_TIMEOUT_S, TopicOffloads
 from offload_core.writing.managed_ledger.transactional_topic import TransactionalTopic
+from offload_core.writing.offload.recorded_segments import StreamingSettings
 from offload_core.writing.settings import ResolvedPolicies
 from offload_hooks.errors import (
     LiveAttemptError,
@@ -35,7 +51,10 @@ from offload_hooks.errors import (
     OffloadStoppedError,
     OptionError,
     OwnershipLostError,
+    StoreError,
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +125,7 @@ KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
 
 _COMPLETION_S = 30.0
-"""How long a round waits for a segment that somebody asked to be completed."""
+"""How long a round waits for a segment that is requested to be completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +155,12 @@ def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
 
 
 def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
-    """Do all that is due to a topic now. What fails is told, not raised.
+    """Do all that is due for a topic now. Failures are in the result, not raised.
 
     Rollover, retention, streaming and snapshots of transactions are its owner's alone, of a topic that is open here.
 
-    Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
-    deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
+    Retention comes before the offload, which then does not move what is to be deleted. Where it is not set, nothing is
+    deleted: Pulsar's default keeps what is not consumed yet, and here are no consumers.
     """
     topic = offloads_of(kept)
     failures: dict[str, OffloadError] = {}
@@ -155,7 +174,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
             rolled = topic.roll_if_due()
     if isinstance(kept, TransactionalTopic):
         with _noted(failures, "transactions"):  # before retention: they are read before they go
-            if requests_of(kept.topic.read_info()):  # somebody waits for what can be offloaded now
+            if requests_of(kept.topic.read_info()):  # a request waits for what can be offloaded now
                 kept.snapshot()
             else:
                 kept.snapshot_if_due()
@@ -196,16 +215,16 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
 def complete_streamed(
     environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ManagedLedgerInfo:
-    """Offload all of a streamed topic: by its owner, or here, where nobody has it open; the record as it is then.
+    """Offload all of a streamed topic: by its owner, or here, if it has none; the record as it is then.
 
     It is opened here only while it has no owner: no owner loses it by that. One that was killed counts as an owner.
 
-    Raises: as `request_completion`, but that nobody has it open; or as `open_managed_ledger`.
+    Raises: as `request_completion`, but that it has no owner; or as `open_managed_ledger`.
     """
     try:
         return request_completion(environment.records, name, timeout_s=timeout_s)
     except OptionError:
-        pass  # nobody has it open
+        pass  # it has no owner
     try:
         topic = open_managed_ledger(environment, name, create=False, only_free=True)
     except OwnershipLostError:  # opened by another just now
@@ -216,11 +235,11 @@ def complete_streamed(
             topic.answer_requests(timeout_s)
 
     with topic:
-        topic.set_streaming(_wanted(policies))
+        topic.set_streaming(_streaming_settings(policies))
         return request_completion(environment.records, name, timeout_s=timeout_s, wait=answer)
 
 
-def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
+def _streaming_settings(policies: EffectivePolicies) -> StreamingSettings | None:
     """The streaming settings of policies; None if they have a topic not streamed."""
     if not policies.is_streamed or policies.driver is None:
         return None
@@ -233,11 +252,11 @@ def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
 
 
 def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
-    """Switch streaming as the policies say, and complete the segment if somebody asked for that."""
-    wanted = _wanted(policies)
-    if topic.streaming != wanted or topic.has_left_segments:
-        topic.set_streaming(wanted)
-    with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
+    """Switch streaming as the policies say, and complete the segment if that is requested."""
+    settings = _streaming_settings(policies)
+    if topic.streaming != settings or topic.has_left_segments:
+        topic.set_streaming(settings)
+    with suppress(OffloadStoppedError):  # it goes on, and the request waits for the next round
         topic.answer_requests(_COMPLETION_S)
 
 
@@ -259,3 +278,249 @@ def _noted(failures: dict[str, OffloadError], step: str) -> Iterator[None]:
         yield
     except OffloadError as error:
         failures[step] = error
+
+
+_Work = tuple["Future[None]", Callable[[], None]]
+
+
+class TenantThreads:
+    """At most `threads` things of a tenant are done at the same time, and at most one more of all.
+
+    Args:
+        threads: how many. name: what its threads are called.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._of_tenant = threads
+        self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._begun: Counter[str] = Counter()
+        self._waiting: dict[str, deque[_Work]] = {}
+
+    def submit(self, tenant: str, work: Callable[[], None]) -> Future[None]:
+        """Do work of a tenant when it is its turn.
+
+        Raises:
+            RuntimeError: it is shut down.
+        """
+        future: Future[None] = Future()
+        with self._lock:
+            if self._begun[tenant] >= self._of_tenant:
+                self._waiting.setdefault(tenant, deque()).append((future, work))
+            else:
+                self._begin(tenant, future, work)
+        return future
+
+    def shutdown(self) -> None:
+        """Begin nothing more; what waits is cancelled, what is being done goes on."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            waiting = [future for queue in self._waiting.values() for future, _ in queue]
+            self._waiting.clear()
+        for future in waiting:
+            _cancel(future)
+
+    def _begin(self, tenant: str, future: Future[None], work: Callable[[], None]) -> None:
+        """The lock is held."""
+        begun = self._pool.submit(self._do, tenant, future, work)
+        self._begun[tenant] += 1
+        begun.add_done_callback(lambda done: _cancel(future) if done.cancelled() else None)
+
+    def _do(self, tenant: str, future: Future[None], work: Callable[[], None]) -> None:
+        try:
+            if future.set_running_or_notify_cancel():
+                try:
+                    work()
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(None)
+        finally:
+            with self._lock:
+                self._begun[tenant] -= 1
+                if not self._begun[tenant]:
+                    del self._begun[tenant]
+                queue = self._waiting.get(tenant)
+                if queue:
+                    following = queue.popleft()
+                    if not queue:
+                        del self._waiting[tenant]
+                    try:
+                        self._begin(tenant, *following)
+                    except RuntimeError:  # it was shut down
+                        _cancel(following[0])
+
+
+def _cancel(future: Future[None]) -> None:
+    """Cancel what has not begun, so that its waiters go on."""
+    if future.cancel():
+        future.set_running_or_notify_cancel()
+
+
+DEFAULT_INTERVAL_S = 10.0
+FIRST_WAIT_S = 10.0
+LONGEST_WAIT_S = 600.0
+_STOP_AGAIN_S = 0.05
+
+_Round = tuple[KeptTopic, "Future[None]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepStatus:
+    """The state of a topic's upkeep.
+
+    Attributes:
+        last: the last round that ended.
+        ended_at_ms: when, in ms since 1970, UTC.
+        failures_in_a_row: how many of the last rounds had a failure.
+        not_before_ms: when the next round is, at the earliest.
+    """
+
+    last: UpkeepRound
+    ended_at_ms: int
+    failures_in_a_row: int = 0
+    not_before_ms: int = 0
+
+
+class UpkeepLoop:
+    """Keeps the topics that are open here, as a context or from `start` to `close`.
+
+    Args:
+        topics: those that there are now.
+        policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
+        interval_s: how long after the begin of all rounds the next ones begin.
+        threads: how many topics of a tenant are kept at the same time; those of others have one more.
+        now_ms: the time, in ms since 1970, UTC.
+        uniform: draws a number from between two.
+    """
+
+    def __init__(
+        self,
+        topics: Callable[[], Collection[KeptTopic]],
+        policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        interval_s: float = DEFAULT_INTERVAL_S,
+        threads: int = 2,
+        now_ms: Callable[[], int] = system_now_ms,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._topics = topics
+        self._policies_of = policies_of
+        self._interval_s = interval_s
+        self._now_ms = now_ms
+        self._random = uniform
+        self._lock = threading.Lock()
+        self._running: dict[str, _Round] = {}
+        self._statuses: dict[str, UpkeepStatus] = {}
+        self._pool = TenantThreads(threads, "upkeep")
+        self._ended = threading.Event()
+        self._clock = threading.Thread(target=self._run, name="upkeep-clock", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin; the first rounds begin at once."""
+        self._clock.start()
+
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Begin no more rounds, stop the offloads of those that run, and wait for them, so long at most.
+
+        Other steps of a round come to their end. A round that does not end in time is left to itself.
+        """
+        until = time.monotonic() + timeout_s
+        with self._lock:
+            self._ended.set()
+        self._pool.shutdown()
+        while (running := self._rounds_that_run()) and time.monotonic() < until:
+            for topic, _ in running:
+                offloads_of(
+                    topic
+                ).stop_offload()  # again and again: its round may come to the offload only now
+            wait([ended for _, ended in running], timeout=_STOP_AGAIN_S)
+        for topic, _ in running:
+            _log.warning("a round of upkeep of %s did not end in %g s", topic.name, timeout_s)
+        if self._clock.is_alive():
+            self._clock.join(max(0.0, until - time.monotonic()))
+
+    def begin_rounds(self) -> list[Future[None]]:
+        """Begin a round of each topic that has none running and whose last one did not fail just now.
+
+        None after it was closed.
+        """
+        now, begun = self._now_ms(), []
+        topics = list(self._topics())
+        with self._lock:
+            if self._ended.is_set():
+                return []
+            names = {topic.name for topic in topics}
+            self._statuses = {name: status for name, status in self._statuses.items() if name in names}
+            for topic in topics:
+                status = self._statuses.get(topic.name)
+                if topic.name in self._running or (status is not None and now < status.not_before_ms):
+                    continue
+                tenant = topic.name.partition("/")[0]
+                ended = self._pool.submit(tenant, partial(self._keep, topic))
+                self._running[topic.name] = (topic, ended)
+                begun.append(ended)
+        return begun
+
+    def status(self, name: str) -> UpkeepStatus | None:
+        """The state of a topic's upkeep; None before its first round has ended."""
+        with self._lock:
+            return self._statuses.get(name)
+
+    def _rounds_that_run(self) -> list[_Round]:
+        with self._lock:
+            return [each for each in self._running.values() if not each[1].done()]
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.begin_rounds()
+            except OffloadError as error:
+                _log.warning("no upkeep this time: %s", error)
+            except Exception:  # the next round may do better, and without this thread there would be none
+                _log.exception("no upkeep this time, by a fault of its own")
+            self._ended.wait(self._interval_s)
+
+    def _keep(self, topic: KeptTopic) -> None:
+        try:
+            try:
+                done = keep_up(topic, self._policies_of(topic.name), self._now_ms())
+            except OffloadError as error:
+                done = UpkeepRound(failures={"policies": error})
+            self._note(topic.name, done)
+        except Exception as error:
+            _log.exception("the upkeep of %s ended by a fault of its own", topic.name)
+            fault = StoreError(f"upkeep ended by a fault of its own: {type(error).__name__}")
+            self._note(topic.name, UpkeepRound(failures={"upkeep": fault}))
+            raise
+        finally:
+            with self._lock:
+                del self._running[topic.name]
+
+    def _note(self, name: str, done: UpkeepRound) -> None:
+        for step, error in done.failures.items():
+            _log.warning("%s of %s failed: %s", step, name, error)
+        now = self._now_ms()
+        with self._lock:
+            before = self._statuses.get(name)
+            failures = 0 if before is None else before.failures_in_a_row
+            failures = failures + 1 if done.failures else 0
+            wait_s = min(FIRST_WAIT_S * 2 ** (failures - 1), LONGEST_WAIT_S) if failures else 0.0
+            wait_s *= self._random(
+                0.5, 1.0
+            )  # processes that got in each other's way do not meet again at once
+            self._statuses[name] = UpkeepStatus(
+                last=done,
+                ended_at_ms=now,
+                failures_in_a_row=failures,
+                not_before_ms=now + int(wait_s * 1000),
+            )

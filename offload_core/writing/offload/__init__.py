@@ -7,7 +7,7 @@ from offload_core.writing.offload.segment_offloader import (
     OffloadHandle,
     SegmentOffloader,
 )
-from offload_core.writing.offload.segment_upload import OffloadedSegment, SegmentOutcome
+from offload_core.writing.offload.segment_upload import OffloadedSegment
 
 __all__ = [
     "LedgerOffloader",
@@ -18,5 +18,4 @@ __all__ = [
     "OffloadedLedger",
     "OffloadedSegment",
     "SegmentOffloader",
-    "SegmentOutcome",
 ]

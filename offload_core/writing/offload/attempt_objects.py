@@ -26,9 +26,9 @@ from offload_core.format.codec.object_marks import (
     FILTERED_MODE_KEY,
     FILTERED_STOP_KEY,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import FilterRecord, FilterRun
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreError
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -151,8 +151,8 @@ def delete_unless(
 ) -> None:
     """Delete the objects of these attempts as `delete_objects`, but keep those that are needed by then.
 
-    The indexes go first. From then on who records an attempt finds that it is not whole; who did so before is found by
-    `needed`, and the index is put back.
+    The indexes go first. A process that records an attempt after that finds that it is not whole; one that did so
+    before is found by `needed`, and the index is put back.
 
     Args:
         needed: gives, once the indexes are gone, the attempts that are needed after all; in its block the others go. If

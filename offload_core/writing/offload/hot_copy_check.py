@@ -26,9 +26,8 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
-from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.transaction_buffers import BufferSnapshot
-from offload_core.writing.filters import FilterRecord
 from offload_hooks.errors import DataLossError
 
 _NAMED = 5
@@ -68,7 +67,7 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
 
 def _lacking(mismatch: Mismatch, ledger: LedgerRecord, copy: RecordedCopy | None) -> DataLossError:
     return DataLossError(
-        f"a cold copy that is recorded as complete is not what its record says: {mismatch.what}",
+        f"a cold copy that is recorded as complete does not match its record: {mismatch.what}",
         key=None if copy is None else mismatch.key(copy),
         ledger_id=ledger.ledger_id,
         entry_id=mismatch.entry_id,

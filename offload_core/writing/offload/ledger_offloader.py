@@ -36,11 +36,10 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.read_handles import ColdReader, ColdReaders
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
-from offload_core.writing.filters import FilterMode, FilterRecord, FilterRun
-from offload_core.writing.filters.filter_run import MOST_TOMBSTONE_BYTES
 from offload_core.writing.offload.attempt_objects import (
     WrittenChecksums,
     delete_attempt,
@@ -49,6 +48,7 @@ from offload_core.writing.offload.attempt_objects import (
     ledger_metadata,
     user_metadata,
 )
+from offload_core.writing.offload_filters import MOST_TOMBSTONE_BYTES, FilterRun
 from offload_hooks.errors import DataLossError, OptionError, placed
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
 
@@ -75,15 +75,15 @@ class LedgerBlocks:
 
     Args:
         ledger: a sealed ledger.
-        status: what it says of itself; it has at least one entry.
+        status: its status; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
         new_block: makes memory for so many bytes of a block.
         filter_run: what the entries go through; None for nothing.
-        exact_size: whether the entries must have the bytes that `status` says, which can be wrong of a cold copy.
+        exact_size: whether the entries must have the size of `status`, which can be wrong for a cold copy.
 
     Raises (as it is iterated over):
         StoreError, FormatError: of the hot tier.
-        DataLossError: it gave other entries than those it was asked for, or of another size than it says.
+        DataLossError: it gave other entries than those it was asked for, or of another size than its status.
         PluginError, UnresolvedTransactionError: of the filter.
     """
 
@@ -186,7 +186,7 @@ class LedgerBlocks:
             )
             if self._exact_size and is_other:
                 raise DataLossError(
-                    "the hot tier gave entries of another size than it says that the ledger has",
+                    "the hot tier gave entries of another size than the status of the ledger",
                     ledger_id=self._ledger.ledger_id,
                     expected=f"{self._payload_bytes} bytes",
                     found=f"{size} bytes up to entry {begin - 1}",
@@ -309,11 +309,11 @@ class LedgerOffloader:
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
             filter_run: what the entries go through; None for nothing. For this call only.
             exact_size: see `LedgerBlocks`.
-            listener: told after each block that was built.
+            listener: called after each block that was built.
 
         Raises:
             OptionError: the ledger is open or empty, or the tier takes no such blocks; nothing was sent.
-            DataLossError: the hot tier gave other entries than it says that it has.
+            DataLossError: the hot tier gave other entries than its status has.
             StoreError, FormatError: of either side.
             PluginError, UnresolvedTransactionError: of the filter.
         """
@@ -408,7 +408,7 @@ def _watched(
     total: int,
     listener: ProgressListener | None,
 ) -> Iterator[memoryview]:
-    """The blocks as they are made, each told of when the next is asked for."""
+    """The blocks as they are made; the listener is called when the next is asked for."""
     started = time.monotonic()
     for block in made:
         yield block

@@ -17,18 +17,17 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
+from offload_core.format.codec.object_format import TOPIC_KEY
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
-    abandon_attempt,
-    fail_attempt,
 )
 from offload_core.metadata.records.segment_shares import Segment, find_segment
 from offload_core.metadata.records.segments import (
@@ -36,19 +35,19 @@ from offload_core.metadata.records.segments import (
     assign_segment,
     complete_segment,
     extend_segment,
-    forget_segment,
     renew_segment,
     resume_segment,
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.tier import MemoryBudget
-from offload_core.writing.offload.attempt_objects import delete_attempt
+from offload_core.writing.audit import AuditLog
+from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.writing.offload.running_attempt import (
-    check_not_alive,
-    check_over,
-    clean_up,
+    UnfinishedAttempt,
     lease_from,
+    ledger_attempt,
+    segment_attempt,
     working_on,
 )
 from offload_core.writing.offload.segment_offloader import (
@@ -57,10 +56,10 @@ from offload_core.writing.offload.segment_offloader import (
     OffloadHandle,
     SegmentFilter,
     SegmentOffloader,
-    segment_key,
 )
 from offload_core.writing.offload.segment_upload import OffloadedSegment, SegmentOutcome
-from offload_hooks.errors import AttemptError, OffloadError, UnknownTopicError
+from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
+from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
 from offload_hooks.ledger_stores import EntryBatch
 
 _log = logging.getLogger(__name__)
@@ -70,12 +69,47 @@ TiersOf = Callable[[], AbstractContextManager[KnownTiers]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentBounds:
-    """Settings for writing segments; see `SegmentOffloader`."""
+class StreamingSettings:
+    """Bounds of one segment; it closes with the first of them that is reached.
 
-    max_segment_bytes: int
-    block_bytes: int
+    Attributes:
+        max_segment_bytes: of payloads; `maxSizePerOffloadSegmentMbytes`. The entry that reaches it is the last.
+        max_segment_age_s: since its first entry waits, also on an idle topic; `maxOffloadSegmentRolloverTimeMinutes`.
+        block_bytes: the length of a full block.
+        checksums: write those of all blocks and the index beside them.
+    """
+
+    max_segment_bytes: int = 1024 << 20
+    max_segment_age_s: float = 600
+    block_bytes: int = DEFAULT_MAX_BLOCK_BYTES
     checksums: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_segment_bytes", 1),
+            ("max_segment_age_s", 0),
+            ("block_bytes", LEAST_BLOCK_BYTES),
+        ):
+            value = getattr(self, name)
+            if not value >= least:
+                raise OptionError(
+                    f"streaming has an impossible {name}", expected=f"{least} or more", found=value
+                )
+
+    @classmethod
+    def within(cls, budget_bytes: int) -> Self:
+        """The defaults, with blocks for which the memory of a pool is enough."""
+        return cls(block_bytes=max(LEAST_BLOCK_BYTES, min(DEFAULT_MAX_BLOCK_BYTES, budget_bytes // 2)))
+
+    @property
+    def feed_bytes(self) -> int:
+        """The bytes that wait before they are offloaded, where nothing else asks for it: enough for a block to go."""
+        return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
+
+    @property
+    def max_age_ms(self) -> int:
+        """The age in ms."""
+        return int(self.max_segment_age_s * 1000)
 
 
 class RecordedSegments:
@@ -86,10 +120,9 @@ class RecordedSegments:
         update: changes this one's, as its owner.
         tiers: where segments go, and where others of them are.
         executor, budget: see `SegmentOffloader`.
-        announce: told of each attempt whose objects are about to be deleted: its first ledger, its uuid, why. If it
-            raises, they are not.
+        audit: records the deletion of attempts.
         now_ms: the time, in ms since 1970, UTC.
-        lease_s: how long an attempt is left alone by others after it was last heard of.
+        lease_s: how long other processes leave an attempt alone after its last renewal.
     """
 
     def __init__(
@@ -101,7 +134,7 @@ class RecordedSegments:
         *,
         executor: Executor,
         budget: MemoryBudget,
-        announce: Callable[[int, UUID, str], None],
+        audit: AuditLog,
         now_ms: Callable[[], int],
         lease_s: float,
     ) -> None:
@@ -113,12 +146,12 @@ class RecordedSegments:
         self._tiers = tiers
         self._executor = executor
         self._budget = budget
-        self._announce = announce
+        self._audit = audit
 
     def assign(
         self,
         begin: EntryPosition,
-        bounds: SegmentBounds,
+        settings: StreamingSettings,
         end: EntryPosition | None = None,
         segment_filter: SegmentFilter | None = None,
     ) -> RecordedSegment:
@@ -137,10 +170,10 @@ class RecordedSegments:
                 lambda info: assign_segment(info, uuid, begin, driver, now, end=end, lease=lease)
             )
 
-        return self._open(bounds, segment_filter, record)
+        return self._open(settings, segment_filter, record)
 
     def resume(
-        self, old: Segment, bounds: SegmentBounds, segment_filter: SegmentFilter | None = None
+        self, old: Segment, settings: StreamingSettings, segment_filter: SegmentFilter | None = None
     ) -> RecordedSegment:
         """Clean up after an attempt that did not come to its end, and make another at the same positions.
 
@@ -151,71 +184,46 @@ class RecordedSegments:
             OptionError: its objects lie in a tier that is not configured; or as `assign`.
             OwnershipLostError, AttemptError, StoreError: of the record, the tier and the audit log.
         """
-        self._clean(old, "its segment was left unfinished, and is offloaded anew")
+        why = "its segment was left unfinished, and is offloaded anew"
+        self._clean_up(segment_attempt(self.name, old, why), forgets=False)
 
         def record(uuid: UUID, driver: DriverMetadata) -> ManagedLedgerInfo:
             now = self.now_ms()
             lease = lease_from(now, self.lease_s)
             return self.update(lambda info: resume_segment(info, old.uuid, uuid, driver, now, lease=lease))
 
-        return self._open(bounds, segment_filter, record)
+        return self._open(settings, segment_filter, record)
 
     def forget(self, old: Segment) -> None:
         """Clean up after an attempt at entries that are not there any more. Errors as `resume`."""
         why = "the entries of its segment are not there any more"
-        self._clean(old, why, partial(forget_segment, uuid=old.uuid))
+        self._clean_up(segment_attempt(self.name, old, why), forgets=True)
 
     def clear(self, ledger: LedgerRecord) -> None:
         """Clean up after an attempt at a whole ledger that did not come to its end. Errors as `resume`."""
-        context, ledger_id = ledger.context, ledger.ledger_id
-        assert context is not None
-        uuid = context.uuid
-        assert uuid is not None
-
-        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            check_not_alive(info.ledger(ledger_id), self.now_ms())
-            return abandon_attempt(info, ledger_id, uuid)
-
-        key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
         why = "its offload was left unfinished, and segments follow"
-        clean_up(
-            self.update,
-            abandon,
-            partial(self._delete, key, context.driver, ledger_id, why),
-            partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
-        )
+        self._clean_up(ledger_attempt(self.name, ledger, why), forgets=True)
+
+    def _clean_up(self, attempt: UnfinishedAttempt, *, forgets: bool) -> None:
+        with self._tiers() as tiers:
+            attempt.clean_up(self.update, tiers, self._audit, self.now_ms, forgets=forgets)
 
     def delete_lost(self, segment: RecordedSegment) -> None:
-        """Delete what an attempt of ours has in the tier, if another took its place in the record; see `give_up`."""
+        """Delete what an attempt of this process has in the tier, if another took its place in the record."""
         if not segment.has_ended:
             return
         try:
             known = self.records.read(self.name)
             if known is None or find_segment(known.info, segment.uuid) is None:
-                why = "another attempt took its place"
-                self._delete(segment_key(segment.uuid), segment.driver, segment.begin.ledger_id, why)
+                attempt = segment_attempt(self.name, segment.recorded, "another attempt took its place")
+                with self._tiers() as tiers:
+                    attempt.delete(tiers.find(attempt.driver), self._audit)
         except OffloadError as error:
             _log.warning("attempt %s of %s is not deleted yet: %s", segment.uuid, self.name, error)
 
-    def _clean(self, old: Segment, why: str, forget: Change | None = None) -> None:
-        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            known = find_segment(info, old.uuid)
-            if known is not None and not known.is_finished:
-                check_over(known.uuid, known.driver, self.now_ms(), known.begin.ledger_id)
-            return abandon_segment(info, old.uuid)
-
-        delete = partial(self._delete, segment_key(old.uuid), old.driver, old.begin.ledger_id, why)
-        clean_up(self.update, abandon, delete, forget)
-
-    def _delete(self, key: ObjectKey, driver: DriverMetadata | None, ledger_id: int, why: str) -> None:
-        with self._tiers() as tiers:
-            tier = tiers.find(driver)
-            self._announce(ledger_id, key.uuid, why)
-            delete_attempt(tier, key)
-
     def _open(
         self,
-        bounds: SegmentBounds,
+        settings: StreamingSettings,
         segment_filter: SegmentFilter | None,
         record: Callable[[UUID, DriverMetadata], ManagedLedgerInfo],
     ) -> RecordedSegment:
@@ -227,8 +235,8 @@ class RecordedSegments:
                 tier,
                 budget=self._budget,
                 executor=self._executor,
-                max_block_bytes=bounds.block_bytes,
-                checksums=bounds.checksums,
+                max_block_bytes=settings.block_bytes,
+                checksums=settings.checksums,
             )
             driver = tier_record(tier)
             segment = find_segment(record(uuid, driver), uuid)
@@ -237,7 +245,7 @@ class RecordedSegments:
                 uuid,
                 segment.begin,
                 {TOPIC_KEY: self.name},
-                max_segment_bytes=bounds.max_segment_bytes if segment.end is None else None,
+                max_segment_bytes=settings.max_segment_bytes if segment.end is None else None,
                 segment_filter=segment_filter,
             )
             return RecordedSegment(self, segment, handle, segment_filter, held.pop_all())
@@ -247,6 +255,7 @@ class RecordedSegment:
     """A segment that this process is at; used by one thread at a time.
 
     Attributes:
+        recorded: it, as it was recorded.
         next: the entry that is offered next.
         filter: what it is that entries go through; None for nothing.
         is_closed: it takes no more entries.
@@ -266,9 +275,9 @@ class RecordedSegment:
         self._handle = handle
         self._ledger_ids = set(segment.ledger_ids)
         self.uuid = segment.uuid
+        self.recorded = segment
         self.begin = self.next = segment.begin
         self.end = segment.end
-        self.driver = segment.driver
         self.filter = segment_filter
         self.is_closed = False
         self._note_lease()
@@ -282,11 +291,6 @@ class RecordedSegment:
     def has_ended(self) -> bool:
         """True if its outcome is there."""
         return self.outcome.done()
-
-    @property
-    def last_offered(self) -> EntryPosition | None:
-        """Its last entry so far; None if it has none."""
-        return self._handle.last_offered()
 
     @property
     def stop(self) -> EntryPosition | None:

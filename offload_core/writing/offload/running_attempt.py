@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,12 +31,19 @@ from uuid import UUID
 
 import xxhash
 
-from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, Segment
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of
-from offload_core.metadata.records.offload_attempt import renew_attempt
+from offload_core.metadata.records.offload_attempt import abandon_attempt, fail_attempt, renew_attempt
+from offload_core.metadata.records.segment_shares import find_segment
+from offload_core.metadata.records.segments import abandon_segment, forget_segment
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import Change
 from offload_core.storage.hot.file_calls import boot_identity
+from offload_core.storage.tier import Tier
+from offload_core.writing.audit import AuditLog, Deletion
+from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -79,7 +87,7 @@ def _machine() -> int:
 
 
 def _look(process: int) -> tuple[str, int] | None:
-    """State and start of a process, in the system's ticks; None where it does not tell. Source: proc_pid_stat(5)."""
+    """State and start of a process, in the system's ticks; None if the system has none. Source: proc_pid_stat(5)."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
         fields = text.rpartition(")")[2].split()
@@ -92,7 +100,7 @@ DEFAULT_LEASE_S = 60.0
 """How long a lease is; it is renewed three times in that time."""
 
 LONGEST_LEASE_S = 600.0
-"""A lease that goes further from now was written by another clock, and is not believed."""
+"""A lease that ends later than this was written by another clock, and does not count."""
 
 WATCHED_S = LONGEST_LEASE_S / 2
 """How long a lease that is watched must stay as it is to be over: the longest is renewed more often, at each third."""
@@ -109,7 +117,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptProcess:
-    """A process that makes attempts: which it is, which attempts it is at, and what it has seen of those of others.
+    """A process that makes attempts: its identity, its attempts, and the leases of other processes that it watches.
 
     Args:
         holder: which process it is.
@@ -117,8 +125,8 @@ class AttemptProcess:
         monotonic_s: a clock that is never set, in s.
 
     Attributes:
-        running: the attempts that it is at.
-        watches: whether it was taken an attempt that went on, and believes no clock but its own any more.
+        running: its attempts.
+        watches: whether one of its running attempts was taken over; from then on it compares no clocks.
     """
 
     def __init__(
@@ -141,13 +149,13 @@ class AttemptProcess:
         return uuid in self.running if lease.holder == self.holder() else not self._has_ended(lease.holder)
 
     def left_s(self, uuid: UUID, lease: AttemptLease, now_ms: int) -> float:
-        """The seconds for which the lease is to be believed; 0 or less if it is expired."""
+        """The seconds for which the lease is held; 0 or less if it is expired."""
         if lease.holder == self.holder() or not self.watches:
             left_s = (lease.until_ms - now_ms) / 1000
             return left_s if left_s <= LONGEST_LEASE_S else 0.0
         now_s = self._monotonic_s()
         with self._lock:
-            # what was not looked at for so long is watched from the beginning, if it comes again
+            # a lease that was not asked for that long is watched anew
             self._seen = {each: at for each, at in self._seen.items() if now_s - at[1] <= 2 * WATCHED_S}
             known = self._seen.get(uuid)
             if known is None or known[0] != lease:
@@ -162,7 +170,7 @@ class RunningAttempt:
     """An attempt at a ledger, as a context: in it, the attempt is this process's. Leaving it waits for a renewal.
 
     Args:
-        lease_s: how long others are to believe that it goes on, after each renewal.
+        lease_s: how long the lease is, from each renewal on.
         now_ms: the time, in ms since 1970, UTC.
         renew: the step that records another lease; None for that of an offload attempt.
         process: whose attempt it is.
@@ -220,7 +228,7 @@ class RunningAttempt:
     def notice_loss(self) -> None:
         """Look why it failed: if another took it over while it went on, the process watches leases from now on.
 
-        The failure itself does not tell: it may be of an upload that the other has aborted.
+        The failure itself does not show it: it may be of an upload that the other has aborted.
         """
         try:
             known = self._records.read(self._name)
@@ -248,29 +256,110 @@ class RunningAttempt:
                 )
 
 
-def clean_up(
-    update: Callable[[Change], object],
-    abandon: Change,
-    delete: Callable[[], None],
-    forget: Change | None = None,
-) -> None:
-    """Abandon an attempt in its record, delete its objects, and forget it; it can be called again after any failure.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedAttempt:
+    """An attempt at a ledger or a segment that is to be cleaned up; see `ledger_attempt`, `segment_attempt`.
 
-    The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it, so
-    its objects are not needed; and until they are deleted its record names them, so that they are found.
-
-    Args:
-        update: makes a step in the record.
-        abandon: refuses an attempt whose lease is held, unless it is this process's own.
-        delete: announces the deletion, and makes it.
-        forget: None if another attempt takes its place in the record.
-
-    Errors: those of the four.
+    Attributes:
+        key: its data object.
+        driver: what is recorded of it.
+        deletion: the line of the audit log for its objects.
+        abandon, forget: the steps in the record.
+        check: refuses an attempt whose lease is held (`LiveAttemptError`), by the record and the time.
     """
-    update(abandon)
-    delete()
-    if forget is not None:
-        update(forget)
+
+    key: ObjectKey
+    driver: DriverMetadata | None
+    deletion: Deletion
+    abandon: Change
+    forget: Change
+    check: Callable[[ManagedLedgerInfo, int, AttemptProcess], None]
+
+    def delete(self, tier: Tier, audit: AuditLog) -> None:
+        """Delete its objects; the audit log has it first."""
+        audit.record(self.deletion)
+        delete_attempt(tier, self.key)
+
+    def clean_up(
+        self,
+        update: Callable[[Change], object],
+        tiers: KnownTiers,
+        audit: AuditLog,
+        now_ms: Callable[[], int],
+        *,
+        process: AttemptProcess = THIS_PROCESS,
+        forgets: bool,
+    ) -> None:
+        """Abandon it in its record, delete its objects, and forget it; it can be called again after any failure.
+
+        The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it,
+        so its objects are not needed; and until they are deleted its record names them, so that they are found.
+
+        Args:
+            update: makes a step in the record.
+            forgets: false if another attempt takes its place in the record.
+
+        Raises:
+            LiveAttemptError: its lease is held; nothing was changed.
+            OptionError: its objects lie in a tier that is not configured; nothing was changed.
+            AttemptError, StoreError: of the record, the audit log and the tier.
+        """
+
+        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            self.check(info, now_ms(), process)
+            tiers.find(self.driver)
+            return self.abandon(info)
+
+        update(abandon)
+        self.delete(tiers.find(self.driver), audit)
+        if forgets:
+            update(self.forget)
+
+
+def ledger_attempt(name: str, ledger: LedgerRecord, why: str, uuid: UUID | None = None) -> UnfinishedAttempt:
+    """The attempt that a ledger's record names, or that of `uuid`, to be cleaned up for this reason."""
+    context, ledger_id = ledger.context, ledger.ledger_id
+    uuid = uuid or (None if context is None else context.uuid)
+    assert uuid is not None
+
+    def check(info: ManagedLedgerInfo, now_ms: int, process: AttemptProcess) -> None:
+        check_not_alive(info.ledger(ledger_id), now_ms, process=process)
+
+    return UnfinishedAttempt(
+        key=ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False),
+        driver=None if context is None else context.driver,
+        deletion=Deletion(
+            managed_ledger=name,
+            ledger_id=ledger_id,
+            copy="cold",
+            why=why,
+            uuid=uuid,
+            entries=ledger.info.entries,
+            size_bytes=ledger.info.size,
+        ),
+        abandon=partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid),
+        forget=partial(fail_attempt, ledger_id=ledger_id, uuid=uuid),
+        check=check,
+    )
+
+
+def segment_attempt(name: str, segment: Segment, why: str) -> UnfinishedAttempt:
+    """An attempt at a segment, to be cleaned up for this reason."""
+    uuid, ledger_id = segment.uuid, segment.begin.ledger_id
+
+    def check(info: ManagedLedgerInfo, now_ms: int, process: AttemptProcess) -> None:
+        known = find_segment(info, uuid)
+        if known is not None and not known.is_finished:
+            check_over(uuid, known.driver, now_ms, ledger_id, process)
+
+    return UnfinishedAttempt(
+        key=ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False),
+        driver=segment.driver,
+        deletion=Deletion(managed_ledger=name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid),
+        abandon=partial(abandon_segment, uuid=uuid),
+        forget=partial(forget_segment, uuid=uuid),
+        check=check,
+    )
 
 
 def check_not_alive(

@@ -28,10 +28,9 @@ from offload_core.format.codec.byte_arrays import read_only
 from offload_core.format.codec.ledger_info import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
-from offload_core.writing.filters import FilteredEntries, FilterRecord, FilterRun, joined
 from offload_core.writing.offload.attempt_objects import (
     delete_attempt,
     filter_counts,
@@ -41,6 +40,7 @@ from offload_core.writing.offload.attempt_objects import (
 from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.writing.offload.segment_upload import OffloadedSegment, SegmentOutcome, SegmentUpload
 from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, BlockLimits, StreamingBlocks
+from offload_core.writing.offload_filters import FilteredEntries, FilterRun, joined
 from offload_hooks import ReadableBuffer
 from offload_hooks.errors import OptionError, UploadError
 from offload_hooks.ledger_stores import EntryBatch
@@ -54,7 +54,7 @@ class SegmentFilter:
         stop: the first entry that it is not used for, which may be before its own bound; None for none.
 
     Attributes:
-        about: what the user metadata of the data object says.
+        about: its part of the user metadata of the data object.
     """
 
     def __init__(self, run: FilterRun, stop: EntryPosition | None) -> None:
@@ -111,8 +111,8 @@ class OffloadHandle:
 
     Entries come in order: the next one of the same ledger, or the first one of a later ledger after `end_ledger`. A
     segment ends by `close`, by itself when it is as large as it may be, or by an error: of the store, or by `abort`.
-    However it ends, `result` tells, and no memory stays taken. Where it has a filter, what is offered goes through it;
-    an entry that it drops counts as accepted.
+    However it ends, `result` has the outcome, and no memory stays taken. Where it has a filter, what is offered goes
+    through it; an entry that it drops counts as accepted.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class OffloadHandle:
             )
 
     def end_ledger(self, info: LedgerInfo) -> OfferResult:
-        """Tell that a ledger ended before the entry that would come next: the index says of it what `info` says.
+        """End a ledger before the entry that would come next; `info` goes into the index.
 
         `NOT_CONSECUTIVE` if `info` has other entries than were offered.
 
@@ -360,7 +360,7 @@ class SegmentOffloader:
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
             max_segment_bytes: with the entry whose payload reaches this the segment closes by itself; of what is
                 written of them.
-            segment_filter: what all that is offered goes through; both objects say so.
+            segment_filter: what all that is offered goes through; both objects name it.
 
         Raises:
             OptionError: `max_segment_bytes` is not positive.

@@ -2,7 +2,7 @@
 
 A caller that hands over a block never waits. The store is called by threads of a shared pool, a few for each segment at
 once, and by none while nothing is to be done. After an error all that the attempt left in the store is deleted, if the
-store still answers, and the memory of all blocks is given back, before the outcome is told.
+store still answers, and the memory of all blocks is given back, before the outcome is set.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import FilterRecord
 from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.filters import FilterRecord
 from offload_core.writing.offload.attempt_objects import WrittenChecksums, delete_attempt
 from offload_core.writing.offload.streaming_blocks import BuiltBlock
 from offload_hooks import BlockReceipt, Upload
@@ -59,7 +59,7 @@ class SegmentOutcome(Future[OffloadedSegment]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.set_running_or_notify_cancel()  # who does not wait any more does not end the segment for others
+        self.set_running_or_notify_cancel()  # one that stops waiting does not end the segment for others
 
     def __await__(self) -> Generator[Any, None, OffloadedSegment]:
         return asyncio.wrap_future(self).__await__()
@@ -76,7 +76,7 @@ class SegmentUpload:
         parts_in_flight: the most blocks on their way at once; one if the driver wants them in order.
         checksums: write those of all blocks and the index beside them.
 
-    `outcome` tells how it ended, `failure` why it is about to fail; `on_failure` is called then, before that is told.
+    `outcome` is its end, `failure` why it is about to fail; `on_failure` is called then, before the outcome is set.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class SegmentUpload:
             self._clean()
 
     def _clean(self) -> None:
-        """Give back and delete all that there is of the attempt, then tell why."""
+        """Give back and delete all that there is of the attempt, then set the outcome."""
         assert self.failure is not None
         self.on_failure()
         try:

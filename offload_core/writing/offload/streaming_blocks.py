@@ -99,7 +99,7 @@ class GrowingBlock:
         """Add as many entries as fit the block and its memory; how many.
 
         Args:
-            values: the payloads behind one another, of which the first to add is number `first` of `offsets`.
+            values: the payloads, one after another, of which the first to add is number `first` of `offsets`.
             entry_ids: of each of them.
             ends: where the frame of each ends, counted from the first one's begin; ascending.
         """
@@ -149,10 +149,10 @@ class GrowingBlock:
         return True
 
 
-Said = Mapping[str, str]
-"""What an index says of a ledger besides, by name."""
+Properties = Mapping[str, str]
+"""Properties of a ledger in an index, by name."""
 
-_NOTHING_SAID: Mapping[int, Said] = MappingProxyType({})
+_NO_PROPERTIES: Mapping[int, Properties] = MappingProxyType({})
 
 LEAST_EARLY_BYTES = 5 << 20
 """A block goes before it is full only if it has so much; Pulsar's least block."""
@@ -177,10 +177,10 @@ class _LedgerShare:
     info: LedgerInfo | None = None
     blocks: list[BlockEntry] = field(default_factory=list)
 
-    def index_entry(self, said: Said) -> tuple[LedgerInfo, list[BlockEntry]]:
-        """Its entry of the index: of an open ledger, as many entries as were seen of it."""
+    def index_entry(self, properties: Properties) -> tuple[LedgerInfo, list[BlockEntry]]:
+        """Its entry of the index: of an open ledger, as many entries as it has here."""
         info = self.info or LedgerInfo(ledger_id=self.ledger_id, entries=self.stop_entry_id)
-        return replace(info, properties=tuple(said.items())), self.blocks
+        return replace(info, properties=tuple(properties.items())), self.blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +270,8 @@ class StreamingBlocks:
 
         Args:
             entry_ids: of the entries that are added, ascending.
-            values, offsets: their payloads behind one another, and the borders of these, one more than entries.
-            ids: the first id, which follows, and the one behind the last: all others of these are left out.
+            values, offsets: their payloads, one after another, and the borders of these, one more than entries.
+            ids: the first id, which follows, and one past the last; all others of these are left out.
         """
         (first, stop), count, done = ids, len(entry_ids), 0
         if not count:
@@ -279,10 +279,10 @@ class StreamingBlocks:
         reached = first
         ends = offsets[1:] - offsets[0] + FRAME_HEADER_BYTES * np.arange(1, count + 1)
         while done < count:
-            behind = int(ends[done - 1]) if done else 0
+            base = int(ends[done - 1]) if done else 0
             begin = int(entry_ids[done]) if self._has_begun(ledger_id) else first
-            block = self._block_for(ledger_id, begin, int(ends[done]) - behind)
-            added = 0 if block is None else block.add(values, offsets, entry_ids, done, ends[done:] - behind)
+            block = self._block_for(ledger_id, begin, int(ends[done]) - base)
+            added = 0 if block is None else block.add(values, offsets, entry_ids, done, ends[done:] - base)
             if not added:
                 self._send_early()
                 break
@@ -310,9 +310,9 @@ class StreamingBlocks:
         """Of each ledger, the last entry that was added or left out."""
         return {each.ledger_id: each.stop_entry_id - 1 for each in self._ledgers}
 
-    def index(self, said: Mapping[int, Said] = _NOTHING_SAID) -> bytes:
-        """The index object, of a segment that has ended; with what is said of its ledgers besides, by their ids."""
-        entries = [each.index_entry(said.get(each.ledger_id, {})) for each in self._ledgers]
+    def index(self, properties: Mapping[int, Properties] = _NO_PROPERTIES) -> bytes:
+        """The index object, of a segment that has ended; with properties of its ledgers, by their ids."""
+        entries = [each.index_entry(properties.get(each.ledger_id, {})) for each in self._ledgers]
         return pack_streaming_index(entries, self.data_length)
 
     def drop(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from azure.storage.blob import ContentSettings
 
 from offload_drivers.azure import CAPABILITIES, AzureDriver
-from offload_drivers.azure.metadata import is_folder
+from offload_drivers.azure.driver import is_folder
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     InvalidKeyError,

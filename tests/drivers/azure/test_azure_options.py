@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 
 import pytest
 
-from offload_core.storage.tier import open_store, registry
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure.access import resolve
 from offload_drivers.azure.options import checked_options
@@ -29,62 +27,6 @@ def shown(access):
     return access.account_url, access.kind
 
 
-# --- options -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "fault"),
-    [
-        ({"container": "Tier"}, "container"),
-        ({"container": "a"}, "container"),
-        ({"container": "a--b"}, "container"),
-        ({"container": "x" * 64}, "container"),
-        ({"container": "a/b"}, "container"),
-        ({"account_name": "Not-An-Account"}, "account_name"),
-        ({"prefix": "a/../b"}, "prefix"),
-        ({"prefix": "a//b"}, "prefix"),
-        ({"prefix": "dots./b"}, "prefix"),
-        ({"endpoint_url": "ftp://x"}, "endpoint_url"),
-        ({"endpoint_url": "https://user:hunter2@x"}, "endpoint_url"),
-        ({"endpoint_url": "https://x/?sig=hunter2"}, "endpoint_url"),
-        ({"endpoint_url": "https://x:y"}, "endpoint_url"),
-        ({"proxy": "hunter2"}, "proxy"),
-        ({"anonymous": "perhaps"}, "anonymous"),
-        ({"read_timeout_s": "0"}, "read_timeout_s"),
-        ({"connect_timeout_s": "soon"}, "connect_timeout_s"),
-        ({"account_key": "hunter2\x01"}, "account_key"),
-        ({"account_key": "hunter2", "sas_token": "hunter2"}, "exclude each other"),
-        ({"account_key": "hunter2", "anonymous": True}, "exclude each other"),
-        ({"connection_string": "hunter2", "managed_identity_client_id": "x"}, "exclude each other"),
-        ({"tenant_id": "t", "client_secret": "hunter2"}, "go together"),
-        ({"client_id": "c"}, "go together"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused_and_no_secret_repeated(given, fault):
-    with pytest.raises(OptionError, match=fault) as caught:
-        AzureDriver(**{"container": "tier"} | given)
-    assert "hunter2" not in f"{caught.value} {caught.value!r}"
-
-
-def test_options_may_be_text_and_in_pulsars_names_and_any_case():
-    options = {
-        "managedledgeroffloadbucket": "tier",
-        "managedLedgerOffloadServiceEndpoint": "https://acct.blob.core.windows.net/",
-        "ANONYMOUS": "true",
-        "read_timeout_s": "2.5",
-        "account_key": "",
-    }
-    driver = registry.make_driver("azureblob", options)
-    assert dict(driver.describe().driver_metadata) == {
-        "bucket": "tier",
-        "region": "",
-        "serviceEndpoint": "https://acct.blob.core.windows.net",
-        "managedLedgerOffloadDriver": "AZURE_BLOB",
-    }
-    assert driver._options.anonymous is True
-    assert driver._options.read_timeout_s == 2.5
-
-
 def test_a_description_names_the_place_and_no_secret():
     driver = AzureDriver("tier", prefix="/a/b/", account_name="acct", account_key=KEY)
     description = driver.describe()
@@ -93,88 +35,6 @@ def test_a_description_names_the_place_and_no_secret():
     texts = f"{driver!r} {driver._options!r} {description!r}"
     assert not [secret for secret in SECRETS if secret in texts]
     assert AzureDriver("tier").describe().location == "az://tier"
-
-
-def test_a_tier_is_pickled_as_its_options():
-    with open_store("az://tier/cold", account_name="acct", account_key=KEY) as tier:
-        again = pickle.loads(pickle.dumps(tier))
-        assert again.describe() == tier.describe()
-        assert KEY not in f"{tier!r} {again!r}"
-        again.close()
-
-
-# --- URLs --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "options"),
-    [
-        ("az://tier", {"container": "tier"}),
-        ("az://tier/", {"container": "tier"}),
-        ("AZ://tier/a/b/", {"container": "tier", "prefix": "a/b"}),
-        ("abfs://tier/a%20b", {"container": "tier", "prefix": "a%20b"}),
-        ("az://$root/x", {"container": "$root", "prefix": "x"}),
-        (
-            "abfss://tier@acct.dfs.core.windows.net/a/b",
-            {"container": "tier", "account_name": "acct", "prefix": "a/b"},
-        ),
-        ("abfs://tier@acct.blob.core.windows.net", {"container": "tier", "account_name": "acct"}),
-        ("az://tier@ACCT.dfs.core.windows.net", {"container": "tier", "account_name": "acct"}),
-        (
-            "abfss://tier@acct.dfs.core.chinacloudapi.cn/a",
-            {
-                "container": "tier",
-                "account_name": "acct",
-                "endpoint_url": "https://acct.blob.core.chinacloudapi.cn",
-                "prefix": "a",
-            },
-        ),
-        (
-            "abfss://tier@acct.z42.dfs.storage.azure.net/",
-            {
-                "container": "tier",
-                "account_name": "acct",
-                "endpoint_url": "https://acct.z42.blob.storage.azure.net",
-            },
-        ),
-    ],
-)
-def test_a_url_stands_for_options(url, options):
-    assert AzureDriver.options_from_url(url) == options
-    AzureDriver(**options)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "s3://tier",
-        "az://",
-        "az:///a",
-        "az://Tier/a",
-        "az://tier/a?sig=hunter2",
-        "az://tier/a#hunter2",
-        "az://tier:hunter2@acct.dfs.core.windows.net/a",
-        "az://u@hunter2@acct.dfs.core.windows.net/a",
-        "abfs://tier@acct.example.com/a",
-        "abfs://tier@acct.dfs.core.windows.net.example.com/a",
-        "abfs://tier@acct.dfs.core.windows.net:444/a",
-        "abfs://tier@acct-secondary.dfs.core.windows.net/a",
-        "abfs://tier@127.0.0.1/a",
-        "az://tier:10000/a",
-        "az://[tier/a",
-    ],
-)
-def test_a_url_of_something_else_is_refused_without_repeating_it(url):
-    with pytest.raises(OptionError) as caught:
-        AzureDriver.options_from_url(url)
-    assert "hunter2" not in f"{caught.value} {caught.value!r}"
-
-
-def test_a_container_that_cannot_be_is_told_apart_from_one_that_is_missing():
-    with pytest.raises(OptionError, match="the URL names no container"):
-        AzureDriver.options_from_url("az:///x")
-    with pytest.raises(OptionError, match=r"no name of a container.*3 to 63.*found 'c'"):
-        AzureDriver.options_from_url("az://c/x")
 
 
 # --- accounts and credentials ------------------------------------------------------------------------------

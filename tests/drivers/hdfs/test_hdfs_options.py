@@ -1,109 +1,15 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-from offload_core.storage.tier import Tier, open_store, registry
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs import connection as hdfs_connection
 from offload_hooks.errors import InvalidKeyError, OptionError
-
-SECRET = "a-recognisable-secret"
-
-
-def options_of(**given):
-    return HdfsDriver(**{"url": "hdfs://namenode:8020"} | given)._options
-
-
-@pytest.mark.parametrize(
-    ("url", "root", "location"),
-    [
-        ("hdfs://namenode:8020", "", "hdfs://namenode:8020/"),
-        ("hdfs://namenode:8020/a/b/", "", "hdfs://namenode:8020/a/b"),
-        ("HDFS://namenode:8020//a//b", "/c/d/", "hdfs://namenode:8020/a/b/c/d"),
-        ("hdfs://nameservice/a%20b/%C3%A4", "100%", "hdfs://nameservice/a%20b/%C3%A4/100%25"),
-        ("hdfs:///a", "", "hdfs:///a"),
-    ],
-)
-def test_url_and_root_name_the_tier_whose_location_opens_it_again(url, root, location):
-    assert HdfsDriver(url=url, root=root).describe().location == location
-    assert HdfsDriver(**HdfsDriver.options_from_url(location)).describe().location == location
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "/a",
-        "s3://bucket/a",
-        "hdfs://namenode:port/a",
-        "hdfs://namenode:8020/a/../b",
-        "hdfs://namenode:8020/a:b",
-        "hdfs://namenode:8020/%ff",
-        f"hdfs://namenode:8020/a?user={SECRET}",
-        f"hdfs://namenode:8020/a#{SECRET}",
-        f"hdfs://user:{SECRET}@namenode:8020/a",
-        f"hdfs://{SECRET}@namenode:8020/a",
-        f"hdfs://[{SECRET}/a",
-    ],
-)
-def test_any_other_url_is_refused_without_repeating_it(url):
-    for make in (HdfsDriver.options_from_url, HdfsDriver):
-        with pytest.raises(OptionError) as caught:
-            make(url)
-        assert SECRET not in f"{caught.value} {caught.value!r}"
-
-
-def test_options_may_be_text():
-    text = options_of(replication="2", timeout_s="1.5")
-    assert text == options_of(replication=2, timeout_s=1.5)
-    assert (text.replication, text.timeout_s) == (2, 1.5)
-    assert options_of(replication="").replication is None
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"replication": 0},
-        {"replication": "many"},
-        {"timeout_s": 0},
-        {"timeout_s": "soon"},
-        {"root": "a/../b"},
-        {"user": "a\nb"},
-        {"kerberos_keytab": "/k"},
-        {"kerberos_cache": "/c"},
-    ],
-)
-def test_options_that_make_no_sense_are_refused_by_name(given):
-    with pytest.raises(OptionError, match=next(iter(given))):
-        options_of(**given)
-
-
-def test_pulsars_name_of_the_url_is_known_in_any_case_of_letters():
-    given = {"filesystemuri": "hdfs://namenode:8020/a"}
-    driver = registry.make_driver("hdfs", given)
-    assert driver.describe().location == "hdfs://namenode:8020/a"
-
-
-def test_pulsars_brokers_find_their_properties():
-    described = HdfsDriver(url="hdfs://namenode:8020/a").describe()
-    assert described.driver_metadata == {
-        "storageBasePath": "/a",
-        "serviceEndpoint": "hdfs://namenode:8020",
-    }
-
-
-def test_a_tier_is_pickled_by_its_options():
-    tier = open_store("hdfs://namenode:8020/a", replication="2")
-    again = pickle.loads(pickle.dumps(tier))
-    assert isinstance(again, Tier)
-    assert again.describe() == tier.describe()
-
 
 # --- what the client is configured as ------------------------------------------------------------------------------
 

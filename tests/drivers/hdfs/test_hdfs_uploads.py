@@ -14,7 +14,7 @@ import hdfs_native
 import pytest
 
 from offload_drivers.hdfs import HdfsDriver
-from offload_drivers.hdfs import turns as hdfs_turns
+from offload_drivers.hdfs import commit as hdfs_commit
 from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, UploadError
@@ -247,7 +247,7 @@ def test_a_refused_create_only_commit_keeps_the_upload_which_may_then_replace_th
 
 
 def test_who_has_the_turn_for_too_long_loses_it_and_can_do_no_harm_then(new_driver, monkeypatch, web):
-    monkeypatch.setattr(hdfs_turns, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(hdfs_commit, "PATIENCE_S", 0.2)
     slow, quick = new_driver(), new_driver()
     upload = slow.begin_data("k", "a/b", {"who": "slow"})
     receipts = [slow.write_block(upload, 1, 0, b"slow")]

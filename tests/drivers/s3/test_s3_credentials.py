@@ -283,7 +283,7 @@ def test_a_web_identity_is_changed_for_credentials(behind, sts, monkeypatch, tmp
 
 
 def test_obstore_uses_the_same_credentials(behind, front, sts):
-    with opened(**behind | ASKING, sts_endpoint_url=sts.url, client="obstore") as driver:
+    with opened(**behind | ASKING, sts_endpoint_url=sts.url) as driver:
         driver.write_index("k", b"data", "a/b", {}, False)
         requests = len(front.requests)
         assert driver.read_range("k", 1, 2) == b"at"

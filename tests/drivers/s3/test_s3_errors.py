@@ -259,22 +259,20 @@ def test_a_proxy_that_refuses_shows_no_secret(scheme, status, kind):
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("client", ["s3fs", "obstore"])
-def test_only_a_certificate_that_is_trusted_is_talked_to(client, tmp_path):
+def test_only_a_certificate_that_is_trusted_is_talked_to(tmp_path):
     tls = make_certificate(tmp_path)
     answer = Answer(status=206, body=b"x", headers={"Content-Range": "bytes 0-0/1"})
-    given = GIVEN | {"client": client}
     with Front(rule=lambda _: answer, tls=tls) as front:
-        with opened(**given, endpoint_url=front.url, ca_bundle=str(tls[0])) as driver:
+        with opened(**GIVEN, endpoint_url=front.url, ca_bundle=str(tls[0])) as driver:
             assert bytes(driver.read_range("k", 0, 1)) == b"x"
         with (
-            opened(**given, endpoint_url=front.url) as driver,
+            opened(**GIVEN, endpoint_url=front.url) as driver,
             raises(StoreError, "not trusted.*ca_bundle") as caught,
         ):
             driver.read_range("k", 0, 1)
         assert not caught.value.retryable
         with (
-            opened(**given, endpoint_url=front.url, ca_bundle=str(tmp_path / "nowhere.pem")) as driver,
+            opened(**GIVEN, endpoint_url=front.url, ca_bundle=str(tmp_path / "nowhere.pem")) as driver,
             raises(OptionError, "ca_bundle"),
         ):
             driver.read_range("k", 0, 1)

@@ -48,10 +48,9 @@ def test_credentials_that_are_wrong_are_denied_and_not_shown(given, wrong, hook)
     assert "a-wrong-secret" not in shown
 
 
-@pytest.mark.parametrize("client", ["s3fs", "obstore"])
 @pytest.mark.parametrize("hook", sorted(set(HOOKS) - {"block", "commit", "abort"}))
-def test_a_bucket_that_is_not_there_is_named(given, hook, client):
-    given |= {"bucket": "no-such-bucket", "client": client}
+def test_a_bucket_that_is_not_there_is_named(given, hook):
+    given |= {"bucket": "no-such-bucket"}
     with opened(**given) as driver, pytest.raises(ObjectNotFoundError, match="'no-such-bucket'"):
         every_hook(driver)[hook]()
 

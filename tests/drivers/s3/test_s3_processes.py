@@ -67,20 +67,15 @@ def run(program, given):
     return done.stdout
 
 
-@pytest.fixture(params=["s3fs", "obstore"])
-def either(request, given):
-    return given | {"client": request.param}
+def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(given):
+    run("read()", given)
 
 
-def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(either):
-    run("read()", either)
+def test_a_driver_that_is_made_before_a_fork_is_used_in_the_child_alone(given):
+    run("in_child(read)", given)
 
 
-def test_a_driver_that_is_made_before_a_fork_is_used_in_the_child_alone(either):
-    run("in_child(read)", either)
-
-
-def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_parent(either):
+def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_parent(given):
     program = """
         read()
         in_child(read)
@@ -91,7 +86,7 @@ def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_p
         read()
         driver.close()
     """
-    run(program, either)
+    run(program, given)
 
 
 def test_a_child_writes_on_what_its_parent_began(given):
@@ -110,7 +105,7 @@ def test_a_child_writes_on_what_its_parent_began(given):
     assert run(program, given) == f"{(5 << 20) + 1}\n"
 
 
-def test_children_that_are_forked_while_threads_read(either):
+def test_children_that_are_forked_while_threads_read(given):
     program = """
         stop = threading.Event()
 
@@ -130,20 +125,20 @@ def test_children_that_are_forked_while_threads_read(either):
                 thread.join()
             driver.close()
     """
-    run(program, either)
+    run(program, given)
 
 
 def test_obstore_reads_what_the_parent_has_not_read_by_it(given):
     program = """
-        from offload_drivers.s3 import obstore_reads
+        from offload_drivers.s3 import reads
 
         in_child(read)
-        assert obstore_reads._first_user is None, "the parent may still use it"
+        assert reads._first_user is None, "the parent may still use it"
         read()
-        assert obstore_reads._first_user == os.getpid()
+        assert reads._first_user == os.getpid()
         driver.close()
     """
-    run(program, given | {"client": "obstore"})
+    run(program, given)
 
 
 def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver(given):

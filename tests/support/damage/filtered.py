@@ -12,8 +12,7 @@ from offload_core.format.codec.block_header import BlockHeader, pack_block_heade
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.frames import padding
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.metadata.records.filter_record import RECORD_KEY
-from offload_core.writing.filters import DroppedEntries, FilterMode, FilterRecord
+from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 
 
 def record_of(kept: Sequence[bytes], entries: int) -> FilterRecord:

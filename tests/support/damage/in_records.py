@@ -39,7 +39,7 @@ def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object) -> 
 
     def change(record: LedgerRecord) -> LedgerRecord:
         assert record.context is not None
-        return replace(record, context=replace(record.context, **changes))  # type: ignore[arg-type]
+        return replace(record, context=replace(record.context, **changes))
 
     scene.change_record(change, ledger_id)
 
@@ -50,7 +50,6 @@ def change_share(
     """One of a ledger's segments, changed."""
 
     def changed(record: LedgerRecord) -> LedgerRecord:
-        assert record.context is not None
         shares = list(record.context.segments)
         shares[number] = change(shares[number])
         context = replace(record.context, uuid=shares[0].uuid, segments=tuple(shares))

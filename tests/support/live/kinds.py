@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from golden import COLUMNS, GOLDEN, assert_topic_is_as_expected
+from golden import BROKER, COLUMNS, GOLDEN, assert_topic_is_as_expected, stored_objects
 from live.clients import rows_as_java_reads
 from tiers import put
 
@@ -39,15 +39,10 @@ Place = tuple[int, int]
 
 def put_kinds(tier: Tier) -> None:
     """The objects of all `KINDS`, as the broker stored them."""
-    for folder in (GOLDEN / "broker" / "s3", MADE):
-        for stored in json.loads((folder / "objects.json").read_text()):
-            if _topic_of(stored["metadata"]) in KINDS.values():
-                data = gzip.decompress((folder / "objects" / f"{stored['key']}.gz").read_bytes())
-                put(tier, stored["key"], data, stored["metadata"])
-
-
-def _topic_of(metadata: Mapping[str, str]) -> str:
-    return metadata["managedledgername"].replace("/persistent/", "/")
+    topics = {topic.rpartition("/")[2] for topic in KINDS.values()}
+    for broker in (BROKER, MADE):
+        for key, data, metadata in stored_objects(topics, broker):
+            put(tier, key, data, metadata)
 
 
 def assert_is_as_clients_read(reader: TierReader, kind: str, **options: Any) -> None:

@@ -17,7 +17,7 @@ from shutil import copy2
 from typing import Any
 from uuid import uuid4
 
-from commands import configuration_file, install_into
+from commands import configuration_file, install_into, opened_service
 from scenes.transactions import message
 from service import Service
 from stores import new_store
@@ -31,10 +31,8 @@ from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
     TransactionalTopic,
-    open_environment,
     open_managed_ledger,
 )
-from offload_core.writing.settings import load_configuration, open_policies
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 from pulsar_offload import TierReader, open_tier
 
@@ -85,11 +83,7 @@ class World:
             (folder / "secrets" / name).write_text("user:secret")
         (folder / "var" / "audit.jsonl").touch()
         (folder / "schemas").symlink_to(folder / "tier" / FOLDER)
-        configuration = load_configuration(self.config)
-        with (
-            open_policies(configuration) as (store, policies),
-            open_environment(configuration, store, policies) as environment,
-        ):
+        with opened_service(self.config) as (environment, _):
             _produce_orders(environment)
             _produce_payments(environment)
             _produce_filtered(environment)
@@ -139,9 +133,8 @@ class World:
     @cached_property
     def environment(self) -> Environment:
         """What managed ledgers are opened in."""
-        configuration = load_configuration(self.config)
-        store, policies = self.stack.enter_context(open_policies(configuration))
-        return self.stack.enter_context(open_environment(configuration, store, policies))
+        environment, _ = self.stack.enter_context(opened_service(self.config))
+        return environment
 
     @cached_property
     def hot_store(self) -> Any:

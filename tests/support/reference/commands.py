@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from offload_core.interfaces.cli.commands import COMMANDS
-from offload_core.interfaces.cli.late_commands import LateCommand
+from offload_core.interfaces.cli.commands import COMMANDS, LateCommand
 
 _HEAD = """\
 # Commands

@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
-from offload_core.interfaces.service.watching import RequestMetrics
+from offload_core.interfaces.service.request_guards import RequestMetrics
 from offload_core.reading.scan.read import TaskMetrics
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer

@@ -78,9 +78,9 @@ def _requests() -> list[tuple[str, str]]:
         store, policies, topics, tokens=None, registry=CollectorRegistry(), service=ServiceSettings()
     )
     found = [
-        (method.lower(), re.sub(r":\w+}", "}", route.path))  # type: ignore[attr-defined]
+        (method.lower(), re.sub(r":\w+}", "}", route.path))
         for route in app.routes
-        for method in sorted(route.methods - {"HEAD"})  # type: ignore[attr-defined]
+        for method in sorted(route.methods - {"HEAD"})
     ]
     assert len(set(found)) == len(found)
     return found

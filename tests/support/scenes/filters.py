@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from entries import read_sparse_through
 from managed_ledgers import NAME, environment_of
 from scenes.segments import SETTINGS, Topic
 from scenes.transactions import NEVER, Model, message
@@ -17,12 +18,15 @@ from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import (
+    RECORD_KEY,
+    FilterMode,
+    FilterRecord,
+    parse_filter_record,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import Tier
-from offload_core.writing.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
-from offload_core.writing.filters.transactions import TransactionOffloadFilter
 from offload_core.writing.managed_ledger import (
     Environment,
     RolloverPolicy,
@@ -31,7 +35,9 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
+from offload_core.writing.offload_filters import ChosenFilter
 from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 from offload_hooks.filters import OffloadFilter
@@ -139,14 +145,9 @@ class FilteredTopic:
 
     def cold(self, ledger: LedgerRecord, stop: int | None = None) -> dict[int, bytes]:
         """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
-        found: dict[int, bytes] = {}
         reader = ColdReaders(self.tiers).open(ledger)
-        begin, last = 0, (ledger.info.entries or 0 if stop is None else stop) - 1
-        while begin <= last:
-            read = reader.read_sparse(begin, last, 300)
-            for batch in read.runs():
-                found |= {i: bytes(each) for i, each in enumerate(batch, batch.first_entry_id)}
-            begin = read.stop_entry_id
+        last = (ledger.info.entries or 0 if stop is None else stop) - 1
+        found = dict(read_sparse_through(reader, 0, last, 300))
         assert list(found) == sorted(found)
         return found
 
@@ -246,16 +247,9 @@ class Filtered(Topic):
             if context is None or not any(share.complete for share in context.segments):
                 continue
             ends = [share.end_entry_id for share in context.segments if share.complete]
-            begin, last = 0, max(end for end in ends if end is not None)
-            reader = ColdReaders(tiers).open(ledger)
-            while begin <= last:
-                read = reader.read_sparse(begin, last, 500)
-                for batch in read.runs():
-                    found += [
-                        (EntryPosition(ledger.ledger_id, i), bytes(each))
-                        for i, each in enumerate(batch, batch.first_entry_id)
-                    ]
-                begin = read.stop_entry_id
+            last = max(end for end in ends if end is not None)
+            read = read_sparse_through(ColdReaders(tiers).open(ledger), 0, last, 500)
+            found += [(EntryPosition(ledger.ledger_id, i), payload) for i, payload in read]
             if ledger.is_fully_offloaded:
                 check_cold_copies(tiers, NAME, ledger)
         return found

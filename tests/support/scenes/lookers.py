@@ -22,8 +22,6 @@ from scenes.garbage import clock
 from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 
 from offload_core.maintenance.gc import Collection, Scope
-from offload_core.maintenance.inventory import measure
-from offload_core.maintenance.inventory.stored import survey_stored
 from offload_core.maintenance.recover import recover_records
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import Records
@@ -127,16 +125,6 @@ def ls(tier: Tier, executor: Executor | None) -> object:
         return list(survey.ledgers()), list(survey.strays()), counts[-1:]
 
 
-def du(tier: Tier, executor: Executor | None) -> object:
-    """Whose the bytes are."""
-    return list(measure(tier, now=MODIFIED_AT, executor=executor).lines())
-
-
-def cost(tier: Tier, executor: Executor | None) -> object:
-    """What is stored of each topic."""
-    return survey_stored(tier, now=lambda: MODIFIED_AT, executor=executor)
-
-
 def report(tier: Tier, executor: Executor | None) -> object:
     """The catalogue of a page."""
     return TierReader(tier).catalogue(executor=executor)
@@ -170,7 +158,7 @@ def recover(tier: Tier, executor: Executor | None) -> object:
 
 
 Command = Callable[[Tier, Executor | None], Any]
-COMMANDS: list[Command] = [ls, du, cost, report, verify, gc, gc_yes, recover]
+COMMANDS: list[Command] = [ls, report, verify, gc, gc_yes, recover]
 
 
 def collected(tier: Tier, executor: Executor | None) -> Collection:

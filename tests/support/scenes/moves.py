@@ -27,6 +27,7 @@ from offload_core.maintenance.relocate import (
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.topics import parse_topic
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.relocations import MappingFile
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
@@ -34,8 +35,8 @@ from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier, open_store
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.filters import FilterMode, FilterRun
 from offload_core.writing.managed_ledger import HotLedgers
+from offload_core.writing.offload_filters import FilterRun
 from offload_drivers.local import LocalDriver
 from offload_hooks.testing import MemoryMetadataStore
 

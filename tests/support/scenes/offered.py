@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from entries import read_through
 from hypothesis import strategies as st
 from records import CLOSED_AT_MS, segment
 
@@ -181,10 +182,4 @@ def read_back(tier: Tier, uuid: UUID, part: Part) -> list[bytes]:
     )
     readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(), read_buffer_bytes=1000)
     reader = readers.open(LedgerRecord(info=part.info, context=context))
-    found: list[bytes] = []
-    begin, last = part.first_entry_id, part.stop_entry_id - 1
-    while begin <= last:
-        batch = reader.read(begin, last)
-        found += [bytes(each) for each in batch]
-        begin = batch.stop_entry_id
-    return found
+    return [payload for _, payload in read_through(reader, part.first_entry_id, part.stop_entry_id - 1)]

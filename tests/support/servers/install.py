@@ -1,7 +1,7 @@
 """Install the pinned servers into `.servers/`: `PYTHONPATH=tests/support python -m servers.install` does them all.
 
 What is taken from a registry has the checksum that is checked in here: Go's modules by `go.sum`, packages of npm by a
-lock file (their scripts are not run), jars by a file `jars.sha256`, wheels by hashes, crates by `Cargo.lock`. Maven's
+lock file (their scripts are not run), jars by a file `jars.sha256`, wheels by hashes. Maven's
 own plugins are taken by the checksums that the repository names for them.
 """
 

@@ -1,8 +1,8 @@
-"""Requests to complete the segment that a topic's owner writes, by whoever has the topic's record, in any process.
+"""Requests to complete the segment that a topic's owner writes, by any process that has the topic's record.
 
-    request     a mark of whoever asks goes into the record
+    request     a mark goes into the record
     answer      the owner completes its segment, and then takes away the marks that were there before
-    wait        until the mark is gone: then what was appended before the request is in the tier, or the answer says
+    wait        until the mark is gone: then what was appended before the request is in the tier, or the answer has
                 what the rest waits for
 
 Source: docs/formats/metadata.md.
@@ -21,7 +21,7 @@ from offload_core.writing.managed_ledger.owned_record import OWNER_PROPERTY, get
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 
 REQUESTS_PROPERTY = "pulsar-offload.complete-segment"
-"""The marks of those who wait for the segment to be completed, with commas between them."""
+"""The marks of requests to complete the segment, with commas between them."""
 
 WAITS_PROPERTY = "pulsar-offload.segment-waits"
 """What the entries wait for that were left out by the answer that was given last."""
@@ -31,7 +31,7 @@ _LOOKS_S = 0.2
 
 
 def requests_of(info: ManagedLedgerInfo) -> tuple[str, ...]:
-    """The marks of those who wait."""
+    """The marks of requests."""
     text = get_property(info, REQUESTS_PROPERTY)
     return tuple(text.split(",")) if text else ()
 
@@ -72,11 +72,11 @@ def request_completion(
 
     Args:
         timeout_s: how long the answer may take; then the request is withdrawn.
-        wait: called between two looks with the seconds to the next.
+        wait: called between two reads of the record, with the seconds to the next.
 
     Raises:
         UnknownTopicError: there is no such managed ledger.
-        OptionError: nobody has it open, or not any more.
+        OptionError: no process has it open, or not any more.
         StoreTimeoutError: no answer came in time; what is appended stays safe, and it can be asked again.
     """
     mark, until = uuid4().hex, time.monotonic() + timeout_s
@@ -98,7 +98,7 @@ def request_completion(
             raise StoreTimeoutError(
                 f"the owner of {name} did not complete its segment in time",
                 expected=f"an answer within {timeout_s:g} s",
-                hint="The process that has it open must run, and keep it by an UpkeepLoop; its log tells why.",
+                hint="The process that has it open must run, and keep it by an UpkeepLoop; its log has the reason.",
             )
         wait(_LOOKS_S)
         known = records.read(name)
@@ -111,8 +111,8 @@ def request_completion(
 def _check_open(info: ManagedLedgerInfo, name: str) -> None:
     if get_property(info, OWNER_PROPERTY) is None:
         raise OptionError(
-            f"nobody has {name} open, who could complete its segment",
-            hint="It is completed by whoever opens the topic next.",
+            f"no process has {name} open that could complete its segment",
+            hint="The next owner of the topic completes it.",
         )
 
 

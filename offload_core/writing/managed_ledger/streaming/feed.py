@@ -172,7 +172,7 @@ def _stop(kept: _Kept) -> tuple[int, int]:
 class EntrySource:
     """Gives the entries of one topic in their order; used by one thread at a time.
 
-    `counts` tells how many that were taken came from where.
+    `counts` has how many of those that were taken came from where.
     """
 
     def __init__(self, buffer: OffloadBuffer, cache: TailCache, hot: LedgerStore) -> None:

@@ -1,7 +1,7 @@
 """`StreamingPool`: the threads and the memory that all streamed topics of a process share.
 
-A topic has turns, one at a time: it takes one when it was woken, or when a time that it gave has come. Who wakes it
-waits for nobody; a clock gives the turns, twenty times a second, so that many appends cost one turn. No topic has a
+A topic has turns, one at a time: it takes one when it was woken, or when a time that it gave has come. Waking it
+takes no time; a clock gives the turns, twenty times a second, so that many appends cost one turn. No topic has a
 thread of its own.
 """
 
@@ -18,13 +18,13 @@ from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Any, Protocol, Self
-from uuid import UUID
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import MemoryBudget
 from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES
+from offload_core.writing.audit import AuditLog
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.offload.recorded_segments import RecordedSegments
 from offload_core.writing.offload.running_attempt import check_lease_length
@@ -45,7 +45,7 @@ class Streamed(Protocol):
         """Do what is due; it raises nothing."""
 
     def close_early(self) -> None:
-        """Close the open segment, for its memory is needed; waits for nobody."""
+        """Close the open segment, for its memory is needed; return at once."""
 
 
 class StreamingPool:
@@ -56,7 +56,7 @@ class StreamingPool:
         budget_bytes: the memory of all blocks, see `SegmentOffloader`.
         buffer_bytes: the memory of entries that wait for their offload.
         threads: call the stores. With 0 nothing runs by itself: `run_due` does what is due, in its caller's thread.
-        lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
+        lease_s: how long other processes leave an attempt of this one alone after its last renewal; to 600 s.
         now_ms: the time, in ms since 1970, UTC.
 
     Raises:
@@ -123,7 +123,7 @@ class StreamingPool:
         self,
         owned: OwnedRecord,
         records: ManagedLedgerRecords,
-        announce: Callable[[int, UUID, str], None],
+        audit: AuditLog,
         now_ms: Callable[[], int],
     ) -> RecordedSegments:
         """The segments of a topic; see `RecordedSegments`."""
@@ -134,7 +134,7 @@ class StreamingPool:
             partial(self._tiers_of, owned.name),
             executor=self._stores,
             budget=self.budget,
-            announce=announce,
+            audit=audit,
             now_ms=now_ms,
             lease_s=self._lease_s,
         )
@@ -146,7 +146,9 @@ class StreamingPool:
     def wake_at(self, topic: Streamed, due_ms: int) -> None:
         """Give a topic a turn at this time, or soon after it."""
         with self._lock:
-            if due_ms < self._due_ms.get(topic, due_ms + 1):  # else it has one before, and then says it again
+            if due_ms < self._due_ms.get(
+                topic, due_ms + 1
+            ):  # else it has one before, and then gives its time again
                 self._due_ms[topic] = due_ms
                 heappush(self._timers, (due_ms, next(self._numbers), topic))
 
@@ -199,7 +201,7 @@ class StreamingPool:
         with self._lock:
             self._is_relieved = False
             was_put_back, self._last_ms = now < self._last_ms - _CLOCK_STEP_MS, now
-            while self._timers and (was_put_back or self._timers[0][0] <= now):  # each says its time anew
+            while self._timers and (was_put_back or self._timers[0][0] <= now):  # each gives its time anew
                 due_ms, _, topic = heappop(self._timers)
                 if self._due_ms.get(topic) == due_ms:
                     del self._due_ms[topic]
@@ -233,7 +235,7 @@ class _Queue(Executor):
         return len(self._calls)
 
     def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        """See `Executor`; nothing is told of the outcome."""
+        """See `Executor`; the outcome is not set."""
         self._calls.append(lambda: call(*given, **named))
         return Future()
 

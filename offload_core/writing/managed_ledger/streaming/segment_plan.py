@@ -5,7 +5,7 @@ goes on into the next ledger, unless that has a copy of its own, or streaming wa
 ledger.
 
 A segment of sealed ledgers ends with the entry whose payload reaches the size that is set. The ledgers' sizes are in
-the record; within the last ledger the entry is found by binary search, where the hot tier tells sizes. PIP-76 plans
+the record; within the last ledger the entry is found by binary search, if the hot tier knows sizes. PIP-76 plans
 history so, before it is offloaded.
 """
 
@@ -24,9 +24,9 @@ from offload_core.metadata.records.segment_shares import (
     unfinished_segment,
 )
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
-from offload_core.writing.managed_ledger.streaming.status import SegmentWaiters, StreamingSettings
+from offload_core.writing.managed_ledger.streaming.status import SegmentWaiters
 from offload_core.writing.managed_ledger.topic_reader import LedgersView
-from offload_core.writing.offload.recorded_segments import RecordedSegment
+from offload_core.writing.offload.recorded_segments import RecordedSegment, StreamingSettings
 from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
 
@@ -76,7 +76,7 @@ def following(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord | None:
 
 
 def all_following(info: ManagedLedgerInfo, ledger_id: int) -> Iterator[LedgerRecord]:
-    """The ledgers behind one that have or may get entries, in their order."""
+    """The ledgers after one that have or may get entries, in their order."""
     return (
         ledger
         for ledger in info.in_order
@@ -145,7 +145,7 @@ def planned_end(
 ) -> EntryPosition | None:
     """The last entry of a segment that begins there; None if the sealed ledgers have no more than it may.
 
-    None too if the hot tier does not tell. Errors as `LedgerStore.open` and `LedgerReader.read`.
+    None too if the hot tier does not know sizes. Errors as `LedgerStore.open` and `LedgerReader.read`.
     """
     begins_in, left, first = info.ledger(begin.ledger_id), max_bytes, begin.entry_id
     if begins_in is None:
@@ -183,10 +183,10 @@ def _reaching(reader: SizedLedgerReader, first: int, stop: int, size: int) -> in
 
 
 class SegmentDue:
-    """Tells it of one topic, see the module.
+    """When a topic's segments begin and close, see the module.
 
     Args:
-        bounds: of its segments until `set` has said others.
+        bounds: of its segments until `set` gives others.
 
     Attributes:
         settings: by which it is streamed; None if it is not.
@@ -261,7 +261,7 @@ class SegmentDue:
 
         Args:
             close_behind: where the segment closes, if that is known.
-            is_asked: somebody wants it to be asked where it can be.
+            is_asked: the filter is to be asked where it can be.
         """
         if segment.filter is None:
             return False

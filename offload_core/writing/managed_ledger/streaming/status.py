@@ -1,70 +1,15 @@
-"""Settings and status of a streamed topic, and the futures of callers that wait for its segments."""
+"""The status of a streamed topic, and the futures of callers that wait for its segments."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition
-from offload_core.writing.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.writing.offload.recorded_segments import SegmentBounds
-from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
-from offload_hooks.errors import OffloadError, OptionError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamingSettings:
-    """Bounds of one segment; it closes with the first of them that is reached.
-
-    Attributes:
-        max_segment_bytes: of payloads; `maxSizePerOffloadSegmentMbytes`. The entry that reaches it is the last.
-        max_segment_age_s: since its first entry waits, also on an idle topic; `maxOffloadSegmentRolloverTimeMinutes`.
-        block_bytes: the length of a full block.
-        checksums: write those of all blocks and the index beside them.
-    """
-
-    max_segment_bytes: int = 1024 << 20
-    max_segment_age_s: float = 600
-    block_bytes: int = DEFAULT_MAX_BLOCK_BYTES
-    checksums: bool = False
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("max_segment_bytes", 1),
-            ("max_segment_age_s", 0),
-            ("block_bytes", LEAST_BLOCK_BYTES),
-        ):
-            value = getattr(self, name)
-            if not value >= least:
-                raise OptionError(
-                    f"streaming has an impossible {name}", expected=f"{least} or more", found=value
-                )
-
-    @classmethod
-    def within(cls, budget_bytes: int) -> Self:
-        """The defaults, with blocks for which the memory of a pool is enough."""
-        return cls(block_bytes=max(LEAST_BLOCK_BYTES, min(DEFAULT_MAX_BLOCK_BYTES, budget_bytes // 2)))
-
-    @property
-    def feed_bytes(self) -> int:
-        """The bytes that wait before they are offloaded, where nothing else asks for it: enough for a block to go."""
-        return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
-
-    @property
-    def max_age_ms(self) -> int:
-        """The age in ms."""
-        return int(self.max_segment_age_s * 1000)
-
-    @property
-    def of_segments(self) -> SegmentBounds:
-        """The bounds of one segment."""
-        return SegmentBounds(
-            max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes, checksums=self.checksums
-        )
-
+from offload_hooks.errors import OffloadError
 
 StreamingState = Literal["off", "idle", "open", "closing", "waiting", "ended"]
 """No segment, and none to come; none now; one that takes entries; one that only uploads; a failure's pause; closed."""
@@ -119,7 +64,7 @@ class SegmentCompletion:
 
     Attributes:
         end: the last entry up to which all of it is; None if there is nothing.
-        waits_for: in words, what the entries behind that wait for, of which the topic's filter does not decide yet;
+        waits_for: in words, what the entries after that wait for, of which the topic's filter does not decide yet;
             None if all is there.
     """
 
@@ -144,21 +89,21 @@ class SegmentWaiters:
             self._waiting.append((target, waiter))
         return waiter
 
-    def tell_done(self, begin: EntryPosition | None) -> None:
-        """All before `begin` is offloaded; None: all that is to be."""
+    def complete_before(self, begin: EntryPosition | None) -> None:
+        """End the waiters for what is before `begin`; None: all of them."""
         with self._lock:
             done = [each for each in self._waiting if begin is None or each[0] < begin]
             self._waiting = [each for each in self._waiting if each not in done]
         for target, waiter in done:
             waiter.set_result(SegmentCompletion(end=target))
 
-    def tell_held(self, completion: SegmentCompletion) -> None:
-        """Nobody waits any more: this is all that may be offloaded now."""
+    def complete_all(self, completion: SegmentCompletion) -> None:
+        """End all waiters: this is all that may be offloaded now."""
         for _, waiter in self._take_all():
             waiter.set_result(completion)
 
-    def tell(self, error: OffloadError) -> None:
-        """It failed; nobody waits any more."""
+    def fail(self, error: OffloadError) -> None:
+        """Streaming failed: all waiters get the error."""
         for _, waiter in self._take_all():
             waiter.set_exception(error)
 

@@ -18,12 +18,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.records.segment_shares import Segment, unfinished_segment
-from offload_core.writing.audit import AuditLog, Deletion
-from offload_core.writing.filters import FilterRun
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.managed_ledger.streaming.feed import (
@@ -45,14 +42,14 @@ from offload_core.writing.managed_ledger.streaming.segment_plan import (
 from offload_core.writing.managed_ledger.streaming.status import (
     SegmentCompletion,
     SegmentWaiters,
-    StreamingSettings,
     StreamingState,
     StreamingStatus,
 )
 from offload_core.writing.managed_ledger.topic_reader import LedgersView, TailCache
 from offload_core.writing.offload import OffloadedSegment
-from offload_core.writing.offload.recorded_segments import RecordedSegment
+from offload_core.writing.offload.recorded_segments import RecordedSegment, StreamingSettings
 from offload_core.writing.offload.segment_offloader import SegmentFilter
+from offload_core.writing.offload_filters import FilterRun
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,
@@ -113,7 +110,7 @@ class FilterLooks:
         self.is_asked = False
 
     def ask(self) -> None:
-        """Have it be asked at once when the next look is due, pause or not; by any thread."""
+        """Have it asked when it is due next, pause or not; by any thread."""
         self.is_asked = True
 
     def look(self, view: LedgersView) -> bool:
@@ -170,9 +167,8 @@ _log = logging.getLogger(__name__)
 class StreamingOutcomes:
     """Of the managed ledger of this name. `pause` is the one after the newest failure."""
 
-    def __init__(self, name: str, audit: AuditLog, now_ms: Callable[[], int]) -> None:
+    def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
         self._name = name
-        self._audit = audit
         self._now_ms = now_ms
         self._status = StreamingStatus()
         self.pause = RetryPause()
@@ -189,14 +185,8 @@ class StreamingOutcomes:
         self._status = replace(self._status, completed=self._status.completed + 1, last_end=segment.end)
         self.pause.failures = 0
 
-    def announce(self, ledger_id: int, uuid: UUID, why: str) -> None:
-        """Objects of an attempt are about to be deleted."""
-        self._audit.record(
-            Deletion(managed_ledger=self._name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid)
-        )
-
     def stopped(self) -> OffloadStoppedError:
-        """The error of those who wait for more."""
+        """The error for callers that wait for more."""
         return OffloadStoppedError(f"the streaming of {self._name} was stopped")
 
     def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
@@ -229,7 +219,7 @@ class TopicStreaming:
 
     Args:
         view: the ledgers as they are now.
-        moved: told of each ledger whose copies are others now.
+        moved: called with each ledger whose copies are others now.
         is_offloading: whether a ledger-based offload of the topic runs.
         open_run: asks the topic's filter.
     """
@@ -251,10 +241,8 @@ class TopicStreaming:
         self._moved = moved
         self._is_offloading = is_offloading
         self._now_ms = environment.now_ms
-        self._outcomes = StreamingOutcomes(owned.name, environment.audit, environment.now_ms)
-        self._segments = pool.segments_of(
-            owned, environment.records, self._outcomes.announce, environment.now_ms
-        )
+        self._outcomes = StreamingOutcomes(owned.name, environment.now_ms)
+        self._segments = pool.segments_of(owned, environment.records, environment.audit, environment.now_ms)
         self._buffer = OffloadBuffer(pool.buffer_budget)
         self._hot = environment.hot.store
         self._source = EntrySource(self._buffer, cache, self._hot)
@@ -288,7 +276,7 @@ class TopicStreaming:
         self.wake()
 
     def offer(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """Take entries that were acknowledged, if there is room for them; it waits for nobody."""
+        """Take entries that were acknowledged, if there is room for them; it returns at once."""
         if not self._is_active:
             return
         if not self._outcomes.pause.failures and not self._looks.is_stuck:
@@ -309,10 +297,10 @@ class TopicStreaming:
         target = self._view().last_position()
         if target is None:
             return SegmentCompletion(end=None)
-        self._looks.ask()  # before somebody can be told what it has said before
+        self._looks.ask()  # before a waiter can get its last answer
         done = self._waiters.add(target)
         if self._is_closed:
-            self._waiters.tell(self._outcomes.stopped())
+            self._waiters.fail(self._outcomes.stopped())
         self._finishes, self._outcomes.pause.until_ms = True, None
         self.wake()
         if not self._pool.wait(done, timeout_s):
@@ -370,7 +358,7 @@ class TopicStreaming:
             self._is_closed = True
             self._end(error)
         except (AttemptError, UnknownLedgerError) as error:
-            self._leave()  # another has abandoned it, or its entries went: the record says what is to be resumed
+            self._leave()  # another has abandoned it, or its entries went: the record has what is to be resumed
             self._note_failure(error)
         except OffloadError as error:
             self._note_failure(error)
@@ -416,8 +404,8 @@ class TopicStreaming:
             return self._resume(info, old)
         begin = next_begin(info, is_on=due.is_on)
         self._finishes = begin is not None
-        self._arrivals.disarm()  # what comes behind the next look wakes
-        self._waiters.tell_done(begin)
+        self._arrivals.disarm()  # what comes after the next look wakes
+        self._waiters.complete_before(begin)
         waiting = 0 if begin is None else due.pending(info, begin)
         if begin is None or not waiting:
             due.since_ms = None
@@ -436,9 +424,9 @@ class TopicStreaming:
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
         segment_filter, end = self._looks.new_filter(), None
-        if due.is_on and segment_filter is None:  # else nobody knows how much is left of entries
+        if due.is_on and segment_filter is None:  # else it is unknown how much is left of entries
             end = planned_end(info, begin, due.bounds.max_segment_bytes, self._hot)
-        self._start(self._segments.assign(begin, due.bounds.of_segments, end, segment_filter))
+        self._start(self._segments.assign(begin, due.bounds, end, segment_filter))
         return True
 
     def _resume(self, info: ManagedLedgerInfo, old: Segment) -> bool:
@@ -450,7 +438,7 @@ class TopicStreaming:
         self._looks.look(self._view())
         if due.pending(info, old.begin) and not due.pending(info, old.begin, self._looks.stop):
             return self._hold(old.begin)
-        self._start(self._segments.resume(old, due.bounds.of_segments, self._looks.new_filter()))
+        self._start(self._segments.resume(old, due.bounds, self._looks.new_filter()))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
@@ -488,7 +476,7 @@ class TopicStreaming:
         return self._rest(waiting) if fed is Fed.ALL else fed is Fed.MORE
 
     def _look_on(self, segment: RecordedSegment) -> bool:
-        """Ask the filter; whether the open segment can go on by what it says."""
+        """Ask the filter; whether the open segment can go on by its answer."""
         if not self._looks.look(self._view()) or self._looks.continues(segment.filter):
             return True
         _log.info("the filter of %s was changed: its open segment is begun anew", self._owned.name)
@@ -502,7 +490,7 @@ class TopicStreaming:
         self._due.since_ms = None
         if not self._looks.is_asked:
             end = self._view().last_position(begin)
-            self._waiters.tell_held(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
+            self._waiters.complete_all(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
         return self._rest(0)
 
     def _settle(self, segment: RecordedSegment) -> None:
@@ -523,7 +511,7 @@ class TopicStreaming:
         self._pool.note_open(self, is_open=False)
 
     def _leave(self) -> None:
-        """Give the segment up; it stays recorded, for who resumes it. What nobody else would find is deleted."""
+        """Give the segment up; it stays recorded, to be resumed. Objects that no record names are deleted."""
         segment, self._segment = self._segment, None
         self._end_segment()
         if segment is not None:
@@ -531,10 +519,10 @@ class TopicStreaming:
             self._segments.delete_lost(segment)
 
     def _end(self, error: OffloadError) -> None:
-        """Give back all that there is, and tell those who wait."""
+        """Give back all that there is, and fail all waiters."""
         self._buffer.close()
         self._leave()
-        self._waiters.tell(error)
+        self._waiters.fail(error)
 
     # --- what is due ---------------------------------------------------------------------------
 
@@ -562,4 +550,4 @@ class TopicStreaming:
     def _note_failure(self, error: OffloadError) -> None:
         self._pool.wake_at(self, self._outcomes.fail(error))
         self._buffer.clear()
-        self._waiters.tell(error)
+        self._waiters.fail(error)

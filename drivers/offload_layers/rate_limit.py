@@ -1,0 +1,166 @@
+"""The layer `rate-limit`: at most so many requests and bytes in a second, for each process that uses the Tier.
+
+It only delays. What counts, before the call is let through:
+- requests: one for each call; one for each range of `read_ranges` and each key of `delete`; for a listing one when it
+  begins and one after each 1,000 objects or uploads that were taken from it, the usual size of a store's page;
+- bytes: what is read or written by `read_range`, `read_ranges`, `write_block` and `write_index`.
+
+`describe` asks nothing of the store and counts for nothing. Below the layer `retry` each attempt counts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, TypeVar
+
+from offload_hooks import ByteRange, ReadableBuffer, hookimpl
+from offload_hooks.errors import OptionError
+from offload_hooks.option_text import as_seconds
+from offload_layers.per_process import PerProcess
+from offload_layers.rest import Rest
+
+# A token bucket that is paid beforehand: who wants `amount` is told how long to wait for it.
+#
+# In any span of t seconds at most `rate` × (t + `burst_s`) is let through, but for one that wants more than a full
+# bucket: it waits until all of it has dripped in. First come, first served: a place in the line is taken at once and
+# waited for without a lock.
+
+
+class TokenBucket:
+    """Lets `rate` tokens through each second, and at once what was left unused of the last `burst_s` seconds."""
+
+    def __init__(self, rate: float, burst_s: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst_s = burst_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._paid_until = float("-inf")
+
+    def take(self, amount: float) -> float:
+        """Take `amount` tokens; the seconds to wait before they may be used."""
+        with self._lock:
+            now = self._clock()
+            self._paid_until = max(self._paid_until, now - self._burst_s) + amount / self._rate
+            return max(0.0, self._paid_until - now)
+
+
+PAGE = 1000
+
+_T = TypeVar("_T")
+_Wrapper = Generator[None, Any, Any]
+
+
+class RateLimitLayer:
+    """Delays calls so that a process keeps to a rate.
+
+    Args:
+        rest: the hooks below.
+        requests_per_second: the rate of requests; none: no limit.
+        bytes_per_second: the rate of bytes; none: no limit.
+        burst_s: how many seconds' worth may come at once after a pause.
+    """
+
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+    sleep: Callable[[float], None] = staticmethod(time.sleep)
+
+    def __init__(
+        self,
+        rest: Rest,  # noqa: ARG002
+        requests_per_second: float | str | None = None,
+        bytes_per_second: float | str | None = None,
+        burst_s: float | str = 1.0,
+    ) -> None:
+        burst = as_seconds("burst_s", burst_s)
+        requests = _rate("requests_per_second", requests_per_second)
+        volume = _rate("bytes_per_second", bytes_per_second)
+        self._requests = None if requests is None else PerProcess(lambda: self._bucket(requests, burst))
+        self._bytes = None if volume is None else PerProcess(lambda: self._bucket(volume, burst))
+
+    @hookimpl(wrapper=True)
+    def begin_data(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed())
+
+    @hookimpl(wrapper=True)
+    def write_block(self, data: ReadableBuffer) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed(volume=memoryview(data).nbytes))
+
+    @hookimpl(wrapper=True)
+    def commit_data(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed())
+
+    @hookimpl(wrapper=True)
+    def abort_data(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed())
+
+    @hookimpl(wrapper=True)
+    def write_index(self, data: ReadableBuffer) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed(volume=memoryview(data).nbytes))
+
+    @hookimpl(wrapper=True)
+    def read_range(self, length: int) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed(volume=length))
+
+    @hookimpl(wrapper=True)
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> _Wrapper:
+        """See `TierHooks`."""
+        volume = sum(wanted.length for wanted in ranges)
+        return (yield from self._delayed(requests=len(ranges), volume=volume))
+
+    @hookimpl(wrapper=True)
+    def stat(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed())
+
+    @hookimpl(wrapper=True)
+    def list_objects(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return self._by_pages((yield from self._delayed()))
+
+    @hookimpl(wrapper=True)
+    def delete(self, keys: Sequence[str]) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._delayed(requests=len(keys)))
+
+    @hookimpl(wrapper=True)
+    def list_uploads(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return self._by_pages((yield from self._delayed()))
+
+    def _delayed(self, requests: int = 1, volume: int = 0) -> _Wrapper:
+        self._wait(requests, volume)
+        return (yield)
+
+    def _by_pages(self, listed: Iterator[_T]) -> Iterator[_T]:
+        for count, item in enumerate(listed, start=1):
+            yield item
+            if count % PAGE == 0:
+                self._wait(1, 0)
+
+    def _wait(self, requests: int, volume: int) -> None:
+        wait_s = 0.0
+        if self._requests is not None:
+            wait_s = self._requests.get().take(requests)
+        if self._bytes is not None and volume > 0:
+            wait_s = max(wait_s, self._bytes.get().take(volume))
+        if wait_s > 0:
+            self.sleep(wait_s)
+
+    def _bucket(self, rate: float, burst_s: float) -> TokenBucket:
+        return TokenBucket(rate, burst_s, self.clock)
+
+
+def _rate(option: str, value: object) -> float | None:
+    if value is None or value == "":
+        return None
+    rate = as_seconds(option, value)
+    if rate <= 0:
+        raise OptionError(f"the option {option!r} lets nothing through", expected="more than 0")
+    return rate

@@ -1,0 +1,184 @@
+"""`offload cat`: messages or entries of a topic or ledger, as a table, JSON lines or a Parquet file."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from offload_core.format.messages.schema import Level
+from offload_core.interfaces.cli.command_options import TierOptions, command
+from offload_core.interfaces.cli.scan_options import MessagesRead
+from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, printable
+from offload_core.reading.scan import Scan
+from offload_core.reading.scan import scan as scan_tier
+from offload_hooks.errors import OptionError
+
+_TABLE_ROWS = 20
+_TABLE_COLUMNS = (
+    "__ledgerId",
+    "__entryId",
+    "__batchIndex",
+    "__publishTime",
+    "__key",
+    "value",
+    "__messageProperties",
+)
+_TASK_BYTES = 16 << 20
+
+
+class Format(enum.StrEnum):
+    """Format of rows."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+@command()
+def cat(
+    where: TierOptions,
+    scan: MessagesRead,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
+    output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
+) -> None:
+    """Print or write the messages, or the stored entries, of topics or of one ledger."""
+    options = scan.options()
+    if not scan.topics and options.topics_pattern is None and options.ledger is None:
+        raise OptionError("nothing to read is named", expected="--topic, --topics-pattern or --ledger")
+    if format_ is Format.PARQUET and output is None:
+        raise OptionError("Parquet goes to a file", expected="--output FILE")
+    if format_ is Format.TABLE and output is not None:
+        raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
+    with scan.open(where) as tier:
+        if options.columns is None and options.schemas is None:
+            options = options.having(columns=_columns(options.level, format_))
+        rows = scan_tier(tier, scan.topics, options, task_bytes=_TASK_BYTES)
+        if format_ is Format.TABLE:
+            shown = _TABLE_ROWS if limit is None else limit
+            print_table(rows.schema, _batches(rows, limit, shown=False), shown)
+        elif format_ is Format.PARQUET and output is not None:
+            write_parquet(rows.schema, _batches(rows, limit, shown=True), output)
+        else:
+            in_sight = output is not None or not sys.stdout.isatty()
+            write_jsonl(_batches(rows, limit, shown=in_sight), output)
+
+
+def _columns(level: Level, format_: Format) -> tuple[str, ...] | None:
+    """The columns that a table of messages has room for; None for the level's own."""
+    return _TABLE_COLUMNS if format_ is Format.TABLE and level == "messages" else None
+
+
+def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBatch]:
+    """The scan's batches up to `limit` rows, with a bar on a terminal that tells how much has been read."""
+    left = sys.maxsize if limit is None else limit
+    with byte_bar(shown=shown) as progress:
+        bar = progress.add_task("reading", total=scan.data_bytes)
+        for task, batches in scan.parts():
+            for batch in batches:
+                if left <= 0:
+                    return
+                yield batch.slice(0, left)
+                left -= batch.num_rows
+            progress.advance(bar, task.data_bytes)
+
+
+_SHOWN_CHARACTERS = 60
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
+"""Escapes of characters that JSON leaves as they are and a terminal may obey."""
+
+
+def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
+    """Print at most `limit` rows; says so if there are more."""
+    table = Table(*schema.names, box=None, pad_edge=False)
+    for count, row in enumerate(_rows(batches)):
+        if count == limit:
+            out.print(table)
+            err.print(
+                f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format."
+            )
+            return
+        table.add_row(*(Text(_shown(row[name])) for name in schema.names))
+    out.print(table)
+
+
+def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:
+    """Write one JSON object a line, to `output` or the standard output."""
+    lines = (_line(_to_json(row)) for row in _rows(batches))
+    if output is None:
+        for line in lines:
+            sys.stdout.write(line)
+        sys.stdout.flush()
+        return
+    with output_file(output) as file:
+        file.writelines(line.encode() for line in lines)
+
+
+def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: Path) -> None:
+    """Write a Parquet file (zstd)."""
+    with output_file(output) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        arrays = [_times(array) if pa.types.is_timestamp(array.type) else array for array in batch.columns]
+        named = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+        with warnings.catch_warnings(action="ignore"):
+            rows = named.to_pylist(maps_as_pydicts="lossy")
+        yield from rows
+
+
+def _times(array: pa.Array) -> pa.Array:
+    """Times as text; Python's own end with the year 9999."""
+    numbers = array.cast(pa.int64()).fill_null(0).to_numpy().astype("datetime64[us]")
+    text = np.datetime_as_string(numbers, unit="ms", timezone="UTC")
+    return pa.array(text, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _line(row: Any) -> str:
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    return line if line.isascii() else line.translate(_CONTROLS)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _to_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bytes):
+        value = _text_of(value)
+    elif isinstance(value, dict | list):
+        value = json.dumps(_to_json(value), ensure_ascii=False)
+    text = printable(str(value))
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        text = " ".join(data[: 4 * _SHOWN_CHARACTERS].decode().split())
+    except UnicodeDecodeError:
+        return data[:_SHOWN_CHARACTERS].hex()
+    return text if text.isprintable() else data[:_SHOWN_CHARACTERS].hex()

@@ -1,0 +1,439 @@
+"""`offload cost`: requests, bytes and money: of what is stored, of a scan before it runs, of a move."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.interfaces.cli.command_options import (
+    AsJson,
+    Prefix,
+    RecordOptions,
+    TierOptions,
+    TopicNames,
+    command,
+    parse_size,
+)
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
+from offload_core.interfaces.cli.terminal import cell, err, out, printable, size, warn
+from offload_core.maintenance.inventory.charges import (
+    Money,
+    Saving,
+    money_of,
+    month_of_storage,
+    offload_requests,
+    weigh_classes,
+)
+from offload_core.maintenance.inventory.prices import Rates, Tariff, load_prices
+from offload_core.maintenance.inventory.stored_amounts import StoredAmount, StoredBy, by_class, survey_stored
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.reading.scan import ScanEstimate, ScanOptions, explain_scan
+from offload_core.reading.scan.tasks import Isolation
+from offload_core.storage.tier import Requests
+from offload_hooks.errors import OptionError
+
+
+@command()
+def cost(
+    where: TierOptions,
+    records: RecordOptions,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|example:NAME",
+            help="What the store charges, TOML or JSON. Without it there are requests and bytes, and no money.",
+        ),
+    ] = None,
+    storage_class: Annotated[
+        str | None,
+        typer.Option("--class", help="The storage class of all objects; without it the store's own."),
+    ] = None,
+    topic: TopicNames = None,
+    cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
+    scan: Annotated[bool, typer.Option(help="Estimate one full scan; it is planned, not read.")] = True,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="The scan reads all messages, so that nothing is looked up.")
+    ] = False,
+    leaves: Annotated[
+        bool,
+        typer.Option(
+            "--egress",
+            help="What a scan or a move reads leaves the provider's network or region: it is paid.",
+        ),
+    ] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|example:NAME", help="What it would save to keep it at these prices."),
+    ] = None,
+    compare_class: Annotated[
+        str | None,
+        typer.Option(help="What it would save to keep it in this class, of --compare or --prices."),
+    ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="What it would save to merge ledgers into segments of this size: 1G."
+        ),
+    ] = None,
+    prefix: Prefix = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move.
+
+    Nothing is written, and of what is stored only indexes are read.
+    """
+    rates = _rates(prices, storage_class)
+    other = _compared(prices, compare, compare_class, merge)
+    merge_bytes = None if merge is None else parse_size(merge)
+    with (
+        where.open() as tier,
+        err.status("reading objects") as status,
+    ):
+        stored = survey_stored(
+            tier.store,
+            classes=[
+                each for one in (rates, other) if one is not None for each in one.prices.classes.values()
+            ],
+            prefix=prefix,
+            records=records.opener(tier),
+            topics=[parse_topic(each).full for each in topic or ()],
+            listener=lambda count: status.update(f"reading objects: {count:,}"),
+        )
+        seen = FoundTopics.of_names(topic)
+        for name, _, _ in stored:
+            seen.note(TopicName(name))
+        seen.require_all(tier.store)
+        estimate = None
+        if scan and stored:
+            status.update("planning a scan")
+            isolation: Isolation = "uncommitted" if uncommitted else "committed"
+            asked = ScanOptions(
+                cluster=cluster,
+                isolation=isolation,
+                fail_on_data_loss=False,
+                prefix=prefix,
+                records=records.records,
+                records_options=records.given() or None,
+            )
+            estimate = explain_scan(tier, topic or (), asked)
+        here = None if rates is None else rates.of(largest_class(stored))
+        there: Tariff | None = None
+        saving: Saving | None = None
+        if rates is not None and here is not None and other is not None:
+            # what is only merged stays in its class
+            there = here if compare is None and compare_class is None else other.of("")
+            saving = weigh_classes(
+                by_class(stored),
+                rates.of,
+                there,
+                scan_at=here,
+                leaves=leaves,
+                merge_bytes=merge_bytes,
+                scan=None if estimate is None else estimate.total,
+            )
+        costs = Costs(
+            tier=tier.store.describe().location,
+            stored=stored,
+            rates=rates,
+            tariff=here,
+            scan=estimate,
+            leaves=leaves,
+            there=there,
+            merge_bytes=merge_bytes,
+            saving=saving,
+        )
+    if as_json:
+        typer.echo(json.dumps(costs_to_json(costs), indent=2))
+    else:
+        print_costs(costs)
+    if not seen.anything:
+        warn(nothing_at(tier.store, prefix))
+
+
+def _rates(prices: str | None, class_name: str | None) -> Rates | None:
+    if prices is None:
+        if class_name is not None:
+            raise OptionError("a storage class has a cost by prices only", expected="--prices with --class")
+        return None
+    return Rates(prices=load_prices(prices), given=class_name)
+
+
+def _compared(
+    prices: str | None, compare: str | None, compare_class: str | None, merge: str | None
+) -> Rates | None:
+    """Return the rates after a move; None for no comparison."""
+    if compare is None and compare_class is None and merge is None:
+        return None
+    if prices is None:
+        raise OptionError(
+            "savings are computed from prices", expected="--prices with --compare, --compare-class or --merge"
+        )
+    return Rates(prices=load_prices(prices if compare is None else compare), given=compare_class)
+
+
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """All that was found out; `rates` and `tariff`, those of most bytes and of scans, are None without prices, the rest
+    where it was not asked for."""
+
+    tier: str
+    stored: StoredBy
+    rates: Rates | None
+    tariff: Tariff | None
+    scan: ScanEstimate | None
+    leaves: bool
+    there: Tariff | None
+    merge_bytes: int | None
+    saving: Saving | None
+
+    @property
+    def total(self) -> StoredAmount:
+        """All that is stored."""
+        total = StoredAmount()
+        for each in self.stored.values():
+            total.add(each)
+        return total
+
+    @property
+    def has_classes(self) -> bool:
+        """True if the store names the storage class of any object."""
+        return any(name for _, _, name in self.stored)
+
+    @property
+    def classes_without_price(self) -> list[str]:
+        """Storage classes that the prices do not have, so that those of the default one are taken."""
+        names = {name for _, _, name in self.stored}
+        return [] if self.rates is None else sorted(name for name in names if not self.rates.knows(name))
+
+    def money(self) -> tuple[float, float]:
+        """Return the cost of writing all, and of a month of it."""
+        told = [self.money_of(key) for key in self.stored]
+        return sum(each[0] for each in told), sum(each[1] for each in told)
+
+    def money_of(self, key: tuple[str, str, str]) -> tuple[float, float]:
+        """The same, of a row."""
+        if self.rates is None:
+            return 0.0, 0.0
+        stored, tariff = self.stored[key], self.rates.of(key[2])
+        return money_of(offload_requests(stored), tariff).total, month_of_storage(stored, tariff)
+
+
+def largest_class(found: StoredBy) -> str:
+    """The storage class that most bytes are in."""
+    sizes = {
+        name: sum(each.total_bytes for each in topics.values()) for name, topics in by_class(found).items()
+    }
+    return max(sizes, key=lambda name: (sizes[name], name), default="")
+
+
+def costs_to_json(costs: Costs) -> dict[str, Any]:
+    """For machines, by the names that docs/cost.md has."""
+    return {
+        "version": REPORT_VERSION,
+        "tier": costs.tier,
+        "prices": None if costs.tariff is None else _prices_to_json(costs.tariff),
+        "stored": [
+            {
+                "topic": key[0],
+                "month": key[1] or None,
+                "storage_class": key[2] or None,
+                **_stored_to_json(stored, None if costs.rates is None else costs.money_of(key)),
+            }
+            for key, stored in costs.stored.items()
+        ],
+        "total": _stored_to_json(costs.total, None if costs.rates is None else costs.money()),
+        "classes_without_price": costs.classes_without_price,
+        "scan": None if costs.scan is None else _scan_to_json(costs.scan, costs.tariff, costs.leaves),
+        "saving": None if costs.saving is None else _saving_to_json(costs, costs.saving),
+    }
+
+
+def print_costs(costs: Costs) -> None:
+    """For people."""
+    tariff = costs.tariff
+    if tariff is None:
+        err.print("without --prices there is no money in this", highlight=False)
+    else:
+        prices = tariff.prices
+        said = f"{prices.name}, as of {prices.as_of}, class {tariff.class_name}, in {prices.currency}"
+        out.print(cell(said), soft_wrap=True)
+        if any(each.prices.is_example for each in (tariff, costs.there) if each is not None):
+            err.print("these prices are an example: check them before you decide anything", style="yellow")
+    for name in costs.classes_without_price:
+        taken = "the prices of the default class are taken"
+        err.print(printable(f"no prices for the storage class {name}: {taken}"), style="yellow", markup=False)
+    out.print(_stored_table(costs))
+    if costs.scan is not None:
+        out.print(_scan_table(costs.scan, tariff, costs.leaves))
+        if costs.scan.ends_early:
+            err.print("the scan may end before all of this is asked for", highlight=False)
+    if costs.saving is not None:
+        _print_saving(costs, costs.saving)
+
+
+def _stored_table(costs: Costs) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    table.add_column("month", no_wrap=True)
+    if costs.has_classes:
+        table.add_column("class", overflow="fold")
+    for name in ("copies", "objects", "size", "parts", "requests to write"):
+        table.add_column(name, justify="right")
+    if costs.rates is not None:
+        table.add_column("writing", justify="right", no_wrap=True)
+        table.add_column("a month", justify="right", no_wrap=True)
+    rows = [
+        (key[0], key[1] or "–", key[2] or "–", each, costs.money_of(key))
+        for key, each in costs.stored.items()
+    ]
+    for topic, month, storage_class, stored, amounts in [*rows, ("all", "", "", costs.total, costs.money())]:
+        writing = offload_requests(stored)
+        money = [] if costs.rates is None else [amount(each) for each in amounts]
+        table.add_row(
+            cell(topic.removeprefix("persistent://")),
+            month,
+            *([cell(storage_class)] if costs.has_classes else []),
+            f"{stored.copies:,}",
+            f"{stored.objects:,}",
+            size(stored.total_bytes),
+            f"{stored.parts:,}",
+            f"{writing.puts:,}",
+            *money,
+        )
+    return table
+
+
+def _scan_table(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(f"one full scan, {scan.partitions:,} partitions")
+    for name in ("listings", "lookups", "reads", "bytes", *([] if tariff is None else ["cost"])):
+        table.add_column(name, justify="right")
+    for step, requests in (
+        ("planning", scan.planning),
+        ("reading", scan.reading),
+        ("transactions, in Spark", scan.transactions),
+        ("all", scan.total),
+    ):
+        money = [] if tariff is None else [amount(money_of(requests, tariff, leaves=leaves).total)]
+        table.add_row(
+            step,
+            f"{requests.lists:,}",
+            f"{requests.heads:,}",
+            f"{requests.gets:,}",
+            size(requests.read_bytes),
+            *money,
+        )
+    return table
+
+
+def _print_saving(costs: Costs, saving: Saving) -> None:
+    assert costs.there is not None
+    out.print(cell(_move(costs)), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "now", "then"):
+        table.add_column(name, justify="right" if name else "left")
+    table.add_row("objects", f"{saving.objects:,}", f"{saving.objects_then:,}")
+    table.add_row("a month", amount(saving.month), amount(saving.month_then))
+    if saving.scan is not None and saving.scan_then is not None:
+        table.add_row("requests of a scan", f"{saving.scan.total:,}", f"{saving.scan_then.total:,}")
+        table.add_row("cost of a scan", amount(saving.scan_cost), amount(saving.scan_cost_then))
+    out.print(table)
+    parts = {
+        "reading": saving.reading,
+        "egress": saving.egress,
+        "writing": saving.writing,
+        "early": saving.early,
+    }
+    named = ", ".join(f"{name} {amount(value)}" for name, value in parts.items() if value)
+    once = f"moving costs {amount(saving.once)} once{f' ({named})' if named else ''}"
+    if saving.months_to_pay is None:
+        out.print(f"{once}; storage costs no less then", highlight=False, soft_wrap=True)
+    else:
+        out.print(
+            f"{once}, and saves {amount(saving.saved_a_month)} a month: paid after {saving.months_to_pay:.1f} months",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _move(costs: Costs) -> str:
+    assert costs.there is not None
+    merged = (
+        "" if costs.merge_bytes is None else f", ledgers merged into segments of {size(costs.merge_bytes)}"
+    )
+    return f"moved to {costs.there.prices.name}, class {costs.there.class_name}{merged}"
+
+
+def amount(money: float) -> str:
+    """Money for people; the currency stands above."""
+    return f"{money:,.2f}" if money >= 1 or not money else f"{money:.6f}"
+
+
+def _prices_to_json(tariff: Tariff) -> dict[str, Any]:
+    prices = tariff.prices
+    return {
+        "name": prices.name,
+        "as_of": prices.as_of,
+        "is_example": prices.is_example,
+        "currency": prices.currency,
+        "class": tariff.class_name,
+    }
+
+
+def _stored_to_json(stored: StoredAmount, money: tuple[float, float] | None) -> dict[str, Any]:
+    writing = offload_requests(stored)
+    told: dict[str, Any] = {
+        "copies": stored.copies,
+        "objects": stored.objects,
+        "data_bytes": stored.data_bytes,
+        "other_bytes": stored.other_bytes,
+        "parts": stored.parts,
+        "requests_to_write": writing.puts,
+    }
+    if money is not None:
+        told["cost_of_writing"], told["cost_a_month"] = money
+    return told
+
+
+def _scan_to_json(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> dict[str, Any]:
+    def told(requests: Requests) -> dict[str, Any]:
+        shown: dict[str, Any] = asdict(requests)
+        del shown["puts"]
+        return shown | ({} if tariff is None else {"cost": _money(money_of(requests, tariff, leaves=leaves))})
+
+    return {
+        "partitions": scan.partitions,
+        "ends_early": scan.ends_early,
+        "planning": told(scan.planning),
+        "reading": told(scan.reading),
+        "transactions": told(scan.transactions),
+        "total": told(scan.total),
+        "by_topic": {topic: told(requests) for topic, requests in scan.by_topic.items()},
+    }
+
+
+def _money(money: Money) -> dict[str, float]:
+    return {**asdict(money), "total": money.total}
+
+
+def _saving_to_json(costs: Costs, saving: Saving) -> dict[str, Any]:
+    assert costs.there is not None
+    return {
+        "prices": _prices_to_json(costs.there),
+        "merge_bytes": costs.merge_bytes,
+        **{name: value for name, value in asdict(saving).items() if not name.startswith("scan")},
+        "scan_requests": None if saving.scan is None else saving.scan.total,
+        "scan_requests_then": None if saving.scan_then is None else saving.scan_then.total,
+        "scan_cost": saving.scan_cost,
+        "scan_cost_then": saving.scan_cost_then,
+        "once": saving.once,
+        "saved_a_month": saving.saved_a_month,
+        "months_to_pay": saving.months_to_pay,
+    }

@@ -1,0 +1,165 @@
+"""`offload export`: topics to Parquet files, an Iceberg or a Delta table, once or on and on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
+from offload_core.interfaces.cli.scan_options import ExportedMessages
+from offload_core.interfaces.cli.terminal import byte_bar, err, size
+from offload_core.reading.export import (
+    DEFAULT_ROW_GROUP_BYTES,
+    ExportProgress,
+    ExportReport,
+    ParquetOptions,
+)
+from offload_core.reading.export import export as export_topics
+from offload_core.reading.scan import DEFAULT_TASK_BYTES
+from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
+
+
+@command()
+def export(
+    where: TierOptions,
+    scan: ExportedMessages,
+    executors: ExecutorOptions,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL|iceberg:CATALOG/NAMESPACE.TABLE|delta:PATH",
+            help="Where to: a folder of Parquet files, or a table.",
+        ),
+    ],
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with new messages, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two rounds.")] = 60.0,
+    compression: Annotated[str, typer.Option(help="Of the Parquet files.")] = "zstd",
+    compression_level: Annotated[int | None, typer.Option(help="The compression's level.")] = None,
+    file_bytes: Annotated[
+        int, typer.Option(min=1, help="About so many stored bytes of a topic make a file.")
+    ] = DEFAULT_TASK_BYTES,
+    row_group_bytes: Annotated[
+        int, typer.Option(min=1, help="About so many bytes in memory make a row group.")
+    ] = DEFAULT_ROW_GROUP_BYTES,
+) -> None:
+    """Export topics, each message once: what is new since the last export, however that ended.
+
+    One that is ended by a signal before all is exported that was there ends with 130 (Ctrl-C) or 143 (SIGTERM).
+    """
+    options = scan.options()
+    if not scan.topics and options.topics_pattern is None:
+        raise OptionError("no topic is named", expected="--topic or --topics-pattern")
+    with (
+        scan.open(where) as tier,
+        executors.open() as executor,
+        _bar() as bar,
+        _ended_by_signal() as ended,
+        _says_how_to_go_on(),
+    ):
+        report = export_topics(
+            tier,
+            to,
+            scan.topics,
+            options,
+            to_options=named(to_option, "the target"),
+            follow_s=interval if follow else None,
+            ended=ended.event,
+            executor=executor,
+            listener=bar,
+            parquet=ParquetOptions(
+                compression=compression,
+                compression_level=compression_level,
+                row_group_bytes=row_group_bytes,
+            ),
+            file_bytes=file_bytes,
+        )
+    _say(report)
+    if not report.complete:
+        raise typer.Exit(128 + (ended.number or signal.SIGINT))
+
+
+def _say(report: ExportReport) -> None:
+    cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
+    err.print(
+        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@contextlib.contextmanager
+def _says_how_to_go_on() -> Iterator[None]:
+    """Of an export that fails, also say what became of what it did."""
+    try:
+        yield
+    except (StoreError, FormatError, DataLossError) as error:
+        if not isinstance(error, FileNotFoundError):
+            err.print(
+                "broken off: what was committed stays, the next export goes on from there",
+                highlight=False,
+                soft_wrap=True,
+            )
+        raise
+
+
+@dataclass
+class _Ended:
+    """Set by a signal.
+
+    Attributes:
+        number: the signal's; None as long as there was none.
+    """
+
+    event: threading.Event
+    number: int | None = None
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[_Ended]:
+    """Set a flag at the first SIGINT or SIGTERM; the second one ends the process as always."""
+    ended = _Ended(threading.Event())
+    before: dict[int, Any] = {}
+
+    def end(number: int, _: object) -> None:
+        ended.number = number
+        ended.event.set()
+        signal.signal(number, before[number])
+        err.print("ending after what is under way; once more to break off", highlight=False)
+
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        before[kind] = signal.signal(kind, end)
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Bar:
+    """The progress of a round; each round begins anew."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("exporting", total=None)
+
+    def __call__(self, now: ExportProgress) -> None:
+        if not now.done_bytes:
+            self._progress.reset(self._task, total=now.total_bytes)
+        self._progress.update(self._task, completed=now.done_bytes, total=now.total_bytes)
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[_Bar]:
+    with byte_bar() as progress:
+        yield _Bar(progress)

@@ -1,0 +1,404 @@
+"""`offload inspect`: one object's index and blocks, readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.cursor import open_cursor
+from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.format.codec.mapfile.header import (
+    BYTES_WRITABLE,
+    SequenceFile,
+    SequenceHeader,
+    parse_header,
+)
+from offload_core.format.codec.named_fields import Span
+from offload_core.format.codec.object_format import ObjectKey, parse_key
+from offload_core.format.codec.object_marks import ObjectMarks
+from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
+from offload_core.interfaces.cli.ledger_facts import (
+    Mention,
+    filter_note,
+    filter_to_json,
+    find_mentions,
+    record_to_json,
+    recorded_state,
+)
+from offload_core.interfaces.cli.terminal import cell, out, print_streamed, printable
+from offload_core.maintenance.inventory.dump import dump_block, dump_index, dump_sequence_file
+from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
+from offload_core.metadata.records.filter_record import indexed_filter
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
+from offload_hooks.values import ObjectStat
+
+_RANGE_HEAD_BYTES = 1 << 16
+"""How much of each range of a MapFile is read."""
+
+
+@command()
+def inspect(
+    where: TierOptions,
+    records: RecordOptions,
+    key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
+    as_hex: Annotated[
+        bool,
+        typer.Option("--hex", help="The bytes of a block, or of the index if it is KEY, and what each is."),
+    ] = False,
+    block: Annotated[
+        int | None, typer.Option(min=1, help="With --hex: which block, in the order of their places.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="With --hex: the block that has this byte of the data object.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show an object's index and blocks, and whether each block's header agrees with the index.
+
+    With records also which ledgers' records name it, and whether they agree with it on its format.
+    """
+    with where.open() as tier:
+        parsed = parse_key(key)
+        if parsed is None:
+            raise OptionError(
+                "this is not the key of an offloaded object",
+                expected="<uuid>[-ledger-<id>][-index], or <managed ledger>/<id>-<uuid>/data or /index",
+                found=key,
+            )
+        if as_hex:
+            show_hex(tier.store, parsed, block, offset, as_json=as_json)
+            return
+        if block is not None or offset is not None:
+            raise OptionError("--block and --offset need --hex", expected="--hex")
+        named_by = (
+            None
+            if records.records is None
+            else find_mentions(tier.records(records.records, records.given()), parsed)
+        )
+        index_stat = tier.store.stat(parsed.index_key)
+        data_stat = _stat_data(tier.store, parsed)
+        index = read_index(
+            tier.store,
+            parsed,
+            index_bytes=index_stat.size_bytes,
+            data_bytes=data_stat.size_bytes if data_stat else None,
+        )
+        headers = {
+            block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
+            for ledger in index.ledgers
+            for block in ledger.blocks
+        }
+        if as_json:
+            described = _to_json(parsed, index, index_stat, data_stat, headers)
+            if named_by is not None:
+                described["records"] = [_mention_to_json(mention) for mention in named_by]
+            typer.echo(json.dumps(described, indent=2))
+        else:
+            if named_by is not None:
+                _print_mentions(named_by)
+            _print(parsed, index, index_stat, data_stat, headers)
+
+
+def _print_mentions(named_by: list[Mention]) -> None:
+    for mention in named_by:
+        state = recorded_state(mention.record)
+        out.print(cell(f"ledger {mention.record.ledger_id} of {mention.topic}, by its record: {state}"))
+    if not named_by:
+        out.print("no record names it")
+
+
+def _mention_to_json(mention: Mention) -> dict[str, Any]:
+    return {
+        "topic": str(mention.topic),
+        "ledger": mention.record.ledger_id,
+        "record": record_to_json(mention.record),
+    }
+
+
+def _stat_data(tier: Tier, key: ObjectKey) -> ObjectStat | None:
+    try:
+        return tier.stat(key.data_key)
+    except ObjectNotFoundError:
+        return None
+
+
+def _check_header(
+    tier: Tier,
+    key: ObjectKey,
+    index: ObjectIndex,
+    ledger: LedgerIndex,
+    block: IndexedBlock,
+    data: ObjectStat | None,
+) -> str:
+    """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
+    if index.sequence_file is not None:
+        return _check_mapfile_range(tier, key, index, index.sequence_file, ledger, block)
+    if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
+        return "not there"
+    head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
+    try:
+        with placed(key=key.data_key, ledger_id=ledger.ledger_id, block=block.part_number):
+            header = parse_block_header(head, index.object_format, offset=block.offset)
+    except FormatError as error:
+        return str(error)
+    wrong = [
+        f"its {name} is {found}, by the index {expected}"
+        for name, expected, found in (
+            ("length", block.length, header.block_length),
+            ("first entry", block.first_entry_id, header.first_entry_id),
+            ("ledger", ledger.ledger_id, ledger.ledger_id if header.ledger_id is None else header.ledger_id),
+        )
+        if expected != found
+    ]
+    return "; ".join(wrong) or "ok"
+
+
+def _check_mapfile_range(
+    tier: Tier,
+    key: ObjectKey,
+    index: ObjectIndex,
+    file: SequenceFile,
+    ledger: LedgerIndex,
+    block: IndexedBlock,
+) -> str:
+    length = min(block.length, _RANGE_HEAD_BYTES)
+    data = tier.read_range(key.data_key, block.offset, length)
+    more = length < block.length
+    try:
+        with placed(key=key.data_key):
+            cursor = open_cursor(
+                data, index.object_format, ledger.ledger_id, block, sequence_file=file, more=more
+            )
+            cursor.skip_to(block.first_entry_id)
+    except FormatError as error:
+        return str(error)
+    return "ok"
+
+
+def _print(
+    key: ObjectKey,
+    index: ObjectIndex,
+    index_stat: ObjectStat,
+    data: ObjectStat | None,
+    headers: dict[int, str],
+) -> None:
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_row("format", index.object_format.value)
+    if index.sequence_file is not None:
+        facts.add_row("compression", index.sequence_file.header.compression.value)
+    facts.add_row("data object", cell(f"{key.data_key}, {_size_note(index, data)}"))
+    facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
+    for name, value in sorted((data or index_stat).user_metadata.items()):
+        facts.add_row(cell(name), cell(value))
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
+    if lost is not None:
+        facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
+    out.print(facts)
+    for ledger in index.ledgers:
+        out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
+        about = Table(box=None, show_header=False, pad_edge=False)
+        for name, value in _plain(ledger.metadata).items():
+            about.add_row(name, cell(str(value)))
+        record = indexed_filter(ledger)
+        if record is not None:
+            about.add_row("filtered", cell(filter_note([record])))
+        out.print(about)
+        table = Table(box=None, pad_edge=False)
+        for column in ("part", "offset", "length", "first entry", "last entry"):
+            table.add_column(column, justify="right")
+        table.add_column("header")
+        for block in ledger.blocks:
+            last = "–" if block.end_entry_id is None else str(block.end_entry_id - 1)
+            place = (block.part_number, block.offset, block.length, block.first_entry_id)
+            table.add_row(*(str(fact) for fact in place), last, cell(headers[block.offset]))
+        out.print(table)
+
+
+def _size_note(index: ObjectIndex, data: ObjectStat | None) -> str:
+    if data is None:
+        return "not there"
+    note = f"{data.size_bytes:,} bytes"
+    return note if data.size_bytes == index.data_length else f"{note}; its index says {index.data_length:,}"
+
+
+def _to_json(
+    key: ObjectKey,
+    index: ObjectIndex,
+    index_stat: ObjectStat,
+    data: ObjectStat | None,
+    headers: dict[int, str],
+) -> dict[str, Any]:
+    lost = ObjectMarks.of((data or index_stat).user_metadata).lost
+    return {
+        "format": index.object_format.value,
+        **_compression(index),
+        "data_key": key.data_key,
+        "data_bytes": data.size_bytes if data else None,
+        "data_bytes_by_index": index.data_length,
+        "index_key": key.index_key,
+        "index_bytes": index_stat.size_bytes,
+        "user_metadata": dict((data or index_stat).user_metadata),
+        "lost_entries": None if lost is None else lost.pack(),
+        "ledgers": [
+            {
+                "ledger": ledger.ledger_id,
+                "metadata": _plain(ledger.metadata),
+                "filter": None if (record := indexed_filter(ledger)) is None else filter_to_json(record),
+                "blocks": [{**_plain(block), "header": headers[block.offset]} for block in ledger.blocks],
+            }
+            for ledger in index.ledgers
+        ],
+    }
+
+
+def _compression(index: ObjectIndex) -> dict[str, str]:
+    """Of a MapFile."""
+    file = index.sequence_file
+    return {} if file is None else {"compression": file.header.compression.value}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dicts, enums by name, bytes as text or hex."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, bytes):
+        return value.decode() if value.isascii() and value.decode().isprintable() else value.hex()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+MOST_BYTES = 64 << 20
+"""Of a longer block, and of an object whose index tells no blocks, so much is shown."""
+
+_LINE = 16
+_LINES_SHOWN = 8
+"""Of a long span; the first of its lines."""
+
+
+def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, *, as_json: bool) -> None:
+    """Print the annotated bytes of what is under `key`: an index, or one of a data object's blocks.
+
+    Raises:
+        OptionError: no such block, or a place after the object's end.
+    """
+    if block is not None and offset is not None:
+        raise OptionError("a block is chosen by one of them", expected="--block or --offset")
+    if key.is_index:
+        size = tier.stat(key.index_key).size_bytes
+        data = _read(tier, key.index_key, 0, min(size, MAX_INDEX_BYTES))
+        _show(key.index_key, data, 0, dump_index(data, key), as_json=as_json)
+        return
+    stat = tier.stat(key.data_key)
+    begin, length = _place(tier, key, stat.size_bytes, block, offset)
+    if not 0 <= begin <= stat.size_bytes:
+        raise OptionError("the object ends before that", expected=f"0 to {stat.size_bytes}", found=begin)
+    data = _read(tier, key.data_key, begin, min(length, stat.size_bytes - begin, MOST_BYTES))
+    if key.is_mapfile:
+        header = _header_of(tier, key, stat.size_bytes) if begin else None
+        spans = dump_sequence_file(data, base=begin, header=header)
+    else:
+        spans = dump_block(data, key.object_format, begin, gaps=ObjectMarks.of(stat.user_metadata).skips_ids)
+    _show(key.data_key, data, begin, spans, as_json=as_json)
+
+
+def _read(tier: Tier, key: str, offset: int, length: int) -> memoryview:
+    return tier.read_range(key, offset, length) if length else memoryview(b"")
+
+
+def _place(tier: Tier, key: ObjectKey, size: int, number: int | None, offset: int | None) -> tuple[int, int]:
+    """Where the block begins that is asked for, and how long it is: by the index, else by its own header."""
+    try:
+        blocks = _blocks(tier, key, size)
+    except (FormatError, ObjectNotFoundError) as error:
+        if number is not None:
+            raise OptionError(
+                f"the index does not tell which block that is: {error}", expected="--offset BYTE"
+            ) from error
+        begin = offset or 0
+        return begin, _length_by_header(tier, key, begin, size)
+    if offset is not None:
+        found = next((each for each in blocks if each.offset <= offset < each.offset + each.length), None)
+        return (offset, size - offset) if found is None else (found.offset, found.length)
+    if not 1 <= (number or 1) <= len(blocks):
+        raise OptionError("there is no such block", expected=f"1 to {len(blocks)}", found=number)
+    chosen = blocks[(number or 1) - 1]
+    return chosen.offset, chosen.length
+
+
+def _blocks(tier: Tier, key: ObjectKey, size: int) -> list[IndexedBlock]:
+    index = read_index(tier, key, index_bytes=tier.stat(key.index_key).size_bytes, data_bytes=size)
+    blocks = [block for ledger in index.ledgers for block in ledger.blocks]
+    return sorted(blocks, key=lambda each: each.offset)
+
+
+def _length_by_header(tier: Tier, key: ObjectKey, begin: int, size: int) -> int:
+    if key.is_mapfile:
+        return size - begin
+    head = _read(tier, key.data_key, begin, max(0, min(BLOCK_HEADER_BYTES, size - begin)))
+    try:
+        return parse_block_header(head, key.object_format, offset=begin).block_length
+    except FormatError:
+        return size - begin
+
+
+def _header_of(tier: Tier, key: ObjectKey, size: int) -> SequenceHeader:
+    return parse_header(_read(tier, key.data_key, 0, min(size, 1 << 16)), BYTES_WRITABLE)
+
+
+# --- printing ----------------------------------------------------------------------------------
+
+
+def _show(key: str, data: memoryview, base: int, spans: Iterator[Span], *, as_json: bool) -> None:
+    if as_json:
+        print_streamed(
+            {
+                "key": key,
+                "offset": base,
+                "length": len(data),
+                "spans": (_span_to_json(each, data, base) for each in spans),
+            }
+        )
+        return
+    out.print(cell(f"{key}, {len(data):,} bytes from {base:,} on"))
+    for span in spans:
+        for line in _lines(span, data, base):
+            typer.echo(line)
+
+
+def _lines(span: Span, data: memoryview, base: int) -> Iterator[str]:
+    said = f"{span.name}: {span.value}" if span.value else span.name
+    said = printable(f"!! {said}" if span.is_wrong else said)
+    if not span.length:
+        yield f"{span.offset:08x}  {'':47}  | {said}"
+        return
+    starts = range(span.offset, span.end, _LINE)
+    for start in starts[:_LINES_SHOWN]:
+        some = data[start - base : min(start + _LINE, span.end) - base]
+        yield f"{start:08x}  {some.hex(' '):47}  | {said}".rstrip()
+        said = ""
+    left = span.end - starts[min(_LINES_SHOWN, len(starts)) - 1] - _LINE
+    if left > 0:
+        yield f"{'':8}  {f'… {left:,} bytes':47}  |"
+
+
+def _span_to_json(span: Span, data: memoryview, base: int) -> dict[str, Any]:
+    begin = span.offset - base
+    return {
+        "offset": span.offset,
+        "length": span.length,
+        "name": span.name,
+        "value": span.value or None,
+        "wrong": span.is_wrong,
+        "hex": data[begin : begin + min(span.length, _LINE * _LINES_SHOWN)].hex(),
+    }

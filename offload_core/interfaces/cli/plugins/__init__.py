@@ -1,1 +1,0 @@
-"""Plugins that are installed, and new ones."""

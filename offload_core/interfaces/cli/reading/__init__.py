@@ -1,1 +1,0 @@
-"""What lies in a bucket, read: messages, exports, schemas."""

@@ -1,0 +1,524 @@
+"""`offload relocate`: cold copies go to another bucket, region, provider or format, and readers follow."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.interfaces.cli.command_options import (
+    AsJson,
+    ChangeOptions,
+    ExecutorOptions,
+    Namespaces,
+    Prefix,
+    RecordOptions,
+    TierOptions,
+    TopicNames,
+    command,
+    parse_seconds,
+    parse_size,
+)
+from offload_core.interfaces.cli.terminal import (
+    byte_bar,
+    cell,
+    id_ranges,
+    out,
+    print_failure,
+    print_line,
+    printable,
+    size,
+    table_of,
+)
+from offload_core.maintenance.relocate import (
+    DEFAULT_PARALLEL,
+    CopyRegistry,
+    MappingRegistry,
+    Move,
+    Mover,
+    OldCopies,
+    Outcome,
+    PlainCopy,
+    PlainResult,
+    PlainStatus,
+    RecordRegistry,
+    TopicPlan,
+    Wanted,
+    make_moves,
+    plan_topic,
+    throttled,
+)
+from offload_core.maintenance.verify import VerifiedObjects
+from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import (
+    managed_ledger_of_topic,
+    topic_of_managed_ledger,
+    topics_wanted,
+)
+from offload_core.metadata.records import ManagedLedgerInfo, OtherCopy
+from offload_core.metadata.records.relocations import MappingFile, Relocation, read_mapping
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.metadata.stores.record_paths import record_path
+from offload_core.storage.clock import system_now_ms
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import OptionError, UnknownPluginError
+
+_SHOWN_TOPICS = 10
+
+
+class Format(enum.Enum):
+    """Format of the new copies."""
+
+    PIP17 = "pip17"
+    STREAMING = "streaming"
+    MAPFILE = "mapfile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RelocationExecutors(ExecutorOptions):
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "--parallel",
+            min=1,
+            help="So many copies at once; 4 by default, processes one a core.",
+        ),
+    ] = None
+
+
+@command()
+def relocate(
+    where: TierOptions,
+    records: RecordOptions,
+    changes: ChangeOptions,
+    executors: _RelocationExecutors,
+    to: Annotated[str, typer.Option(metavar="URL", help="Where to: a URL or a path; perhaps the same tier.")],
+    topic: TopicNames = None,
+    namespace: Namespaces = None,
+    ledger: Annotated[
+        list[int] | None,
+        typer.Option(help="Only this ledger, and segments with it; may be given again; needs --topic."),
+    ] = None,
+    to_format: Annotated[
+        Format | None,
+        typer.Option("--format", help="The format of the new copies; without it they keep theirs."),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Ledgers that follow each other become segments, some in each.")
+    ] = False,
+    segment_size: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="With --merge: a segment ends with the ledger that reaches it."),
+    ] = "1G",
+    mapping: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For records that only others write, as a live Pulsar's: moves are written here instead, and the "
+            "changes that its records need are shown.",
+        ),
+    ] = None,
+    delete_source: Annotated[
+        bool, typer.Option("--delete-source", help="Delete old copies that were replaced for the --grace.")
+    ] = False,
+    grace: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long readers that have an old copy open may go on: 1h, 2d, 0."
+        ),
+    ] = "1d",
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="At most so many bytes a second from or to each of the two tiers: 50M; processes have a share each.",
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Without --records: pass over what was verified the last time."),
+    ] = None,
+    prefix: Prefix = "",
+    to_driver: Annotated[str | None, typer.Option(help="As --driver, of --to.")] = None,
+    to_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As --option, of --to; may be given again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move cold copies to another tier or format: copy and verify them, then change the records.
+
+    Without --yes the command shows what it would move. It can be broken off at any time, and goes on when it is called
+    again. Without --records all objects are copied as they are, under the same keys. The exit code is 1 if something
+    is left, or in a dry run would be done.
+    """
+    with ExitStack() as held:
+        log = changes.open_log()
+        topics = [parse_topic(each) for each in topic or ()]
+        asked = topics_wanted(topics, namespace or ())
+        wants = asked or (lambda _: True)
+        bytes_per_s = None if rate is None else parse_size(rate)
+        source = held.enter_context(where.open())
+        there = TierOptions(url=to, driver=to_driver, option=to_option, layer=where.layer)
+        target = held.enter_context(there.open())
+        is_here = executors.master is None and not executors.processes
+        if is_here:
+            executors = replace(executors, workers=executors.workers or DEFAULT_PARALLEL)
+        if not changes.yes:
+            executors = replace(executors, master=None)
+        executor = held.enter_context(executors.open())
+        share = max(1, bytes_per_s // executor.processes) if bytes_per_s else bytes_per_s
+        tiers = [held.enter_context(throttled(each.store, share)) for each in (source, target)]
+        if records.records is None:
+            if to_format or ledger or mapping or merge or delete_source:
+                raise OptionError(
+                    "without records objects are copied as they are, and none is deleted",
+                    expected="--records with --format, --ledger, --merge, --mapping, --delete-source",
+                )
+            kept = None if state is None or not changes.yes else _state(state, target.store)
+            known = None if kept is None else held.enter_context(kept)
+            _copy(
+                PlainCopy(
+                    tiers[0],
+                    tiers[1],
+                    prefix=prefix,
+                    wants=wants,
+                    audit=log,
+                    state=known,
+                    executor=executor,
+                ),
+                topics,
+                as_json=as_json,
+            )
+            return
+        if state is not None or prefix:
+            raise OptionError(
+                "records say what there is", expected="neither --state nor --prefix with --records"
+            )
+        if ledger and not topic:
+            raise OptionError("ledgers need a topic", expected="--topic with --ledger")
+        if mapping is not None and delete_source:
+            raise OptionError(
+                "old copies are needed until a live Pulsar's records name the new ones",
+                expected="--delete-source without --mapping",
+            )
+        wanted = Wanted(
+            source=tier_record(source.store),
+            target=tier_record(target.store),
+            format=None if to_format is None else ObjectFormat(to_format.value),
+            merge_bytes=parse_size(segment_size) if merge else None,
+            ledger_ids=frozenset(ledger) if ledger else None,
+        )
+        grace_ms = 1000 * parse_seconds(grace)
+        registry, recorded = held.enter_context(
+            _opened(source, records.records, records.given(), mapping, is_dry=not changes.yes)
+        )
+        _check_known(topics, recorded)
+        infos = {
+            each: registry.info(managed_ledger_of_topic(each)) for each in sorted(recorded) if wants(each)
+        }
+        for ledger_id in ledger or ():
+            if all(info.ledger(ledger_id) is None for info in infos.values()):
+                raise OptionError("the topic has no such ledger", ledger_id=ledger_id)
+        done = Relocated(
+            plans=[plan_topic(topic, info, wanted) for topic, info in infos.items()], is_dry=not changes.yes
+        )
+        bar = held.enter_context(byte_bar(shown=not as_json))
+        task = bar.add_task("moving", total=done.planned_bytes or None)
+        mover = Mover(
+            registry,
+            tiers[0],
+            tiers[1],
+            log or _DryRun(),
+            now_ms=system_now_ms,
+            listener=lambda count: bar.advance(task, count),
+        )
+        try:
+            if log is not None:
+                elsewhere = None if is_here else executor
+                threads = executors.workers or DEFAULT_PARALLEL
+                done.outcomes.extend(make_moves(mover, done.plans, parallel=threads, executor=elsewhere))
+            for each in infos if delete_source else ():
+                if log is None:
+                    found = OldCopies(topic=each, deleted=tuple(mover.replaced(each, grace_ms)))
+                else:
+                    found = mover.delete_replaced(each, grace_ms)
+                done.old.append(found)
+        finally:
+            mapped = () if mapping is None or not mapping.exists() else read_mapping(mapping).done
+            show(done, mapped, as_json=as_json)
+        if done.is_left:
+            raise typer.Exit(1)
+
+
+def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
+    """Refuse topics that there is nothing of."""
+    for topic in topics:
+        if not any(topic.full in (each.full, each.base) for each in known):
+            some = [str(each) for each in sorted(known)[:_SHOWN_TOPICS]]
+            more = f" and {len(known) - len(some):,} others" if len(known) > len(some) else ""
+            raise OptionError(
+                "nothing is known of this topic",
+                expected=f"{', '.join(some) or 'none'}{more}",
+                found=str(topic),
+            )
+
+
+def _copy(copies: PlainCopy, topics: Sequence[TopicName], *, as_json: bool) -> None:
+    """Copy objects as they are, and say what became of each pair."""
+    counts: Counter[PlainStatus] = Counter()
+    missing_bytes = 0
+    seen: set[TopicName] = set()
+    for result in copies:
+        if topics and result.topic is not None:
+            seen.add(result.topic)
+        counts[result.status] += 1
+        if result.status is PlainStatus.MISSING:
+            missing_bytes += result.size_bytes
+        show_copied(result, as_json=as_json)
+    if not as_json:
+        said = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
+        out.print(f"{counts.total():,} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        if counts[PlainStatus.MISSING]:
+            out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
+    _check_known(topics, seen)
+    if counts.keys() - {PlainStatus.COPIED, PlainStatus.THERE}:
+        raise typer.Exit(1)
+
+
+def _state(path: Path, target: Tier) -> VerifiedObjects:
+    return VerifiedObjects(path, target.describe().location)
+
+
+class _DryRun:
+    """The audit log of a dry run, which changes nothing."""
+
+    def record(self, change: object) -> None:
+        raise AssertionError(f"a dry run was about to change something: {change}")
+
+
+@contextmanager
+def _opened(
+    source: TierReader, records: str, options: dict[str, Any], mapping: Path | None, *, is_dry: bool
+) -> Iterator[tuple[CopyRegistry, list[TopicName]]]:
+    """Where it is written down what moved, and the topics that there are."""
+    if mapping is None:
+        try:
+            opened_store = open_metadata_store(records, options)
+        except (OptionError, UnknownPluginError) as error:
+            theirs = (
+                "Records that are not ours to write, as files or a live Pulsar's, go with --mapping FILE."
+            )
+            raise OptionError(error.what, expected=error.expected, found=error.found, hint=theirs) from error
+        with closing(opened_store) as store:
+            ours = ManagedLedgerRecords(store)
+            yield (
+                RecordRegistry(ours, system_now_ms),
+                [topic_of_managed_ledger(each) for each in ours.names()],
+            )
+        return
+    with ExitStack() as held:
+        found = held.enter_context(open_records(records, source.store, source.options, options))
+        topics = found.topics()
+
+        def read(name: str) -> ManagedLedgerInfo | None:
+            topic = topic_of_managed_ledger(name)
+            return found.read([topic]).get(topic)
+
+        if is_dry:  # nothing is written, also not to a mapping that is there
+            known = mapping.read_bytes() if mapping.exists() else b""
+            mapping = Path(held.enter_context(TemporaryDirectory())) / "mapping"
+            mapping.write_bytes(known)
+        file = held.enter_context(MappingFile(mapping))
+        yield MappingRegistry(file, read, system_now_ms), topics
+
+
+_LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
+
+
+@dataclass(slots=True, kw_only=True)
+class Relocated:
+    """A plan, its outcomes, and the old copies that were deleted, or in a dry run would be.
+
+    Moves without an outcome were broken off, and may have been made all the same.
+    """
+
+    plans: Sequence[TopicPlan]
+    is_dry: bool
+    outcomes: list[Outcome] = field(default_factory=list)
+    old: list[OldCopies] = field(default_factory=list)
+
+    @property
+    def deleted(self) -> list[tuple[TopicName, OtherCopy]]:
+        """The old copies that were deleted, or in a dry run would be."""
+        return [(each.topic, copy) for each in self.old for copy in each.deleted]
+
+    @property
+    def planned_bytes(self) -> int:
+        """The payloads that are to be moved, by the records."""
+        return sum(move.size_bytes for plan in self.plans for move in plan.moves)
+
+    @property
+    def is_left(self) -> bool:
+        """True if something was not moved or deleted; in a dry run, if something would be."""
+        if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
+            return True
+        errors = [each.error for each in self.outcomes] + [each.error for each in self.old]
+        failed = any(error is not None for error in errors)
+        return failed or any(plan.left for plan in self.plans)
+
+
+def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> None:
+    """All of it; `changes` are what a mapping has, to be changed in records that are not ours."""
+    if as_json:
+        typer.echo(json.dumps(_to_json(done, changes), indent=2))
+        return
+    if any(plan.moves for plan in done.plans):
+        out.print(_table(done))
+    for plan in done.plans:
+        for left in plan.left:
+            ledgers = id_ranges(left.ledger_ids)
+            print_line(f"{plan.topic}: ledger {ledgers} stays where it is: {left.why}")
+    for outcome in done.outcomes:
+        if outcome.error is not None:
+            ledgers = id_ranges(outcome.move.ledger_ids)
+            print_failure(f"{outcome.move.topic}: ledger {ledgers} is not moved: {outcome.error}")
+    for topic, copy in done.deleted:
+        ledgers = id_ranges(copy.ledger_ids)
+        would = "would be deleted" if done.is_dry else "deleted"
+        print_line(f"{topic}: the old copy {copy.uuid} of ledger {ledgers} {would}")
+    for old in done.old:
+        if old.error is not None:
+            print_failure(f"{old.topic}: old copies are not deleted: {old.error}")
+    if changes:
+        print_line("To be changed in the records, which are not ours:")
+        for change in changes:
+            for ledger_id in change.ledger_ids:
+                print_line(_change_line(change, ledger_id))
+    moves = [move for plan in done.plans for move in plan.moves]
+    what = f"{len(moves)} copies, {size(done.planned_bytes)} of payloads"
+    already = sum(len(plan.done) for plan in done.plans)
+    if done.is_dry:
+        print_line(f"{what}, would be moved; nothing was. {already} ledgers are there already.")
+        return
+    moved = sum(each.error is None for each in done.outcomes)
+    print_line(f"{moved} of {what}, moved and verified. {already} ledgers were there already.")
+    if len(done.outcomes) < len(moves):
+        print_line("It was broken off: others may have been moved as well. The next call tells, and goes on.")
+
+
+def show_copied(result: PlainResult, *, as_json: bool) -> None:
+    """Print the outcome of a pair of objects: a line of JSON, or for people those that were not there already."""
+    error = None if result.error is None else str(result.error)
+    if as_json:
+        fields = {
+            "key": result.key.data_key,
+            "topic": None if result.topic is None else str(result.topic),
+            "size_bytes": result.size_bytes,
+            "status": result.status.value,
+            "error": error,
+        }
+        typer.echo(json.dumps(fields))
+    elif result.status is not PlainStatus.THERE:
+        why = f": {error}" if error else ""
+        style = "red" if result.status in _LEFT else None
+        text = f"{result.status.value}  {result.key.data_key}  {size(result.size_bytes)}{why}"
+        out.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(done: Relocated) -> Table:
+    columns = ("topic", "ledgers", "entries", "payloads", "how", "format", "state")
+    table = table_of(*columns, right=("entries", "payloads"))
+    states = {(each.move.topic, each.move.replaces): each for each in done.outcomes}
+    for plan in done.plans:
+        for move in plan.moves:
+            state = states.get((move.topic, move.replaces))
+            said = "would be moved" if done.is_dry else "broken off"
+            if state is not None:
+                said = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
+            table.add_row(
+                cell(str(plan.topic)),
+                id_ranges(move.ledger_ids),
+                str(move.entries),
+                size(move.size_bytes),
+                move.how.value,
+                move.format.value,
+                said,
+            )
+    return table
+
+
+def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
+    states = {(each.move.topic, each.move.replaces): each for each in done.outcomes}
+    return {
+        "version": 1,
+        "dry_run": done.is_dry,
+        "topics": [
+            {
+                "topic": str(plan.topic),
+                "moves": [
+                    _move_to_json(move, states.get((move.topic, move.replaces))) for move in plan.moves
+                ],
+                "left": [{"ledgers": list(each.ledger_ids), "why": each.why} for each in plan.left],
+                "done": list(plan.done),
+                "hot": list(plan.hot),
+            }
+            for plan in done.plans
+        ],
+        "deleted": [{"topic": str(topic), "uuid": str(copy.uuid)} for topic, copy in done.deleted],
+        "not_deleted": [
+            {"topic": str(each.topic), "error": str(each.error)}
+            for each in done.old
+            if each.error is not None
+        ],
+        "changes": [
+            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.ledger_ids
+        ],
+    }
+
+
+def _move_to_json(move: Move, outcome: Outcome | None) -> dict[str, Any]:
+    return {
+        "ledgers": list(move.ledger_ids),
+        "replaces": [str(each) for each in move.replaces],
+        "how": move.how.value,
+        "format": move.format.value,
+        "entries": move.entries,
+        "payload_bytes": move.size_bytes,
+        "uuid": None if outcome is None or outcome.uuid is None else str(outcome.uuid),
+        "object_bytes": None if outcome is None else outcome.size_bytes,
+        "error": None if outcome is None or outcome.error is None else str(outcome.error),
+    }
+
+
+def _change_to_json(change: Relocation, ledger_id: int) -> dict[str, Any]:
+    return {
+        "path": record_path(change.managed_ledger),
+        "ledger": ledger_id,
+        "old_uuids": [str(each) for each in change.replaces],
+        "new_uuid": str(change.uuid),
+        "form": change.form.value,
+        "driver": change.driver.name,
+        "properties": dict(change.driver.properties),
+    }
+
+
+def _change_line(change: Relocation, ledger_id: int) -> str:
+    fields = _change_to_json(change, ledger_id)
+    said = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
+    old = ", ".join(fields["old_uuids"])
+    return (
+        f"  {fields['path']}: ledger {ledger_id}: {change.form.value} {old} → {change.uuid}, "
+        f"driver {change.driver.name} {said}"
+    )

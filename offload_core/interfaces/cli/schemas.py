@@ -1,0 +1,112 @@
+"""`offload schemas`: save topics' whole histories beside a tier, and show what is known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from offload_core.format.schemas import schema_to_json
+from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
+from offload_core.interfaces.cli.terminal import cell, out
+from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
+from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
+from offload_hooks.errors import SchemaError
+from offload_hooks.schemas import SchemaHistory, SchemaProvider
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="A topic; may be given again. Without any, all that lie here."),
+]
+_FORMS = "a path or URL of saved schemas, or a provider's name with its options."
+
+
+@command()
+def pull(
+    where: TierOptions,
+    records: RecordOptions,
+    source: Annotated[str, typer.Option("--from", help=f"Who knows the schemas: {_FORMS}")],
+    topic: Topics = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Save to this directory or URL, instead of the folder `schemas` of the tier."),
+    ] = None,
+) -> None:
+    """Save the whole history of topics' schemas, where scans find them when no broker is asked any more."""
+    with where.open() as tier:
+        provider = open_provider(source, tier.store, tier.options)
+        saved = saved_in(tier.store) if to is None else SavedSchemas(to, tier=tier.store, **tier.options)
+        for name in _topics(tier, topic, records):
+            history = provider.history(name.base)
+            if history is None:
+                out.print(cell(f"{name.base}: has no schema"))
+                continue
+            key = saved.save(name.base, history)
+            out.print(cell(f"{name.base}: {_numbers(history)} saved as {key}"))
+
+
+@command()
+def show(
+    where: TierOptions,
+    records: RecordOptions,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help=f"Who knows the schemas, instead of the folder `schemas` of the tier: {_FORMS}"
+        ),
+    ] = None,
+    topic: Topics = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the versions of topics' schemas; with --json their definitions as well."""
+    with where.open() as tier:
+        provider: SchemaProvider
+        provider = saved_in(tier.store) if source is None else open_provider(source, tier.store, tier.options)
+        histories = {name.base: provider.history(name.base) for name in _topics(tier, topic, records)}
+        if topic and not any(histories.values()):
+            raise SchemaError(
+                f"no schema is known of {', '.join(histories)}",
+                hint="offload schemas pull saves them.",
+            )
+        if as_json:
+            known = {name: history for name, history in histories.items() if history is not None}
+            typer.echo(json.dumps({name: schema_to_json(name, known[name]) for name in known}, indent=2))
+            return
+        table = Table("topic", "version", "type", "registered", "definition", box=None, pad_edge=False)
+        for name, history in histories.items():
+            for version in history.versions if history is not None else ():
+                definition = " ".join(version.definition.split())
+                table.add_row(
+                    cell(name),
+                    str(version.version),
+                    cell(version.type),
+                    "–" if version.timestamp_ms is None else str(version.timestamp_ms),
+                    cell(definition if len(definition) <= 60 else f"{definition[:59]}…"),
+                )
+        out.print(table)
+
+
+def _topics(tier: TierReader, names: Sequence[str] | None, records: RecordOptions) -> list[TopicName]:
+    """The topics that are named, or all that lie here, a partitioned one once."""
+    if names:
+        topics = [parse_topic(name) for name in names]
+    else:
+        catalogue = tier.catalogue(records=records.records, records_options=records.given())
+        topics = [topic.name for topic in catalogue.topics if topic.name is not None]
+    return list({name.base: name for name in topics}.values())
+
+
+def _numbers(history: SchemaHistory) -> str:
+    versions = ", ".join(str(version.version) for version in history.versions)
+    return f"version{'s' if len(history.versions) > 1 else ''} {versions} ({history.newest.type})"
+
+
+def schemas_group() -> typer.Typer:
+    """The commands `offload schemas`."""
+    app = typer.Typer(help="Save and show topics' schemas, which offloaded objects do not hold.")
+    app.command()(pull)
+    app.command()(show)
+    return app

@@ -1,0 +1,93 @@
+"""`offload serve` and `offload config`: the REST service with Pulsar's admin paths, and its settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.interfaces.cli.command_options import AsJson, command
+from offload_core.interfaces.cli.configured import ServiceOptions, on_policies
+from offload_core.interfaces.cli.terminal import cell, out
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.writing.settings import PolicyStore
+from offload_hooks.errors import MissingExtraError
+from offload_hooks.shown_urls import shown_url
+
+
+@command()
+def serve(
+    service: ServiceOptions,
+    host: Annotated[str | None, typer.Option(help="The address; 127.0.0.1 unless it is set.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any.")] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS by this certificate.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, if that is another file.")] = None,
+) -> None:
+    """Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C."""
+    flags = {"host": host, "port": port, "tls_certificate": tls_certificate, "tls_key": tls_key}
+    configuration = service.load(service={name: each for name, each in flags.items() if each is not None})
+    try:
+        from offload_core.interfaces.service import serve as run
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "the service needs a library that is not installed",
+            found=error.name,
+            hint="Run: pip install 'pulsar-offload[serve]'.",
+        ) from error
+    run(configuration)
+
+
+@command()
+def show(service: ServiceOptions, as_json: AsJson = False) -> None:
+    """Show each setting, from the file, the environment and by default; secrets and options are masked."""
+    configuration = service.load()
+    settings = configuration.model_dump(mode="json", exclude={"policies"})
+    if configuration.metadata.url is not None:
+        settings["metadata"]["url"] = shown_url(configuration.metadata.url)
+    settings["policies"] = configuration.policies.shown()
+    if as_json:
+        typer.echo(json.dumps(settings, indent=2))
+        return
+    table = Table("setting", "value", box=None, pad_edge=False)
+    for name, value in _flat(settings):
+        table.add_row(cell(name), cell("" if value is None else str(value)))
+    out.print(table)
+
+
+def _flat(settings: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value or None if isinstance(value, (dict, list)) else value
+
+
+@on_policies
+def explain(
+    policies: PolicyStore,
+    topic: Annotated[str, typer.Argument(help="The topic: persistent://tenant/namespace/topic.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show each policy that holds for a topic, and which level says it: topic, namespace, broker or default."""
+    name = parse_topic(topic)
+    rows = policies.resolve(name).explain()
+    if as_json:
+        said = {row: {"value": value, "origin": origin} for row, value, origin in rows}
+        typer.echo(json.dumps({"topic": name.full, "policies": said}, indent=2))
+        return
+    table = Table("policy", "value", "said by", box=None, pad_edge=False)
+    for row, value, origin in rows:
+        table.add_row(cell(row), cell(value), origin)
+    out.print(table)
+
+
+def config_group() -> typer.Typer:
+    """The commands `offload config`."""
+    app = typer.Typer(no_args_is_help=True, help="Show the settings, and the policies that apply to a topic.")
+    app.command()(show)
+    app.command()(explain)
+    return app

@@ -1,1 +1,0 @@
-"""A service and its topics: settings, policies, offloads."""

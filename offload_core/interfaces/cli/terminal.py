@@ -1,0 +1,186 @@
+"""Output of commands: text that cannot steer a terminal, tables, sizes, progress, JSON as it is made, files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from offload_hooks.private_files import replacing
+
+_READER_WAIT_S = 5
+"""The time to wait for a process that reads a pipe."""
+
+# Lines are broken for people only: what goes into a pipe or file is for `grep`.
+out = Console(width=None if sys.stdout.isatty() else 100_000)
+"""Results go here."""
+err = Console(stderr=True)
+"""Errors, warnings and progress go here."""
+
+
+def printable(text: str) -> str:
+    """Text that may come from a store, with what could steer the terminal escaped, line breaks as well."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_LONGEST_CELL = 2000
+"""Characters: more than any key of a store has. All rows of a table are as wide as its longest cell."""
+
+
+def cell(text: str | None) -> Text:
+    """Text for a table, as it is: no markup, nothing that steers the terminal; what is far too long is cut."""
+    shown = printable((text or "")[:_LONGEST_CELL])
+    return Text(f"{shown}… ({len(text)} characters)" if text and len(text) > _LONGEST_CELL else shown)
+
+
+def table_of(*names: str, right: Collection[str] = ()) -> Table:
+    """A table of these columns, some of them to the right; what is too wide is folded, and nothing is left out."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
+
+
+def size(count: int | None) -> str:
+    """Bytes for people."""
+    return "–" if count is None else decimal(count)
+
+
+def time(moment: datetime) -> str:
+    """A time for people, in UTC."""
+    return f"{moment:%Y-%m-%d %H:%MZ}"
+
+
+def id_ranges(ids: Sequence[int]) -> str:
+    """Ascending ids in short: those that follow one another as first and last, as in `3, 5–9`."""
+    firsts = [i for i, each in enumerate(ids) if not i or each != ids[i - 1] + 1]
+    pairs = ((ids[begin], ids[end - 1]) for begin, end in pairwise([*firsts, len(ids)]))
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in pairs)
+
+
+def warn(what: str) -> None:
+    """Print a warning beside what was asked for."""
+    err.print(printable(f"offload: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """Print a line as it is, however long."""
+    out.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_failure(text: str) -> None:
+    """Print in red what failed, on the standard error."""
+    err.print(printable(f"offload: {text}"), style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def byte_bar(*, shown: bool = True) -> Progress:
+    """Bars of bytes on the standard error, while it is a terminal; gone in the end."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        _Rate(),
+        console=err,
+        disable=not (shown and err.is_terminal),
+        transient=True,
+    )
+
+
+@contextmanager
+def count_bar(what: str) -> Iterator[Callable[[int], None]]:
+    """A line on the standard error that says how many there are by now, while it is a terminal; gone in the end."""
+    columns = (TextColumn("{task.completed:,} {task.description}"),)
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda count: progress.update(task, completed=count)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        """Rate and time left, once something is done."""
+        seconds = task.finished_time or task.elapsed
+        if not seconds or not task.completed:
+            return Text("")
+        rate = task.completed / seconds
+        text = f"{decimal(int(rate))}/s"
+        if task.remaining:
+            text += f", {timedelta(seconds=round(task.remaining / rate))} left"
+        return Text(text, style="progress.remaining")
+
+
+def print_streamed(value: Any) -> None:
+    """Print a value as JSON while it is made: an iterator in it is a list, a line for each item; functions are called
+    when it is their turn."""
+    _print(value)
+    typer.echo()
+
+
+def _print(value: Any) -> None:
+    if isinstance(value, Iterator):
+        _print_items("[", value, "]")
+    elif callable(value):
+        _print(value())
+    elif isinstance(value, Mapping) and any(isinstance(each, Iterator) for each in value.values()):
+        typer.echo("{", nl=False)
+        for number, (name, each) in enumerate(value.items()):
+            typer.echo(f"{', ' if number else ''}{json.dumps(name)}: ", nl=False)
+            _print(each)
+        typer.echo("}", nl=False)
+    else:
+        typer.echo(json.dumps(value), nl=False)
+
+
+def _print_items(opening: str, items: Iterator[Any], closing: str) -> None:
+    separator = f"{opening}\n"
+    for item in items:
+        typer.echo(separator, nl=False)
+        _print(item)
+        separator = ",\n"
+    typer.echo(closing if separator == ",\n" else f"{opening}{closing}", nl=False)
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that a user wants output in: replaced when it is whole. A pipe or terminal that is there is written to.
+
+    Raises:
+        OSError: it cannot be written; `ENXIO` for a pipe that no process reads, after some seconds.
+    """
+    kind = stat.S_IFMT(path.stat().st_mode) if path.exists() else 0
+    if kind not in (stat.S_IFIFO, stat.S_IFCHR):
+        with replacing(path) as file:
+            yield file
+        return
+    descriptor = _opened_pipe(path)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        yield file
+
+
+def _opened_pipe(path: Path) -> int:
+    until = monotonic() + _READER_WAIT_S
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or monotonic() > until:
+                raise
+            sleep(0.01)

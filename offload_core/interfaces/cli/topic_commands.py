@@ -1,0 +1,389 @@
+"""`offload topics`: offload a topic, delete its hot copies, show its layout and its transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import cycle, groupby
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
+from offload_core.interfaces.cli.configured import on_topics
+from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
+from offload_core.interfaces.cli.policy_commands import add_topic_policies
+from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
+from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue.recorded_copies import RecordedRange, layout_of
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.policies import EffectivePolicies, parse_policies, resolve_policies
+from offload_core.metadata.records import EntryPosition
+from offload_core.writing.managed_ledger import (
+    Environment,
+    TopicOffloads,
+    TransactionStatus,
+    begin_times_ms,
+    complete_streamed,
+    due_ledgers,
+    first_unoffloaded,
+    look_at_transactions,
+    no_tier,
+    settle_transactions,
+    topic_offloads,
+    waits_of,
+)
+from offload_core.writing.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
+from offload_core.writing.settings import PolicyStore, namespace_of
+from offload_hooks.errors import OptionError, UnknownTopicError
+
+
+def topics_group() -> typer.Typer:
+    """The commands `offload topics`."""
+    app = typer.Typer(
+        no_args_is_help=True, help="Offload topics; set and get their offload policies and retention."
+    )
+    app.command("offload")(on_topics(offload))
+    app.command()(on_topics(delete_hot_copies))
+    app.command()(on_topics(layout))
+    app.command()(on_topics(transactions))
+    add_topic_policies(app)
+    return app
+
+
+_LOOKS_S = 0.2
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
+]
+SizeThreshold = Annotated[
+    str,
+    typer.Option(
+        "--size-threshold",
+        "-s",
+        help="Leave the newest ledgers hot up to this size: 10M, 1G; 0: none of them.",
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.0, help="How long its owner may take to complete a streamed topic's segment, in s."),
+]
+Lag = Annotated[
+    str | None,
+    typer.Option(
+        "--lag", "-l", help="Only those offloaded so long ago: 300, 5m, 1d; else what the policies say."
+    ),
+]
+
+
+Yes = Annotated[bool, typer.Option("--yes", help="Delete them. Without it they are shown.")]
+
+
+def offload(
+    environment: Environment,
+    policies: PolicyStore,
+    topic: Topic,
+    size_threshold: SizeThreshold = "0",
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Offload a topic's sealed ledgers to the tier that its policies name; of one that is streamed all that there is.
+
+    A topic that is streamed has its segment completed by its owner, or here where no process has it open.
+    """
+    name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
+    holding = policies.resolve(name).offload
+    driver = holding.driver
+    if driver is None:
+        raise no_tier(name)
+    if holding.is_streamed:
+        _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
+        return
+    offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+    said = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
+    due = due_ledgers(
+        offloads.read_info(), resolve_policies(topic=parse_policies(said)), environment.now_ms()
+    )
+    if due.target is not None:
+        _watched(offloads, due.target)
+    done = offloads.offload_status.offloaded
+    skipped = dict(sorted({**due.skipped, **offloads.offload_status.waiting}.items()))
+    if as_json:
+        out.print_json(
+            data={"offloaded": list(done), "skipped": {str(each): skipped[each] for each in skipped}}
+        )
+        return
+    for ledger_id in done:
+        out.print(f"ledger {ledger_id}: offloaded", highlight=False)
+    for ledger_id, why in skipped.items():
+        out.print(f"ledger {ledger_id}: not offloaded: {printable(why)}", markup=False, highlight=False)
+
+
+def delete_hot_copies(
+    environment: Environment,
+    policies: PolicyStore,
+    topic: Topic,
+    lag: Lag = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones.
+
+    Without --yes it is shown which would be deleted, and the exit code is 1 if there are any. Each deletion stands
+    before in the audit log that the settings name.
+    """
+    name = parse_topic(topic)
+    lag_s = policies.resolve(name).offload.deletion_lag_s if lag is None else parse_seconds(lag)
+    found: list[int] = []
+    if lag_s is not None and lag_s >= 0:
+        offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+        found = offloads.delete_hot_copies(lag_s) if yes else offloads.due_hot_copies(lag_s)
+    if as_json:
+        out.print_json(data={"deleted": found if yes else [], "would_be_deleted": [] if yes else found})
+    else:
+        for ledger_id in found:
+            out.print(f"ledger {ledger_id}: hot copy {'' if yes else 'would be '}deleted", highlight=False)
+    if found and not yes:
+        raise typer.Exit(1)
+
+
+def _complete_segment(
+    environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float, as_json: bool
+) -> None:
+    """Have the owner complete its segment, or do it here if it has none, and report how far the topic is offloaded."""
+    with err.status("Waiting until the topic's segment is complete"):
+        info = complete_streamed(environment, name, policies, timeout_s)
+    first, waits_for = first_unoffloaded(info), waits_of(info)
+    if as_json:
+        waiting = {} if waits_for is None else {"waits_for": waits_for}
+        out.print_json(data={"first_unoffloaded": str(first), **waiting})
+        return
+    out.print(f"offloaded up to {first}", highlight=False)
+    if waits_for is not None:
+        out.print(f"what follows waits for {waits_for}", highlight=False, markup=False)
+
+
+def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:
+    """Offload, and show how far it has come."""
+    with ThreadPoolExecutor(1) as pool, byte_bar() as bar:
+        running, task, ledger_id = pool.submit(offloads.offload_prefix, target), None, None
+        try:
+            while not wait([running], timeout=_LOOKS_S).done:
+                progress = offloads.offload_status.progress
+                if progress is None:
+                    continue
+                if progress.ledger_id != ledger_id:
+                    ledger_id = progress.ledger_id
+                    task = bar.add_task(f"ledger {ledger_id}", total=progress.total_bytes)
+                if task is not None:
+                    bar.update(task, completed=min(progress.data_bytes, progress.total_bytes))
+        finally:
+            offloads.stop_offload()  # Ctrl-C; else it has ended
+        running.result()
+
+
+Reset = Annotated[
+    bool,
+    typer.Option(
+        "--reset",
+        help="Forget what is persisted, and read the topic from its first entry on: of a topic that had transactions "
+        "before it was opened with them here, or whose snapshot is damaged. No other process may have it open. Needs "
+        "--yes.",
+    ),
+]
+ResetYes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="Do what --reset says. Without it nothing is changed, and the exit code is 1."
+    ),
+]
+
+
+def transactions(
+    environment: Environment,
+    _: PolicyStore,
+    topic: Topic,
+    reset: Reset = False,
+    yes: ResetYes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a topic's transactions, by its snapshot and its sealed ledgers."""
+    name = managed_ledger_of_topic(parse_topic(topic))
+    if yes and not reset:
+        raise OptionError("only --reset changes anything", expected="--yes with --reset")
+    if reset and not yes:
+        environment.records.require(name)
+        if as_json:
+            out.print_json(data={"would_be_reset": True})
+        else:
+            out.print("what is persisted would be forgotten; nothing was changed", highlight=False)
+        raise typer.Exit(1)
+    if reset:
+        if environment.records.read(name) is not None:
+            environment.snapshots.reset(name)
+        settle_transactions(environment, name)
+    status = look_at_transactions(environment, name)
+    begun = begin_times_ms(environment, name, status)
+    ages_s = {each: max(0.0, (environment.now_ms() - time) / 1000) for each, time in begun.items()}
+    if as_json:
+        out.print_json(data=_transactions_to_json(status, ages_s))
+        return
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_row("state", status.state.value)
+    facts.add_row("stable position", _position(status.stable_position))
+    facts.add_row("persisted position", _position(status.persisted_position))
+    facts.add_row("aborted", str(status.aborted_count))
+    facts.add_row("open", str(len(status.open_transactions)))
+    out.print(facts)
+    if status.open_transactions:
+        out.print(_open_table(status, ages_s))
+
+
+def _open_table(status: TransactionStatus, ages_s: dict[TransactionId, float]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("transaction", "first entry", "age"):
+        table.add_column(heading)
+    for transaction, first in status.open_transactions.items():
+        age_s = ages_s.get(transaction)
+        table.add_row(printable(str(transaction)), str(first), "" if age_s is None else f"{age_s:,.0f} s")
+    return table
+
+
+def _position(position: EntryPosition | None) -> str:
+    return "none" if position is None else str(position)
+
+
+def _transactions_to_json(status: TransactionStatus, ages_s: dict[TransactionId, float]) -> dict[str, Any]:
+    def text(position: EntryPosition | None) -> str | None:
+        return None if position is None else str(position)
+
+    return {
+        "state": status.state.value,
+        "stable_position": text(status.stable_position),
+        "persisted_position": text(status.persisted_position),
+        "aborted": status.aborted_count,
+        "open": [
+            {"transaction": list(transaction), "first_entry": str(first), "age_s": ages_s.get(transaction)}
+            for transaction, first in status.open_transactions.items()
+        ],
+    }
+
+
+_WIDTH = 60
+"""Characters of the longest ledger, if the terminal has as many; at least ten."""
+
+_HOT = "·"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_COLOURS = ("green", "cyan", "yellow", "magenta", "blue", "red")
+_KINDS = {
+    ObjectFormat.PIP17: "ledger",
+    ObjectFormat.STREAMING: "segment",
+    ObjectFormat.MAPFILE: "ledger, as MapFile",
+}
+
+
+def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJson = False) -> None:
+    """Draw a topic's ledgers, each entry by the letter of the object that has it; a dot where it is hot only."""
+    name = parse_topic(topic)
+    known = environment.records.read(managed_ledger_of_topic(name))
+    if known is None:
+        raise UnknownTopicError(
+            "there is no record of this topic", found=name, hint=_partitions(environment, name)
+        )
+    ranges = layout_of(name, known.info)
+    if as_json:
+        out.print_json(data=[_range_to_json(each) for each in ranges])
+        return
+    if not ranges:
+        out.print(printable(f"{name} has no entries"), markup=False, highlight=False)
+        return
+    letters = dict(zip(dict.fromkeys(each.key for each in ranges if each.key is not None), cycle(_LETTERS)))
+    out.print(_ledgers_table(ranges, letters))
+    out.print(_objects_table(ranges, letters))
+
+
+def _partitions(environment: Environment, name: TopicName) -> str | None:
+    """Return a hint to name a partition of a partitioned topic."""
+    topics = map(topic_of_managed_ledger, environment.records.names([namespace_of(name)]))
+    partitions = [each.full for each in topics if each.base == name.full]
+    return f"Name a partition: {min(partitions)}" if partitions else None
+
+
+def _ledgers_table(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str]) -> Table:
+    ledgers = {ledger_id: list(each) for ledger_id, each in groupby(ranges, lambda each: each.ledger_id)}
+    longest = max((_entries(each) for each in ledgers.values()), default=1)
+    width = max(10, min(_WIDTH, out.width - max(len(f"ledger {each}  ") for each in ledgers)))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for ledger_id, parts in ledgers.items():
+        bar, end, count = Text(), 0, 0
+        for part in parts:
+            count += part.entries or 0
+            stop = max(round(count * width / longest), end + 1)
+            letter = _HOT if part.key is None else letters[part.key]
+            bar.append((letter if part.is_complete or part.key is None else letter.lower()) * (stop - end))
+            if part.key is not None:
+                colour = _COLOURS[_LETTERS.index(letter) % len(_COLOURS)]
+                bar.stylize(colour if part.is_hot else f"{colour} dim", end, stop)
+            end = stop
+        table.add_row(f"ledger {ledger_id}", bar)
+    return table
+
+
+def _objects_table(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str]) -> Table:
+    """A row for each object, with the positions that it has, and one for each run that is hot only."""
+    table = Table(box=None, pad_edge=False)
+    is_filtered = any(each.filter_record is not None for each in ranges)
+    headings = ("", "first", "last", "what", "state", *(["filtered"] if is_filtered else []), "object")
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("first", "last"))
+    for key, grouped in groupby(ranges, lambda each: each.key):
+        parts = list(grouped)
+        first, last = parts[0], parts[-1]
+        end = "…" if last.end_entry_id is None else f"{last.ledger_id}:{last.end_entry_id}"
+        table.add_row(
+            _HOT if key is None else letters[key],
+            f"{first.ledger_id}:{first.first_entry_id}",
+            end,
+            "" if key is None else _KINDS[key.object_format],
+            _state(parts),
+            *([_filtered(parts)] if is_filtered else []),
+            "" if key is None else key.data_key,
+        )
+    return table
+
+
+def _state(parts: Sequence[RecordedRange]) -> str:
+    if parts[0].key is None:
+        return "hot"
+    if not parts[0].is_complete:
+        return "hot, not offloaded yet"
+    hot = {part.is_hot for part in parts}
+    return "cold and hot" if hot == {True} else "cold" if hot == {False} else "cold, partly hot"
+
+
+def _filtered(parts: Sequence[RecordedRange]) -> str:
+    """Summarise what a filter dropped of the object's entries."""
+    return printable(filter_note(recorded(dict.fromkeys(each.filter_record for each in parts))))
+
+
+def _entries(parts: Sequence[RecordedRange]) -> int:
+    return max(1, sum(part.entries or 0 for part in parts))
+
+
+def _range_to_json(part: RecordedRange) -> dict[str, Any]:
+    return {
+        "ledger_id": part.ledger_id,
+        "first_entry_id": part.first_entry_id,
+        "end_entry_id": part.end_entry_id,
+        "object": None if part.key is None else part.key.data_key,
+        "format": None if part.key is None else part.key.object_format.value,
+        "complete": part.is_complete,
+        "hot": part.is_hot,
+        "filter": next(map(filter_to_json, recorded([part.filter_record])), None),
+    }

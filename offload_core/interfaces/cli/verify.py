@@ -1,0 +1,232 @@
+"""`offload verify`: whether what lies in a tier is right, by itself and by what records say of it."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offload_core.interfaces.cli.command_options import (
+    AllowEmpty,
+    AsJson,
+    ChangeOptions,
+    ExecutorOptions,
+    Prefix,
+    RecordOptions,
+    TierOptions,
+    command,
+)
+from offload_core.interfaces.cli.nothing_found import require_something
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    err,
+    out,
+    print_failure,
+    print_line,
+    print_streamed,
+    size,
+    table_of,
+)
+from offload_core.maintenance.verify import (
+    Code,
+    Finding,
+    Sealing,
+    Severity,
+    Summary,
+    Verification,
+    VerifiedObjects,
+)
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import OptionError
+
+REPORT_VERSION = 1
+_COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+
+
+class FailOn(enum.Enum):
+    """The least that makes the command fail."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@command(failed=2)
+def verify(
+    where: TierOptions,
+    records: RecordOptions,
+    changes: ChangeOptions,
+    executors: ExecutorOptions,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Every byte of data objects: blocks, entries, checksums, batches.")
+    ] = False,
+    by_checksums: Annotated[
+        bool,
+        typer.Option(
+            "--by-checksums",
+            help="With --deep: objects that have checksums are compared with these, and not decoded.",
+        ),
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --deep: pass over what was sound the last time and has not changed."
+        ),
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="The exit code is 1 for findings that are as bad as this.")
+    ] = FailOn.WARNING,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most so many findings; all are counted.")] = 1000,
+    seal: Annotated[
+        bool,
+        typer.Option(
+            "--seal",
+            help="With --deep: write checksums beside sound objects that have none; a dry run without --yes.",
+        ),
+    ] = False,
+    allow_empty: AllowEmpty = False,
+    prefix: Prefix = "",
+    as_json: AsJson = False,
+) -> None:
+    """Verify a tier's objects and indexes, with --records what records name, with --deep every byte.
+
+    The exit code is 0 if all is sound, 1 for findings or if --seal would write, 2 if something could not be verified or
+    nothing is there.
+    """
+    if not deep and (state is not None or seal or by_checksums):
+        raise OptionError(
+            "this is for every byte of objects", expected="--deep with --seal, --state, --by-checksums"
+        )
+    if not deep and executors != ExecutorOptions():
+        raise OptionError(
+            "only the bytes of objects are work for others",
+            expected="--deep with --master, --workers, --processes",
+        )
+    if not seal and (changes.yes or changes.audit_log is not None):
+        raise OptionError("only --seal writes anything", expected="--seal with --yes, --audit-log")
+    audit = changes.open_log()
+    with (
+        where.open() as tier,
+        _state(state, tier.store) as verified,
+        executors.open() as executor,
+        err.status("") as status,
+    ):
+        verification = Verification(
+            tier.store,
+            prefix=prefix,
+            records=records.opener(tier),
+            deep=deep,
+            by_checksums=by_checksums,
+            executor=executor if deep else None,
+            state=verified,
+            sealing=Sealing(tier.store, audit) if seal else None,
+            listener=lambda now: status.update(_progress(now)),
+        )
+        if as_json:
+            given = records.records is not None
+            about = {"tier": tier.store.describe().location, "deep": deep, "records": given}
+            print_streamed(report_to_json(verification, about))
+        else:
+            _print(verification, limit, sealed="got checksums" if changes.yes else "would get checksums")
+        summary = verification.summary
+        if not allow_empty:
+            require_something(summary.objects + summary.findings.total(), tier.store, prefix)
+    for error in summary.failures:
+        print_failure(f"not verified: {error}")
+    if summary.failed:
+        raise typer.Exit(2)
+    would_seal = summary.sealed and not changes.yes
+    if summary.count(Severity.ERROR) or (fail_on is FailOn.WARNING and summary.findings) or would_seal:
+        raise typer.Exit(1)
+
+
+def _state(
+    path: Path | None, store: Tier
+) -> AbstractContextManager[VerifiedObjects] | AbstractContextManager[None]:
+    return nullcontext() if path is None else VerifiedObjects(path, store.describe().location)
+
+
+def _progress(now: Summary) -> str:
+    deep = f", {size(now.deep_bytes)} read" if now.deep_bytes else ""
+    return f"verifying: {now.objects:,} objects{deep}"
+
+
+def _print(verification: Verification, limit: int, *, sealed: str) -> None:
+    table = table_of("finding", "where", "expected", "found")
+    shown: set[Code] = set()
+    for count, finding in enumerate(verification):
+        if count < limit:
+            name = cell(finding.code.value)
+            name.stylize(_COLORS[finding.severity])
+            table.add_row(name, cell(place_of(finding)), cell(finding.expected), cell(finding.found))
+            shown.add(finding.code)
+    if table.row_count:
+        out.print(table)
+    for code in sorted(shown, key=lambda each: each.value):
+        out.print(f"{code.value}: {code.meaning}; {code.helps}", markup=False, highlight=False)
+    summary = verification.summary
+    left = sum(summary.findings.values()) - table.row_count
+    if left:
+        err.print(f"{left} more findings; ask with --limit, or for all with --json", highlight=False)
+    print_line(_said(summary, sealed))
+
+
+def place_of(finding: Finding) -> str:
+    """Where something is wrong, in one line: what is known of topic, object, ledger, block, entry and byte."""
+    parts = [
+        finding.topic if finding.key is None else finding.key,
+        *(
+            f"{name} {value}"
+            for name, value in (
+                ("ledger", finding.ledger_id),
+                ("block", finding.block),
+                ("entry", finding.entry_id),
+                ("byte", finding.offset),
+            )
+            if value is not None
+        ),
+    ]
+    return ", ".join(part for part in parts if part is not None)
+
+
+def _said(summary: Summary, sealed: str) -> str:
+    """All of it in a few sentences; `sealed` is what those did that are to have checksums."""
+    said = [f"{summary.objects:,} objects, {size(summary.object_bytes)}"]
+    if summary.topics:
+        said.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
+    if summary.deep_objects or summary.skipped:
+        before = f", {summary.compared_objects:,} by checksums" if summary.compared_objects else ""
+        before += f", {summary.skipped:,} before" if summary.skipped else ""
+        said.append(
+            f"{summary.deep_objects:,} read to the last byte{before}: {summary.entries:,} entries, "
+            f"{summary.unchecked_entries:,} of them without a checksum"
+        )
+    if summary.with_checksums:
+        said.append(f"{summary.with_checksums:,} with checksums beside them")
+    if summary.sealed:
+        said.append(f"{summary.sealed:,} {sealed}")
+    if summary.stand_ins:
+        said.append(f"{summary.stand_ins:,} that stand in for copies that records name")
+    if summary.unknown:
+        said.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
+    errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)
+    verdict = "nothing is wrong" if summary.objects else "there is nothing to verify"
+    if summary.findings:
+        verdict = f"{errors:,} errors, {warnings:,} warnings"
+    if summary.failed:
+        verdict += f"; {summary.failed:,} objects could not be verified"
+    return "; ".join(said) + f": {verdict}"
+
+
+def report_to_json(verification: Verification, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the report for `print_streamed`: its findings may be many, and its summary is known after them."""
+    summary = verification.summary
+    return {
+        "version": REPORT_VERSION,
+        **about,
+        "findings": (finding.to_json() for finding in verification),
+        "failures": lambda: [str(error) for error in summary.failures],
+        "summary": summary.to_json,
+    }

@@ -1,0 +1,342 @@
+"""Offload filters at work: which entries are written, what takes the place of the others, and the count of both.
+
+    FilterRun          one filter over the entries of a ledger or a segment, as they are written
+    recorded_filters   what records state of filters that ran: over which entries, and up to where all was settled
+
+Filtering has no effects, so entries that found no memory may be filtered again; `note` counts what was written.
+
+A tombstone takes the place of an entry that is dropped, so that Pulsar serves the rest to its consumers. Its form is
+that of `pack_tombstone`, the kernel's reference implementation. Markers stay as they are: brokers pass over them as
+well, and a reader of the topic needs to know how transactions ended. Source: docs/formats/entry.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
+from offload_core.format.messages.checksum import crc32c_address
+from offload_core.format.messages.kernels import fields as f
+from offload_core.format.messages.kernels import tombstones as kernels
+from offload_core.format.messages.new_entry import pack_tombstone
+from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import (
+    DroppedEntries,
+    FilterMode,
+    FilterRecord,
+    recorded_filter,
+)
+from offload_hooks.errors import BrokenPluginError, EntryOrderError, MetadataError, OffloadError, placed
+from offload_hooks.filters import FilteredTopic, OffloadFilter, TopicFilter
+from offload_hooks.ledger_stores import EntryBatch
+
+
+class OffloadFilterDisable:
+    """Keep all entries, and wait for nothing. The default."""
+
+    def open(self, topic: FilteredTopic) -> None:
+        """See `OffloadFilter`."""
+
+
+def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
+    """Join records of the same filter, at least one; it went as far as `stop`."""
+    kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
+    for record in records:
+        kept += record.kept
+        for cause, each in (record.dropped or {}).items():
+            dropped[cause] += each
+    return FilterRecord.of(records[0].name, records[0].mode, stop, kept, dict(dropped))
+
+
+_BEFORE = read_only(b"\x0a\x0fpulsar.filtered\x10\x00\x18")
+_AFTER = read_only(b"\xa0\x01\x16")
+"""Metadata of a tombstone, before and after the publish time: producer name, sequence id; type of marker."""
+
+MOST_TOMBSTONE_BYTES = 6 + 4 + len(_BEFORE) + 10 + len(_AFTER)
+"""No tombstone is longer, but for what a broker put before its entry, which stays."""
+
+
+def replace_by_tombstones(
+    data: Bytes, offsets: npt.NDArray[np.int64], dropped: npt.NDArray[np.bool_], first_entry_id: int
+) -> tuple[Bytes, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The payloads, those that are dropped replaced by tombstones, but for markers; and which were replaced.
+
+    Args:
+        data: uint8, the payloads, one after another.
+        offsets: int64, where each begins in `data`, and the end of the last.
+        dropped: bool, of each.
+        first_entry_id: the first one's id, for errors.
+
+    Raises:
+        FormatError: one that is dropped is no entry of Pulsar's, or damaged; with its id.
+    """
+    from offload_core.format.messages.arrays import new_bytes
+
+    offsets = offsets.view()
+    offsets.flags.writeable = False  # one compiled signature, whatever it was
+    size = int(offsets[-1] - offsets[0]) + MOST_TOMBSTONE_BYTES * int(dropped.sum())
+    _, out = new_bytes(size)
+    out_offsets = np.empty_like(offsets)
+    replaced = dropped.copy()
+    row = np.empty(f.E_FIELDS, dtype=np.int64)
+    done = kernels.replace(data, offsets, replaced, crc32c_address(), _BEFORE, _AFTER, row, out, out_offsets)
+    if done < len(dropped):
+        with placed(entry_id=first_entry_id + done):
+            pack_tombstone(data[offsets[done] : offsets[done + 1]].tobytes())
+            raise MetadataError("an entry's metadata is not right")
+    made = out[: out_offsets[-1]]
+    made.flags.writeable = False
+    return made, out_offsets, replaced
+
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FilteredEntries:
+    """The entries that are written of the ids from `first_entry_id` to below `stop_entry_id`.
+
+    Attributes:
+        entry_ids: int64, ascending, of what is written; by tombstones all, by gaps those that are kept.
+        data: uint8, the payloads, one after another.
+        offsets: int64, where each begins in `data`, and the end of the last: one more than ids.
+        causes: int32, of each id of the range: 0 if it is kept, n if it is dropped for the n-th cause.
+        lengths: int64, of each id of the range: the bytes of its payload before.
+    """
+
+    first_entry_id: int
+    stop_entry_id: int
+    entry_ids: Longs
+    data: Bytes
+    offsets: Longs
+    causes: npt.NDArray[np.int32]
+    lengths: Longs
+
+
+class FilterRun:
+    """A filter at work; used by one thread at a time.
+
+    Args:
+        name: the filter's, as configured.
+
+    Attributes:
+        stop: the first position that is not decided of; None for no bound.
+        waits_for: in words, what the entries from there on wait for.
+
+    Raises:
+        BrokenPluginError: the filter has no such bound.
+    """
+
+    def __init__(self, name: str, mode: FilterMode, topic_filter: TopicFilter) -> None:
+        self.name = name
+        self.mode = mode
+        self._filter = topic_filter
+        self.stop, self.waits_for = self._bound()
+        self._named = 0  # so many causes are known to be text
+        self._kept = DroppedEntries()
+        self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
+
+    def anew(self) -> FilterRun:
+        """A run of the same filter that has noted nothing."""
+        return FilterRun(self.name, self.mode, self._filter)
+
+    def takes(self, position: EntryPosition) -> bool:
+        """True if an entry may be offloaded now: it is decided of."""
+        return self.stop is None or position < self.stop
+
+    def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
+        """Filter entries, all of which are before `stop`. By tombstones, markers are kept.
+
+        Raises:
+            FormatError: an entry is not as the filter needs it, with its place.
+            EntryOrderError: an entry is not before `stop`.
+            BrokenPluginError: the filter gave no decision for each, or raised what is no `OffloadError`.
+            OffloadError: what the filter raised.
+        """
+        self._check_settled(ledger_id, entries)
+        offsets = np.asarray(entries.offsets, dtype=np.int64).view()
+        causes = self._look(ledger_id, entries)
+        ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
+        data = read_only(entries.data)
+        lengths = np.diff(offsets)
+        dropped = causes != 0
+        if dropped.any():
+            if self.mode is FilterMode.TOMBSTONE:
+                with placed(ledger_id=ledger_id):
+                    data, offsets, replaced = replace_by_tombstones(
+                        data, offsets, dropped, entries.first_entry_id
+                    )
+                causes = np.where(replaced, causes, 0)
+            else:
+                ids = ids[~dropped]
+                data, offsets = _without(data, offsets, dropped)
+        offsets.flags.writeable = False  # one compiled signature of what frames them, whatever they were
+        return FilteredEntries(
+            first_entry_id=entries.first_entry_id,
+            stop_entry_id=entries.stop_entry_id,
+            entry_ids=ids,
+            data=data,
+            offsets=offsets,
+            causes=causes,
+            lengths=lengths,
+        )
+
+    def note(self, entries: FilteredEntries, stop_entry_id: int) -> None:
+        """The entries below `stop_entry_id` were written, or left out for good."""
+        count = stop_entry_id - entries.first_entry_id
+        causes, lengths = entries.causes[:count], entries.lengths[:count]
+        numbers = np.bincount(causes)
+        sizes = np.bincount(causes, weights=lengths)
+        for cause in np.flatnonzero(numbers).tolist():
+            found = DroppedEntries(entries=int(numbers[cause]), payload_bytes=int(sizes[cause]))
+            if cause:
+                self._dropped[self._filter.causes[cause - 1]] += found
+            else:
+                self._kept += found
+
+    def record(self) -> FilterRecord:
+        """The record of what was noted by now."""
+        return FilterRecord.of(self.name, self.mode, self.stop, self._kept, dict(self._dropped))
+
+    def _check_settled(self, ledger_id: int, entries: EntryBatch) -> None:
+        last = EntryPosition(ledger_id, entries.stop_entry_id - 1)
+        if len(entries) and not self.takes(last):
+            raise EntryOrderError(
+                "an entry was to be filtered before it is settled",
+                ledger_id=ledger_id,
+                entry_id=last.entry_id,
+                expected=f"before {self.stop}",
+            )
+
+    def _bound(self) -> tuple[EntryPosition | None, str]:
+        try:
+            stop, waits_for = self._filter.stop, str(self._filter.waits_for)
+            return None if stop is None else EntryPosition(*map(int, stop)), waits_for
+        except Exception as error:  # a plugin's own code
+            raise self._broken("has no valid bound", error) from error
+
+    def _look(self, ledger_id: int, entries: EntryBatch) -> npt.NDArray[np.int32]:
+        with placed(ledger_id=ledger_id):
+            try:
+                causes = np.frombuffer(self._filter.look(ledger_id, entries), dtype=np.int32)
+                known = len(self._filter.causes)
+                for cause in self._filter.causes[self._named : known]:
+                    if not isinstance(cause, str):
+                        raise TypeError("a cause is text")
+                self._named = known
+            except OffloadError:
+                raise
+            except Exception as error:  # a plugin's own code
+                raise self._broken("failed", error).at(entry_id=entries.first_entry_id) from error
+        if len(causes) != len(entries) or (len(causes) and not 0 <= causes.min() <= causes.max() <= known):
+            raise BrokenPluginError(
+                f"the offload filter {self.name!r} did not decide of each entry",
+                ledger_id=ledger_id,
+                entry_id=entries.first_entry_id,
+                expected=f"{len(entries)} numbers from 0 to {known}",
+                found=f"{len(causes)} numbers",
+            )
+        return causes
+
+    def _broken(self, what: str, error: Exception) -> OffloadError:
+        return BrokenPluginError(
+            f"the offload filter {self.name!r} {what}", found=f"{type(error).__name__}: {error}"
+        )
+
+
+def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
+    """The payloads that are kept, one after another."""
+
+    from offload_core.format.messages.arrays import new_bytes
+
+    offsets = offsets.view()
+    offsets.flags.writeable = False  # one compiled signature, whatever it was
+    _, out = new_bytes(int(offsets[-1] - offsets[0]))
+    out_offsets = np.empty_like(offsets)
+    kept = copy_kept(data, offsets, dropped, out, out_offsets)
+    made = out[: out_offsets[kept]]
+    made.flags.writeable = False
+    return made, out_offsets[: kept + 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFilter:
+    """An offload filter of this name."""
+
+    name: str
+    mode: FilterMode
+    filter: OffloadFilter
+
+    def open(self, topic: FilteredTopic) -> FilterRun | None:
+        """A run of it over what is offloaded next of a topic: for one ledger, or one segment; None filters nothing.
+
+        Raises:
+            BrokenPluginError: the filter raised what is no `OffloadError`, or has no bound that makes sense.
+            OffloadError: what it raised; see `FilteredTopic.settle`.
+        """
+        try:
+            opened = self.filter.open(topic)
+        except OffloadError:
+            raise
+        except Exception as error:  # a plugin's own code
+            raise BrokenPluginError(
+                f"the offload filter {self.name!r} failed to open {topic.name}",
+                found=f"{type(error).__name__}: {error}",
+            ) from error
+        return None if opened is None else FilterRun(self.name, self.mode, opened)
+
+
+NO_FILTER = ChosenFilter(name="disabled", mode=FilterMode.TOMBSTONE, filter=OffloadFilterDisable())
+"""The default."""
+
+
+def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
+    """The short records of the filters that a ledger's complete copies were written through, as `recorded_filter`."""
+    found = (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    return tuple(record for record in found if record is not None)
+
+
+def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
+    """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
+
+    All before it is settled as well: it takes nothing after the first entry that is not. Another filter's stop may be
+    of something else. Errors as `recorded_filter`.
+    """
+    ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))
+    return next(ends, None)
+
+
+def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
+    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`."""
+    return any(
+        record is None or record.name != FILTERED_TRANSACTIONS
+        for ledger in info.ledgers
+        for record in (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    )
+
+
+def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
+    """The last entry of each of a ledger's copies that the filter has settled, the last one first."""
+    for driver, end in reversed(list(_copies(ledger))):
+        record = recorded_filter(driver, ledger.ledger_id)
+        if record is not None and record.name == FILTERED_TRANSACTIONS and record.stop is not None:
+            yield EntryPosition(ledger.ledger_id, end)
+
+
+def _copies(ledger: LedgerRecord) -> Iterator[tuple[DriverMetadata | None, int]]:
+    """The driver and the last entry of a ledger's copy, or of each of its segments, that is complete."""
+    context = ledger.context
+    if context is None:
+        return
+    for share in context.segments:
+        if share.complete and share.end_entry_id is not None:
+            yield share.driver, share.end_entry_id
+    if not context.segments and context.complete:
+        yield context.driver, (ledger.info.entries or 0) - 1

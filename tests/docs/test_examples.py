@@ -1,0 +1,99 @@
+"""Examples of the documentation do what the pages say that they do: conformance suites, prices, Python programs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from entries import entry, pip17_object
+from tiers import lay_out, lay_out_broker_objects
+
+from offload_core.maintenance.inventory.prices import load_prices
+from offload_hooks.testing import FaultPlan
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    text = (DOCS / f"{page}.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What Python writes to its output, and after that to its error output; it must end well."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "options", "most"),
+    [("conformance", 0, [], 180), ("hot-tier", 1, ["-k", "not sequence"], 75)],
+)
+def test_the_suite_of_a_page_passes(
+    page: str, number: int, options: list[str], most: int, tmp_path: Path
+) -> None:
+    (tmp_path / "test_page.py").write_text(blocks(page)[number])
+    quiet = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *options]
+    said = run(tmp_path, "-m", "pytest", *quiet, "test_page.py")
+    assert int(re.findall(r"(\d+) passed", said)[0]) > most
+
+
+def test_the_plan_of_faults_is_one() -> None:
+    text = re.search(r"^    (fail-before .*)$", (DOCS / "conformance.md").read_text(), re.MULTILINE)
+    assert text is not None
+    assert len(FaultPlan.parse(text[1]).faults) == 3
+
+
+def test_verifying_finds_the_damage(tmp_path: Path) -> None:
+    root = tmp_path / "tier"
+    root.mkdir()
+    key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]))
+    data = bytearray((root / key).read_bytes())
+    data[-1] ^= 1
+    (root / key).write_bytes(data)
+    found, counts = run(tmp_path, "-W", "error", "-c", *blocks("verify")).splitlines()[:2]
+    assert (found.split()[0], counts) == ("message.checksum", "1 1")
+
+
+def test_repairing_writes_an_index(tmp_path: Path) -> None:
+    root = tmp_path / "tier"
+    root.mkdir()
+    key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]), parts=("data",))
+    planned, written = run(tmp_path, "-W", "error", "-c", *blocks("repair")).splitlines()[:2]
+    assert planned.split()[:2] == [key, "rebuild-index"]
+    assert written == f"('{key}-index',)"
+
+
+def test_costs_are_estimated(tmp_path: Path) -> None:
+    lay_out_broker_objects(tmp_path, {"json"})
+    assert len(blocks("cost")) == 3
+    code = "\n".join(blocks("cost")).replace("s3://bucket/prefix", str(tmp_path))
+    said = run(tmp_path, "-c", code.replace("cold/orders", "cold/json"))
+    assert said.split()[0] == "1"
+    assert "persistent://acme/cold/json" in said
+
+
+def test_prices_load(tmp_path: Path) -> None:
+    (text,) = blocks("cost", "toml")
+    (tmp_path / "ours.toml").write_text(text)
+    assert load_prices(tmp_path / "ours.toml").currency == "EUR"
+
+
+def test_a_report_is_written(tmp_path: Path) -> None:
+    lay_out_broker_objects(tmp_path / "tier", {"json"})
+    (code,) = blocks("report")
+    assert "'topics': 1" in run(tmp_path, "-c", code.replace("s3://bucket/prefix", str(tmp_path / "tier")))
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_pictures_of_the_report_are_small() -> None:
+    pictures = re.findall(r"!\[[^\]]{10,}\]\((images/[a-z-]+\.webp)\)", (DOCS / "report.md").read_text())
+    assert len(pictures) == 2
+    for each in pictures:
+        assert 10_000 < (DOCS / each).stat().st_size < 200_000

@@ -1,0 +1,172 @@
+"""A manual offload of a streamed topic: its owner completes the segment, for the service and for the command."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from commands import Offload, opened_service
+from scenes.transactions import NEVER, message
+from service import Service
+
+from offload_core.interfaces.service import served_topics as admin_topics
+from offload_core.interfaces.service.served_topics import RecordedTopics
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.records import EntryPosition, segments_of
+from offload_core.writing.managed_ledger import (
+    ManagedLedger,
+    TransactionalTopic,
+    UpkeepLoop,
+    open_managed_ledger,
+    policies_by_name,
+)
+from offload_hooks.errors import StoreTimeoutError
+from pulsar_offload import open_tier, scan
+
+NAME = "acme/n/persistent/orders"
+TOPIC = "/admin/v2/persistent/acme/n/orders"
+STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes": 64 << 20}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[policies]
+driver = "local"
+[policies.extra_configurations]
+root = "{tmp_path}/cold"
+"""
+    with Service(tmp_path, settings) as running:
+        yield running
+
+
+@pytest.fixture
+def transactional(service: Service) -> Iterator[TransactionalTopic]:
+    """Open here, and kept by its policies."""
+    with ExitStack() as stack:
+        environment, policies = stack.enter_context(opened_service(service.config))
+        managed = stack.enter_context(open_managed_ledger(environment, NAME))
+        topic = TransactionalTopic(environment, managed, NEVER)
+        stack.enter_context(UpkeepLoop(lambda: [topic], policies_by_name(policies), interval_s=0.1))
+        yield topic
+
+
+@pytest.fixture
+def topic(transactional: TransactionalTopic) -> ManagedLedger:
+    """The same without its transactions."""
+    return transactional.topic
+
+
+def stream(
+    service: Service, topic: ManagedLedger, policies: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Switch it on by the service, and wait until its owner has seen that."""
+    assert service.ask("POST", f"{TOPIC}/offloadPolicies", {**STREAMED, **policies}).status == 204
+    deadline = time.monotonic() + 30
+    while not topic.is_streamed:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_request_to_offload_completes_the_segment(
+    service: Service, topic: ManagedLedger, tmp_path: Path
+) -> None:
+    stream(service, topic)
+    shown = service.ask("GET", f"{TOPIC}/offloadPolicies").json
+    assert (shown["managedLedgerOffloadStreaming"], shown["maxOffloadSegmentSizeInBytes"]) == (True, 64 << 20)
+    payloads = [b"%d" % i for i in range(50)]
+    for payload in payloads[:40]:
+        topic.add_entry(payload)
+    topic.roll()
+    topic.add_entries(payloads[40:])
+    last = topic.last_position
+    asked = {"ledgerId": last.ledger_id, "entryId": last.entry_id, "partitionIndex": -1}
+    assert service.ask("PUT", f"{TOPIC}/offload", asked).status == 204
+    with open_tier(tmp_path / "cold") as tier:
+        rows = scan(tier, level="entries").to_table().to_pylist()
+    assert [row["value"] for row in rows] == payloads
+    assert service.ask("GET", f"{TOPIC}/offload").json == {
+        "status": "SUCCESS",
+        "lastError": "",
+        "firstUnoffloadedMessage": {
+            "ledgerId": last.ledger_id,
+            "entryId": last.entry_id + 1,
+            "partitionIndex": -1,
+        },
+    }
+
+
+def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offload: Offload) -> None:
+    stream(service, topic)
+    topic.add_entries([b"one", b"two"])
+    at = topic.last_position.ledger_id
+    told = offload("topics", "offload", "acme/n/orders", "--config", service.config)
+    assert (told.code, told.out) == (0, f"offloaded up to {at}:2\n")
+    (segment,) = segments_of(topic.read_info())
+    assert (segment.is_finished, segment.end) == (True, EntryPosition(at, 1))
+    topic.add_entry(b"three")
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:3"}
+
+
+def test_what_an_open_transaction_holds_up_is_said_by_both(
+    service: Service, transactional: TransactionalTopic, offload: Offload
+) -> None:
+    topic = transactional.topic
+    filtered = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
+    stream(service, topic, filtered)
+    open_one, other = transactional.begin(), transactional.begin()
+    transactional.add_entries([message(), message(other)])
+    transactional.abort(other)
+    transactional.add_entries([message(open_one), message()])
+    at = topic.last_position.ledger_id
+    told = offload("topics", "offload", "acme/n/orders", "--config", service.config)
+    assert told.code == 0
+    assert told.out.startswith(f"offloaded up to {at}:3\nwhat follows waits for ")
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    said = json.loads(told.out)
+    assert said["first_unoffloaded"] == f"{at}:3"
+    assert said["waits_for"]
+    last = {"ledgerId": at, "entryId": 4, "partitionIndex": -1}
+    assert service.ask("PUT", f"{TOPIC}/offload", last).status == 204
+    status = service.ask("GET", f"{TOPIC}/offload").json
+    assert status["waitingLedgers"] == {str(at): f"waits for {said['waits_for']}"}
+    transactional.commit(open_one)
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:6"}
+
+
+def test_an_owner_that_does_not_answer_is_told_and_stays_told(
+    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_topics, "_COMPLETION_S", 0.3)
+    config = tmp_path / "offload.toml"
+    config.write_text(f"""
+[metadata]
+url = "sqlite:{tmp_path}/metadata.db"
+options.create = true
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[policies]
+driver = "local"
+managedLedgerOffloadStreaming = true
+extra_configurations.root = "{tmp_path}/cold"
+""")
+    with (
+        opened_service(config) as (environment, policies),
+        open_managed_ledger(environment, NAME),
+        closing(RecordedTopics(environment.records, environment, policies_by_name(policies))) as topics,
+    ):
+        name = parse_topic("acme/n/orders")
+        with pytest.raises(StoreTimeoutError, match=NAME):
+            topics.begin_offload(name, EntryPosition(0, 0))
+        assert topics.offload_status(name).state == "error"
+        told = offload("topics", "offload", "acme/n/orders", "--timeout", "0.3", "--config", config)
+    assert (told.code, "did not complete its segment in time" in told.err) == (1, True)

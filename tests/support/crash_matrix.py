@@ -1,0 +1,83 @@
+"""A crash matrix: something is done once for each call of its stores, and for each way in which that call goes wrong.
+
+After each fault, what must hold wherever a process ends is checked; then the same is done to its end. Some of the
+points are taken, others each day; all of them with `--nightly`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+from crash_points import FAULTS, Fault, Killed, Points
+from effort import Sample
+
+from offload_hooks.errors import OffloadError
+
+Scene = TypeVar("Scene")
+
+
+class CrashMatrix(Protocol):
+    """What the fixture `crash_matrix` gives; see there."""
+
+    def __call__(
+        self,
+        scene: Callable[[Path], Scene],
+        run: Callable[[Scene, Points], object],
+        *,
+        check: Callable[[Scene, str], object],
+        check_done: Callable[[Scene, str], object],
+        every: int,
+    ) -> list[str]: ...
+
+
+@pytest.fixture
+def crash_matrix(
+    tmp_path: Path,
+    sample: Sample[tuple[int, Fault]],
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> CrashMatrix:
+    """Run the matrix; the calls that `run` makes are returned.
+
+    Args (of what it gives):
+        scene: what outlives processes, made in a folder of its own.
+        run: what a process does, in full or as much as is left of it.
+        check: refuses a scene in which something is lost.
+        check_done: refuses one in which it is not done to its end, or something is left.
+        every: one of so many points is taken.
+    """
+    # No power fails here, and the disk would take half of the time; what it keeps is tested with the driver.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+    def go_through(
+        scene: Callable[[Path], Scene],
+        run: Callable[[Scene, Points], object],
+        *,
+        check: Callable[[Scene, str], object],
+        check_done: Callable[[Scene, str], object],
+        every: int,
+    ) -> list[str]:
+        whole, counted = scene(tmp_path / "calls"), Points()
+        run(whole, counted)
+        check_done(whole, "without a fault")
+        points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), every)
+        record_property("crash points", len(points))
+        for at, fault in points:
+            where = f"{fault} call {at}, {counted.calls[at - 1]}"
+            faulty = scene(tmp_path / f"{at}-{fault}")
+            with suppress(OffloadError, Killed):
+                run(faulty, Points(at=at, fault=fault))
+            check(faulty, where)
+            run(faulty, Points())
+            check(faulty, where)
+            check_done(faulty, where)
+        print(f"{len(counted.calls)} calls, {len(points)} points")
+        return counted.calls
+
+    return go_through
