@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.material import Block, block_of, extent_over, random_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.codec.extent import EntryCursor
-from offload_core.format.messages.decode import BATCH_BYTES
-from offload_core.format.messages.schema import ENTRY_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import ENTRY_COLUMNS, arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.reading.scan.read import entry_reader
 
 BLOCK_BYTES = 64 << 20

@@ -29,7 +29,7 @@ from tiers import MemoryDriver
 from benchmarks.material import LEDGER_ID, random_entries, write_ledger
 from benchmarks.measure import Result, one_core
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.pip17 import plan_blocks

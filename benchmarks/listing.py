@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.many_objects import REQUEST_S, Many, ManyObjects
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
-from offload_core.maintenance.inventory import Level, Row, Spool, measure, rows_of
+from offload_core.maintenance.inventory import Row, RowLevel, Spool, measure, rows_of
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.storage.tier import Tier
 
@@ -51,7 +51,7 @@ def work(what: str) -> None:
 def _list(tier: Tier) -> None:
     with LedgerSurvey() as survey:
         survey.fill(tier)
-        for level, expected in ((Level.TOPIC, MANY.topics), (Level.LEDGER, MANY.ledgers)):
+        for level, expected in ((RowLevel.TOPIC, MANY.topics), (RowLevel.LEDGER, MANY.ledgers)):
             with Spool[Row]() as rows:
                 for row in rows_of(survey.ledgers(), level):
                     rows.add(row, row.data_bytes)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from entries import batch_entry, entry, ledger_metadata
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.index import BlockEntry, BlockTable, IndexedBlock, LedgerIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
 from offload_core.reading.scan.tasks import ScanExtent

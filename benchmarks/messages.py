@@ -10,7 +10,7 @@ from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.codec.extent import EntryCursor
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import Compression
-from offload_core.format.messages.schema import MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import MESSAGE_COLUMNS, arrow_schema
 from offload_core.reading.scan.read import message_reader
 from offload_core.reading.scan.tasks import ReadOptions
 from offload_core.reading.scan.windows import message_decoder

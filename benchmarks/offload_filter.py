@@ -21,8 +21,7 @@ from servers.versitygw import Versitygw
 from benchmarks.java import open_tier_at
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_marker
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import NewMessage, TransactionId, pack_entry, pack_marker
 from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
 from offload_core.storage.hot import FileLedgerStore

@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.schemas.decoders import make_decoder
-from offload_core.format.schemas.spans import spans_of
+from offload_core.format.schemas.payload_spans import spans_of
 from offload_hooks.schemas import SchemaVersion
 
 MESSAGES = 20_000

@@ -30,7 +30,7 @@ from servers.versitygw import Versitygw
 from benchmarks.measure import Result
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.reading.scan.windows import fetch_windows
 from offload_core.storage.tier import Layer, MemoryBudget, Tier, open_store, upload_blocks

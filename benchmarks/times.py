@@ -19,8 +19,7 @@ from tiers import MemoryDriver, Names
 
 from benchmarks.material import json_record
 from benchmarks.measure import Result
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.frames import padding
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header, padding
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index

@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload_core.format.codec.ledger_info import LedgerInfo as LedgerInfo
+    from offload_core.format.codec.ledger_metadata import LedgerInfo as LedgerInfo
     from offload_core.format.codec.object_format import ObjectKey as ObjectKey
     from offload_core.format.codec.object_format import parse_key as parse_key
-    from offload_core.format.messages.new_entry import NewMessage as NewMessage
-    from offload_core.format.messages.new_entry import pack_entry as pack_entry
+    from offload_core.format.messages.entry import NewMessage as NewMessage
+    from offload_core.format.messages.entry import pack_entry as pack_entry
     from offload_core.interfaces.spark import PulsarOffloadDataSource as PulsarOffloadDataSource
     from offload_core.interfaces.spark import explain as explain
     from offload_core.interfaces.spark import measure_reads as measure_reads
     from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
     from offload_core.maintenance.gc import Collection as Collection
     from offload_core.maintenance.gc import Scope as Scope
-    from offload_core.maintenance.inventory import Level as Level
+    from offload_core.maintenance.inventory import RowLevel as RowLevel
     from offload_core.maintenance.inventory import measure as measure
     from offload_core.maintenance.inventory import rows_of as rows_of
     from offload_core.maintenance.inventory.charges import money_of as money_of
@@ -176,13 +176,13 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _PLACES = {
-    "offload_core.format.codec.ledger_info": "LedgerInfo",
+    "offload_core.format.codec.ledger_metadata": "LedgerInfo",
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
-    "offload_core.format.messages.new_entry": "NewMessage pack_entry",
+    "offload_core.format.messages.entry": "NewMessage pack_entry",
     "offload_core.interfaces.spark": "PulsarOffloadDataSource explain measure_reads",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
     "offload_core.maintenance.gc": "Collection Scope",
-    "offload_core.maintenance.inventory": "Level measure rows_of",
+    "offload_core.maintenance.inventory": "RowLevel measure rows_of",
     "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",
     "offload_core.maintenance.inventory.report_contents": "gather",
     "offload_core.maintenance.inventory.report_page": "report_page",

@@ -15,7 +15,7 @@ import pytest
 from entries import CODECS, batch_entry, pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.format.messages import decompressors
+from offload_core.format.messages import payload_opener as decompressors
 
 THREADS = 16
 
@@ -50,7 +50,7 @@ import pickle
 entries = pickle.load(sys.stdin.buffer)
 
 def use(_):
-    from offload_core.format.messages.decompressors import decompress_payloads
+    from offload_core.format.messages.payload_opener import decompress_payloads
     import numpy as np
     block = np.frombuffer(b"".join(data for _, data, _ in entries), np.uint8)
     codecs, lengths, sizes = (np.array(each, np.int64) for each in zip(*((a, len(b), c) for a, b, c in entries)))

@@ -23,7 +23,7 @@ import logging
 logging.basicConfig(format="%(message)s")
 import numpy as np
 from offload_core.format.codec.kernels.mapfile import locate_records
-from offload_core.format.messages.kernels.columns import _read_property
+from offload_core.format.messages.kernels.column_spans import _read_property
 one = np.zeros(1, np.int64)
 status, *_ = locate_records(np.zeros(3, np.uint8), 0, 3, np.zeros(16, np.uint8), 0, 1, 1, one, one, one)
 print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))
@@ -63,7 +63,7 @@ def run(copy: Path, program: str = READ_A_PROPERTY, **more: str | None) -> tuple
     [
         ("codec/kernels/frames.py", "\nBAD_FRAME = 2\n", "\nBAD_FRAME = 7\n", "7 2 1 5 2\n"),
         (
-            "messages/kernels/protobuf.py",
+            "messages/kernels/protobuf_fields.py",
             "return np.int64(byte), np.int64(position)",
             "return np.int64(byte // 2), np.int64(position)",
             "2 0 -1 0 -1\n",

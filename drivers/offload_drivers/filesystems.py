@@ -44,7 +44,7 @@ class ProcessFilesystem:
 
     def get(self) -> Any:
         """This process's file system."""
-        # No lock, which a fork could copy while it is held: whoever comes second uses what the first one made.
+        # No lock, which a fork could copy while it is held: the second thread uses what the first one made.
         process = os.getpid()
         filesystem = self._made.get(process)
         if filesystem is None:

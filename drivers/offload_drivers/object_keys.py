@@ -43,7 +43,7 @@ class KeySpace:
         return f"{self.prefix}{STAGING}/{name}"
 
     def prefix_name(self, prefix: str) -> str:
-        """What the names of the keys that begin with `prefix` begin with; any text will do."""
+        """The start of the names of keys that begin with `prefix`; any text will do."""
         return self.prefix + prefix
 
     def key(self, name: str) -> str | None:
@@ -54,7 +54,7 @@ class KeySpace:
         return None if self._fault(key) else key
 
     def _fault(self, key: str) -> str | None:
-        """What is wrong with a key, to follow "must not"; None if nothing is."""
+        """A fault of a key, to follow "must not"; None if there is none."""
         if not isinstance(key, str) or not key:
             return "be empty"
         if "\\" in key or any(character < " " or character == "\x7f" for character in key):

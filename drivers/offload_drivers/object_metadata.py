@@ -10,7 +10,7 @@ from offload_hooks.errors import OptionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMetadata:
-    """What a store must remember of an object besides its bytes; metadata keys are in lower case."""
+    """Content type and user metadata of an object; metadata keys are in lower case."""
 
     content_type: str = "application/octet-stream"
     user_metadata: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ def checked_metadata(key: str, content_type: str, user_metadata: Mapping[str, st
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a str that UTF-8 can hold (JSON may smuggle in half a surrogate pair)."""
+    """True for a str that UTF-8 can hold (JSON may smuggle in half a surrogate pair)."""
     if not isinstance(value, str):
         return False
     try:

@@ -28,7 +28,7 @@ def new_upload(key: str) -> Upload:
 
 
 def is_upload_id(text: str) -> bool:
-    """Whether a text has the form of an upload's id."""
+    """True if a text has the form of an upload's id."""
     return _UPLOAD_ID.match(text) is not None
 
 

@@ -18,7 +18,7 @@ class PerProcess(Generic[_T]):
 
     def get(self) -> _T:
         """This process's value."""
-        # No lock, which a fork could copy while it is held: whoever comes second uses what the first one made.
+        # No lock, which a fork could copy while it is held: the second thread uses what the first one made.
         process = os.getpid()
         value = self._made.get(process)
         return self._made.setdefault(process, self._make()) if value is None else value

@@ -1,7 +1,7 @@
-"""What a piece of work asks of a store, counted wherever it is done: ranges, their bytes, and calls made again.
+"""Requests that a piece of work makes, counted: ranges, their bytes, and calls made again.
 
-The Tier counts ranges that were read, a layer that makes a call again says so (`count_retry`). Who wants to know runs
-its work in a context of `counting`; work that is handed to a thread is run there in a copy of the current context.
+The Tier counts ranges that were read; a layer that makes a call again reports it (`count_retry`). A caller that wants
+the counts runs its work in a context of `counting`; work in a thread runs there in a copy of the current context.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _current: contextvars.ContextVar[StoreCounts | None] = contextvars.ContextVar("s
 
 
 def counting(counts: StoreCounts) -> contextvars.Context:
-    """A copy of the current context, in which what is done adds to `counts`."""
+    """A copy of the current context, in which calls add to `counts`."""
     context = contextvars.copy_context()
     context.run(_current.set, counts)
     return context

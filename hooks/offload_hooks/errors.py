@@ -35,7 +35,7 @@ class OffloadError(Exception):
     """
 
     retryable: ClassVar[bool] = False
-    """Whether the same call may succeed when it is made again."""
+    """True if the same call may succeed when it is made again."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class OffloadError(Exception):
 
 @contextmanager
 def placed(**place: Any) -> Iterator[None]:
-    """Errors that leave this block are told the parts of the place that their raiser did not know."""
+    """Give errors that leave this block the parts of the place that they lack."""
     try:
         yield
     except OffloadError as error:
@@ -165,11 +165,11 @@ class AccessDeniedError(StoreError, PermissionError):
 
 
 class VersionConflictError(StoreError):
-    """A record that was to be changed has another version than expected: somebody else was there before."""
+    """A record has another version than expected: another process has changed it."""
 
 
 class OutcomeUnknownError(StoreError):
-    """Whether a record was changed is not known: read it before anything is done that rests on it."""
+    """It is not known if a record was changed: read it before anything that depends on it."""
 
 
 class RangeError(StoreError, ValueError):
@@ -193,7 +193,7 @@ class LedgerClosedError(StoreError):
 
 
 class LedgerFailedError(StoreError):
-    """What a ledger's writer wrote may be there or not; it writes no more, and the ledger is to be recovered."""
+    """A ledger's writer has failed: its last entries may be there or not, and the ledger must be recovered."""
 
 
 class OwnershipLostError(StoreError):
@@ -326,7 +326,7 @@ class OffloadStoppedError(OffloadError):
 
 
 class UnresolvedTransactionError(OffloadError):
-    """What became of a transaction is not known where it would have to be."""
+    """The outcome of a transaction is not known where it is needed."""
 
 
 class UnknownTransactionError(OffloadError, LookupError):

@@ -22,7 +22,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledTransactions:
-    """What is known of a topic's transactions, persisted, up to a position.
+    """The state of a topic's transactions, persisted, up to a position.
 
     Attributes:
         stop: the first position that is not settled: an entry of a transaction that is open may be there.

@@ -131,7 +131,7 @@ def whole_number(text: str, within: range = WHOLE) -> int | None:
 
 
 def shortened(value: object) -> str:
-    """What was found, as an error shows it: no longer than a line, however large it is."""
+    """A value as an error shows it: no longer than a line, however large it is."""
     text = value if isinstance(value, str) else reprlib.repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 

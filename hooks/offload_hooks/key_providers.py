@@ -1,4 +1,4 @@
-"""What a key provider is: who decrypts the data keys of encrypted messages.
+"""Key providers, which decrypt the data keys of encrypted messages.
 
 Its entry-point group is `pulsar_offload.key_providers`. Each encrypted entry carries its data key, encrypted for one or
 several names of keys. A provider knows the private keys of some names, or a service that does. It is a class or factory

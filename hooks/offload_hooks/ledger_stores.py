@@ -3,7 +3,7 @@
 Its entry-point group is `pulsar_offload.ledger_stores`: a class or factory whose keyword arguments are its options,
 all of which may be text. It is BookKeeper's model: a **ledger** is written by the one writer that created it, entry
 after entry with ids from 0 on, until it is sealed; then it never changes. A ledger whose writer is gone, or is to be
-gone, is **recovered**: its writer is fenced, and it is sealed with what is there. Nobody else ever appends to it.
+gone, is **recovered**: its writer is fenced, and it is sealed with what is there. No other process ever appends to it.
 
 All calls are synchronous and may come from many threads at once. None hangs: what waits for another process has a
 deadline. Errors are those of `offload_hooks.errors`; they name ledger and entry, and for damage the file and byte.
@@ -20,12 +20,12 @@ from typing import Protocol, overload, runtime_checkable
 from offload_hooks.values import ReadableBuffer
 
 DEFAULT_READ_BYTES = 1 << 20
-"""How many bytes of entries a read gives at most, unless it is told otherwise."""
+"""The most bytes of entries that a read gives by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStatus:
-    """What is known of a ledger at one moment.
+    """The state of a ledger at one moment.
 
     Attributes:
         ledger_id: 0 or more, never given to another ledger of the store, also not after deletion.
@@ -60,7 +60,7 @@ class RecoveredLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStoreDescription:
-    """What a store is, for people.
+    """Description of a store, for people.
 
     Attributes:
         name: the store's kind.
@@ -141,7 +141,7 @@ class LedgerWriter(Protocol):
 
     @property
     def status(self) -> LedgerStatus:
-        """What has been acknowledged by now; asks nobody."""
+        """The state as acknowledged by now; makes no request."""
 
     def append(self, payload: ReadableBuffer) -> int:
         """Append an entry; its id. Ids are dense, and of calls that follow one another they ascend.
@@ -208,7 +208,7 @@ class LedgerReader(Protocol):
 
 @runtime_checkable
 class SizedLedgerReader(Protocol):
-    """What a `LedgerReader` may have besides: how large its entries are, without reading all of them."""
+    """An optional part of a `LedgerReader`: the sizes of its entries, without reading all of them."""
 
     def size_before(self, entry_id: int) -> int:
         """The bytes of the payloads of all entries before this one; it may be the one behind the last.
@@ -221,7 +221,7 @@ class LedgerStore(Protocol):
     """The hot tier, or a part of it."""
 
     def describe(self) -> LedgerStoreDescription:
-        """What it is; asks nobody."""
+        """Describe the store; makes no request."""
 
     def create(self, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
         """Create a ledger, durably; its id is greater than that of every ledger created before, by any process.
@@ -235,7 +235,7 @@ class LedgerStore(Protocol):
         """
 
     def open(self, ledger_id: int) -> LedgerReader:
-        """Open a ledger for reading. It fences nobody.
+        """Open a ledger for reading. No writer is fenced.
 
         Raises:
             UnknownLedgerError: there is none of this id.

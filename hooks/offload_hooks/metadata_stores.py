@@ -3,7 +3,7 @@
 A store is a plugin of the entry-point group `pulsar_offload.metadata_stores`, under the scheme of its URLs. It is
 called with the URL, and with its options by name; like a driver, it says what it needs by its parameters. One that only
 reads is a `MetadataStore`; one that keeps our own records is a `WritableMetadataStore`, and changes a value by
-compare-and-set only: whoever writes must say which version it knows.
+compare-and-set only: a writer states which version it knows.
 """
 
 from __future__ import annotations

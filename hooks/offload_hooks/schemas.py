@@ -55,7 +55,7 @@ class SchemaHistory:
 
 
 class SchemaProvider(Protocol):
-    """Who knows topics' schemas. Calls are synchronous and may come from many threads at once."""
+    """A source of topics' schemas. Calls are synchronous and may come from many threads at once."""
 
     def history(self, topic: str) -> SchemaHistory | None:
         """All versions of the schema of a topic; None if it has none, or is not known here.

@@ -27,7 +27,7 @@ def shown_url(url: str) -> str:
 
 
 def holds_user(url: str) -> bool:
-    """Whether a URL has a user before its host, as in `s3://user:secret@bucket`, or where a host would be."""
+    """True if a URL has a user before its host, as in `s3://user:secret@bucket`, or where a host would be."""
     rest = url.partition(":")[2]
     host = rest.removeprefix("//").partition("/")[0]
     return "@" in host and (rest.startswith("//") or ":" in host)

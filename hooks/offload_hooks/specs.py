@@ -48,7 +48,7 @@ class TierHooks:
 
     @hookspec(firstresult=True)
     def describe(self) -> DriverDescription | None:
-        """Say who the driver is, where its tier is and what it can do. No request to the store."""
+        """Describe the driver: its name, its tier's place and its abilities. No request to the store."""
 
     @hookspec(firstresult=True)
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload | None:
@@ -136,7 +136,7 @@ class TierHooks:
     def list_uploads(self, prefix: str) -> Iterator[StaleUpload] | None:
         """Uploads whose key begins with `prefix` that are neither committed nor aborted, by anyone; optional.
 
-        What a crash left of one before its key was stored has an empty key; nobody can go on with it.
+        What a crash left of one before its key was stored has an empty key; it cannot be continued.
         A driver that has it declares `stale_uploads`.
         """
 

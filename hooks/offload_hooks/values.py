@@ -27,7 +27,7 @@ def utc_time(seconds: float) -> datetime:
 
 
 ReadableBuffer = bytes | bytearray | memoryview
-"""What a driver may take and give for bytes: one contiguous run, read only for whoever did not make it."""
+"""Bytes that a driver takes and gives: contiguous, and read only for all but their maker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A data object that is being written: visible to nobody until it is committed.
+    """A data object that is being written: not visible until it is committed.
 
     `upload_id` is the driver's own and opaque; together with `key` it must be enough for another process to
     write further blocks, commit or abort.
@@ -118,7 +118,7 @@ class ObjectStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a driver can do beyond the least that the hooks ask for, and the limits it must respect.
+    """Abilities of a driver beyond the least that the hooks ask for, and its limits.
 
     Attributes:
         create_only: a commit with `create_only=True` fails when the key exists, also under a race.
@@ -148,7 +148,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverDescription:
-    """Who a driver is: for messages, records and `offload plugins`.
+    """Name and place of a driver: for messages, records and `offload plugins`.
 
     `location` is a URL of the tier's root, without credentials. `driver_metadata` goes into offload contexts
     (Pulsar's property names, e.g. `bucket`), never with a secret.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from offload_core.format.schemas.history import history_from_rest
+from offload_core.format.schemas.schema_history import history_from_rest
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_hooks.errors import placed

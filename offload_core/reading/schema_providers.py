@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from offload_core.format.messages.schema import MODES, Mode
-from offload_core.format.schemas.history import MOST_BYTES, history_from_rest, parse_saved, saved_bytes
+from offload_core.format.messages.message_columns import MODES, Mode
 from offload_core.format.schemas.payloads import CORRUPT_RECORD, Payloads
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
+from offload_core.format.schemas.schema_history import MOST_BYTES, history_from_rest, parse_saved, saved_bytes
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import name_of
 from offload_core.storage.tier import (

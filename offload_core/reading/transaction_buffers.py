@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from offload_core.format.messages.kernels.transactions import ABORT, COMMIT
-from offload_core.format.messages.transaction_id import TransactionId
-from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.messages.entry import TransactionId
+from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
@@ -83,7 +83,7 @@ def parse_snapshot(data: bytes, topic: str) -> BufferSnapshot:
     Raises:
         MetadataError: it is none, or another topic's.
     """
-    from offload_core.format.schemas.avro.plain import (
+    from offload_core.format.schemas.avro_reference import (
         read_datum,  # here, for most topics have no transactions
     )
 
@@ -113,7 +113,7 @@ def _aborts(records: Any) -> Iterator[tuple[TransactionId, EntryPosition]]:
 
 @cache
 def _schema() -> Any:
-    from offload_core.format.schemas.avro.types import parse_avro
+    from offload_core.format.schemas.avro_types import parse_avro
 
     return parse_avro(_SCHEMA)
 

@@ -1,7 +1,7 @@
 """Executors of commands that have many tasks: threads, processes of this machine, or whatever is handed in.
 
 An executor takes a function and items, all of them picklable, and gives the results in the items' order. It draws an
-item when somebody is free for it, so that who gives the items can end the work early.
+item when a worker is free for it, so that the caller can end the work early.
 """
 
 from __future__ import annotations

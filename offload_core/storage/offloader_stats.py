@@ -1,4 +1,4 @@
-"""Statistics of offloading, as Pulsar's `LedgerOffloaderStats`: who offloads, reads or deletes is handed one."""
+"""Statistics of offloading, as Pulsar's `LedgerOffloaderStats`, which offloads, reads and deletions report to."""
 
 from __future__ import annotations
 

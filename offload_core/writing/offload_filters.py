@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
-from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.kernels.frames import copy_kept
 from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.format.messages.checksum import crc32c_address
-from offload_core.format.messages.kernels import fields as f
+from offload_core.format.messages.entry import pack_tombstone
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels import tombstones as kernels
-from offload_core.format.messages.new_entry import pack_tombstone
 from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import (
     DroppedEntries,
@@ -77,7 +77,7 @@ def replace_by_tombstones(
     Raises:
         FormatError: one that is dropped is no entry of Pulsar's, or damaged; with its id.
     """
-    from offload_core.format.messages.arrays import new_bytes
+    from offload_core.format.messages.arrow_arrays import new_bytes
 
     offsets = offsets.view()
     offsets.flags.writeable = False  # one compiled signature, whatever it was
@@ -254,7 +254,7 @@ class FilterRun:
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
     """The payloads that are kept, one after another."""
 
-    from offload_core.format.messages.arrays import new_bytes
+    from offload_core.format.messages.arrow_arrays import new_bytes
 
     offsets = offsets.view()
     offsets.flags.writeable = False  # one compiled signature, whatever it was

@@ -16,11 +16,11 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.byte_arrays import read_only
-from offload_core.format.messages.arrays import Table
-from offload_core.format.messages.kernels.transactions import ABORT, COMMIT
-from offload_core.format.messages.transaction_id import TransactionId
-from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.codec.arrays import read_only
+from offload_core.format.messages.arrow_arrays import Table
+from offload_core.format.messages.entry import TransactionId
+from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.metadata.records.filter_record import MARKER_CAUSE, aborted_cause
 from offload_hooks.errors import UnresolvedTransactionError
 from offload_hooks.filters import FilteredTopic, Position, SettledTransactions

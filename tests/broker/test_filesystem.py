@@ -14,7 +14,7 @@ from mapfiles import lay_out_mapfile, mapfile
 from pyspark.sql import SparkSession
 from servers.broker import Broker
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.sampled(3)

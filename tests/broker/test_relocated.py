@@ -5,7 +5,6 @@ Its records are in a ZooKeeper. All is done by the command, as an operator does 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -162,7 +161,7 @@ def test_clients_read_on_from_another_bucket(
     def report(*arguments: object, code: int = 0) -> dict[str, Any]:
         result = offload(*arguments, "--records", records, "--json")
         assert result.code == code, result.out + result.err
-        return json.loads(result.out)
+        return result.json
 
     with old.open_reader() as tier:
         scanned = topics.scanned(tier, records=records)
@@ -232,7 +231,7 @@ def test_clients_read_on_from_mapfiles(
     assert result.code == 0, result.out + result.err
     topics.unload()
     with zookeeper.connected() as client:
-        change_records(client, ROOT, json.loads(result.out)["changes"])
+        change_records(client, ROOT, result.json["changes"])
     live.admin.set_offload_policies(topics.cold.name, live.broker.filesystem_policies(root))
     with topics.cold.store.open_reader() as tier:
         tier.store.delete(sorted(keys_in(tier)))

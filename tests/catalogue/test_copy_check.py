@@ -11,7 +11,7 @@ from damage import scenes
 from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
 from tiers import MANAGED_LEDGER, uuid_of
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, LOST_KEY, TOMBSTONE_MODE
 from offload_core.maintenance.gc.naming import NamedCopies

@@ -10,7 +10,7 @@ from entries import WrittenObject, pip17_object
 from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject
 from offload_hooks.errors import OptionError

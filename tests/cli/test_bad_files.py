@@ -245,9 +245,9 @@ def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(
     offload: Offload, here: Path, kind: str
 ) -> None:
     SPOILT[kind](here / "tier")
-    findings = json.loads(offload("verify", "./tier", "--json").out)["findings"]
+    findings = offload("verify", "./tier", "--json").json["findings"]
     assert ("metadata.unreadable", DATA) in {(each["code"], each["key"]) for each in findings}
-    (problem,) = json.loads(offload("ls", "./tier", "--json").out)["problems"]
+    (problem,) = offload("ls", "./tier", "--json").json["problems"]
     assert (problem["key"], problem["problem"]) == (DATA, "broken-metadata")
     assert "sidecar" in problem["detail"]
 

@@ -17,7 +17,7 @@ from golden import COLUMNS, TOPICS, assert_topic_is_as_expected
 from scenes.messages import sealed_entry, write_keys
 from tiers import lay_out
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from pulsar_offload import open_tier, scan
 
 ALL = ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS])
@@ -73,7 +73,7 @@ def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(
 ) -> None:
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "-n", "1")
     assert (result.code, result.err) == (0, "")
-    assert json.loads(result.out) == {
+    assert result.json == {
         "value": "Mzow",
         "__key": "a2V5",
         "__topic": "persistent://acme/cold/orders",

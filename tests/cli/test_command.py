@@ -124,7 +124,7 @@ def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, 
 def test_the_driver_and_its_options_can_be_named(offload: Offload, orders: Path) -> None:
     result = offload("ls", "local", "-o", f"root={orders}", "--json")
     assert result.code == 0
-    assert len(json.loads(result.out)["topics"]) == 1
+    assert len(result.json["topics"]) == 1
 
 
 def test_help_names_all_commands(offload: Offload) -> None:
@@ -144,7 +144,7 @@ def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload: Offlo
     assert lines[0] == ["kind", "name", "from", "version", "status", "problem"]
     assert ["drivers", "local", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
     assert ["url_schemes", "file", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
-    listed = json.loads(offload("plugins", "--json").out)
+    listed = offload("plugins", "--json").json
     (local,) = [each for each in listed if each["name"] == "local"]
     assert (local["group"], local["status"]) == ("pulsar_offload.drivers", "ok")
 
@@ -291,7 +291,7 @@ def test_a_message_is_shown_escaped(offload: Offload, hostile: Path) -> None:
 def test_json_lines_are_escaped_and_yet_the_same_text(offload: Offload, hostile: Path) -> None:
     result = offload("cat", hostile, "--ledger", "7", "-f", "jsonl")
     assert steers(result.out) <= {"\u202e"}
-    row = json.loads(result.out)
+    row = result.json
     assert row["__topic"] == f"persistent://acme/cold/{HOSTILE}"
     assert row["__messageProperties"] == {HOSTILE: HOSTILE}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_settings_are_shown_with_their_values(offload: Offload, file: Path) -> N
 
 def test_settings_are_shown_as_json(offload: Offload, file: Path) -> None:
     shown = offload("config", "show", "--config", file, "--json")
-    settings = json.loads(shown.out)
+    settings = shown.json
     assert settings["service"]["upkeep_threads"] == 7
     assert set(settings) == {
         *("metadata", "hot_tier", "tiers", "uploads", "streaming"),

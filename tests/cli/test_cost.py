@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +38,7 @@ def test_without_prices_there_are_counts_and_no_money(offload: Offload, broker: 
 def test_the_report_for_machines(offload: Offload, broker: Path, records: tuple[object, ...]) -> None:
     result = offload("cost", broker, "--prices", "example:aws-s3", "--json", *records)
     assert (result.code, result.err) == (0, "")
-    report = json.loads(result.out)
+    report = result.json
     assert report["version"] == 1
     assert report["prices"] == {
         "name": "AWS S3, us-east-1, first step of list prices",
@@ -64,12 +63,10 @@ def test_the_report_for_machines(offload: Offload, broker: Path, records: tuple[
 
 
 def test_what_a_move_and_merging_would_save(offload: Offload, broker: Path) -> None:
-    report = json.loads(
-        offload(
+    report = offload(
             "cost", broker, "--prices", "example:aws-s3", "--compare", "example:google-cloud-storage",
             "--compare-class", "NEARLINE", "--merge", "1G", "--egress", "--json",
-        ).out
-    )  # fmt: skip
+        ).json  # fmt: skip
     saving = report["saving"]
     assert (saving["prices"]["class"], saving["merge_bytes"]) == ("NEARLINE", 1 << 30)
     assert (saving["objects"], saving["objects_then"]) == (46, 26)
@@ -83,14 +80,14 @@ def test_what_a_move_and_merging_would_save(offload: Offload, broker: Path) -> N
 
 
 def test_one_topic_and_no_scan(offload: Offload, broker: Path) -> None:
-    report = json.loads(offload("cost", broker, "-t", "acme/cold/json", "--no-scan", "--json").out)
+    report = offload("cost", broker, "-t", "acme/cold/json", "--no-scan", "--json").json
     assert [row["topic"] for row in report["stored"]] == ["persistent://acme/cold/json"]
     assert (report["scan"], report["prices"]) == (None, None)
     assert "cost_a_month" not in report["total"]
 
 
 def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
-    report = json.loads(offload("cost", tmp_path, "--prices", "example:aws-s3", "--json").out)
+    report = offload("cost", tmp_path, "--prices", "example:aws-s3", "--json").json
     assert (report["stored"], report["total"]["cost_a_month"], report["scan"]) == ([], 0, None)
 
 
@@ -131,7 +128,7 @@ def test_each_object_costs_what_its_storage_class_does(
 ) -> None:
     arguments = ["cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--json"]
     classes.update({"8": "Standard_IA"})  # of the ledgers 25 and 28
-    report = json.loads(offload(*arguments).out)
+    report = offload(*arguments).json
     rows = {row["storage_class"]: row for row in report["stored"]}
     assert rows.keys() == {"STANDARD", "Standard_IA"}
     hot, cool = rows["STANDARD"], rows["Standard_IA"]
@@ -143,11 +140,11 @@ def test_each_object_costs_what_its_storage_class_does(
     )
     assert report["total"]["cost_a_month"] == pytest.approx(hot["cost_a_month"] + cool["cost_a_month"])
     assert (report["prices"]["class"], report["classes_without_price"]) == ("STANDARD", [])
-    said = json.loads(offload(*arguments, "--class", "STANDARD").out)
+    said = offload(*arguments, "--class", "STANDARD").json
     assert {row["storage_class"] for row in said["stored"]} == rows.keys()
     total = said["total"]["data_bytes"] + said["total"]["other_bytes"]
     assert said["total"]["cost_a_month"] == pytest.approx(total / 2**30 * 0.023)
-    saving = json.loads(offload(*arguments, "--compare-class", "STANDARD").out)["saving"]
+    saving = offload(*arguments, "--compare-class", "STANDARD").json["saving"]
     assert saving["month"] == pytest.approx(report["total"]["cost_a_month"])
     assert saving["month_then"] == pytest.approx(said["total"]["cost_a_month"])
     assert saving["early"] > 0  # of the one that is to stay for 30 days

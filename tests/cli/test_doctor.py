@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -127,7 +126,7 @@ def test_the_driver_is_examined_under_the_layers_that_are_given_not_its_default_
 
 def test_json_has_every_check_and_a_summary(offload: Offload, root: Path) -> None:
     result = offload("doctor", root, "--json", "--bytes", 10)
-    report = json.loads(result.out)
+    report = result.json
     assert (result.code, result.err) == (0, "")
     assert {
         key: report[key] for key in ("driver", "location", "read_only", "interrupted", "left_behind")
@@ -147,7 +146,7 @@ def test_json_has_every_check_and_a_summary(offload: Offload, root: Path) -> Non
 
 def test_json_tells_what_failed_and_what_is_left(offload: Offload, root: Path, site: Path) -> None:
     result = offload("doctor", "no-delete", "-o", f"root={root}", "--json", "--bytes", 10)
-    report = json.loads(result.out)
+    report = result.json
     assert result.code == 1
     assert {check["name"] for check in report["checks"] if check["status"] == "failed"} == {
         "delete",

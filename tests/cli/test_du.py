@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,7 +57,7 @@ def test_bytes_are_summed_up_by_place_as_du_does(offload: Offload, tmp_path: Pat
 
 def test_only_chosen_topics_are_counted(offload: Offload, tmp_path: Path) -> None:
     lay_out_some(tmp_path)
-    said = json.loads(offload("du", tmp_path, "--topic", "acme/cold/b", "--json").out)
+    said = offload("du", tmp_path, "--topic", "acme/cold/b", "--json").json
     assert said["by"] == "place"
     assert said["usage"][0] == {"path": ["acme", "cold", "b"], "bytes": BYTES, "objects": 2}
     assert said["usage"][-1] == {"path": [], "bytes": BYTES, "objects": 2}
@@ -83,7 +82,7 @@ def test_formats_and_ages_are_told_from_the_listing(offload: Offload, tmp_path: 
 def test_checksums_count_as_the_objects_that_they_are_of(offload: Offload, tmp_path: Path) -> None:
     lay_out_some(tmp_path)
     (tmp_path / f"{uuid_of(1)}-ledger-3-checksums").write_bytes(b"12345")
-    said = json.loads(offload("du", tmp_path, "--json").out)["usage"]
+    said = offload("du", tmp_path, "--json").json["usage"]
     found = {tuple(each["path"]): (each["bytes"], each["objects"]) for each in said}
     assert found["acme", "cold", "b"] == (BYTES + 5, 3)
     assert found["(other objects)",] == (10, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from golden import load_case
 from mapfiles import mapfile
 from tiers import lay_out, lay_out_case
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
 
@@ -23,7 +22,7 @@ def dumped(offload: Offload, root: Path, key: str, *given: object) -> dict[str, 
     """What is told, of which every byte is in exactly one span, in order."""
     result = offload("inspect", root, key, "--hex", "--json", *given)
     assert (result.code, result.err) == (0, "")
-    said: dict[str, Any] = json.loads(result.out)
+    said: dict[str, Any] = result.json
     at = said["offset"]
     for span in said["spans"]:
         if span["length"]:
@@ -179,7 +178,7 @@ def test_an_index_that_is_cut_off_is_told_as_far_as_it_goes(
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     key = lay_out(tmp_path, replace(written, index=written.index[:cut]))
     result = offload("inspect", tmp_path, f"{key}-index", "--hex", "--json")
-    said = json.loads(result.out)
+    said = result.json
     assert result.code == 0
     assert any(span["wrong"] for span in said["spans"]) == (cut < len(written.index))
 

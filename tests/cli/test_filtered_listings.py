@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def test_topics_and_ledgers_are_listed_with_what_was_dropped(offload: Offload, t
     listed = words(offload("ls", topic.folder, "--ledgers").out)
     assert "gaps for 2 of 4" in listed
     assert "gaps for 1 of 3" in listed
-    said = json.loads(offload("ls", topic.folder, "--json").out)["topics"][0]["ledgers"]
+    said = offload("ls", topic.folder, "--json").json["topics"][0]["ledgers"]
     assert [each["filters"][0]["dropped"][0] for each in said] == [2, 1]
     assert [each["entries"] for each in said] == [4, 3]
 
@@ -46,7 +45,7 @@ def test_an_objects_filter_is_shown_with_its_causes(offload: Offload, topic: Fil
     assert "filtered gaps for 2 of 4 entries by transactions" in words(
         offload("inspect", topic.folder, key).out
     )
-    (ledger,) = json.loads(offload("inspect", topic.folder, key, "--json").out)["ledgers"]
+    (ledger,) = offload("inspect", topic.folder, key, "--json").json["ledgers"]
     assert ledger["filter"]["causes"].keys() == {
         "marker",
         f"aborted ({topic.begun[1].most_bits},{topic.begun[1].least_bits})",
@@ -55,7 +54,7 @@ def test_an_objects_filter_is_shown_with_its_causes(offload: Offload, topic: Fil
 
 def test_what_no_filter_touched_says_nothing_of_one(offload: Offload, broker: Path) -> None:
     assert "filtered" not in offload("ls", broker).out
-    ledgers = json.loads(offload("ls", broker, "--json").out)["topics"][0]["ledgers"]
+    ledgers = offload("ls", broker, "--json").json["topics"][0]["ledgers"]
     assert {tuple(each["filters"]) for each in ledgers} == {()}
 
 

@@ -81,7 +81,7 @@ def keys_of_topic(root: Path, name: str) -> set[str]:
 
 def test_of_a_brokers_bucket_nothing_is_garbage(offload: Offload, tier: Path, url: str) -> None:
     result = offload("gc", tier, "--records", url, "--json")
-    said = json.loads(result.out)
+    said = result.json
     assert (result.code, said["garbage"], said["summary"]["kept"]) == (0, [], {})
     assert said["summary"]["topics"] == 14
     assert said["dry_run"]
@@ -147,7 +147,7 @@ def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) 
 
     def found(*arguments: object) -> set[str]:
         result = offload("gc", tier, "--records", url, "--json", *arguments)
-        return {each["topic"] for each in json.loads(result.out)["garbage"]}
+        return {each["topic"] for each in result.json["garbage"]}
 
     json_topic, avro_topic = "persistent://acme/cold/json", "persistent://acme/cold/avro"
     assert found() == {json_topic, avro_topic}
@@ -177,7 +177,7 @@ def test_the_exit_code_tells_of_garbage_beyond_the_limit(
 ) -> None:
     forget(url, "acme/cold/json")
     forget(url, "acme/cold/avro")
-    total = len(json.loads(offload("gc", tier, "--records", url, "--json").out)["garbage"])
+    total = len(offload("gc", tier, "--records", url, "--json").json["garbage"])
     arguments = ("--records", url, "--yes", "--audit-log", tmp_path / "log", "--limit")
     none = offload("gc", tier, *arguments, 0)
     assert (none.code, offload("gc", tier, "--records", url, "--limit", 0).code) == (1, 1)
@@ -185,7 +185,7 @@ def test_the_exit_code_tells_of_garbage_beyond_the_limit(
     assert some.code == 1
     assert "more is left, beyond the limit" in some.out
     rest = offload("gc", tier, *arguments, 1, "--json")
-    assert (rest.code, json.loads(rest.out)["summary"]["is_limited"]) == (0, False)
+    assert (rest.code, rest.json["summary"]["is_limited"]) == (0, False)
     assert offload("gc", tier, "--records", url).code == 0
 
 
@@ -198,7 +198,7 @@ def test_what_a_crash_left_in_the_drivers_own_folder_goes(
     then = datetime.now(UTC).timestamp() - 3 * DAY
     os.utime(left, (then, then))
     result = offload("gc", tier, "--records", url, "--json")
-    (found,) = json.loads(result.out)["garbage"]
+    (found,) = result.json["garbage"]
     assert (found["kind"], found["code"], found["key"], found["upload"]) == (
         "upload",
         "upload.stale",
@@ -301,7 +301,7 @@ def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp
     assert (dry.code, len(keys_of(root))) == (1, 6)
     assert "acme/n/orders: its managed ledger would be deleted" in dry.out
     done = offload(*arguments, "--yes", "--audit-log", tmp_path / "log", "--receipt", receipt, "--json")
-    told = json.loads(done.out)
+    told = done.json
     assert (told["dry_run"], told["managed_ledgers"]) == (False, ["persistent://acme/n/orders"])
     assert (done.code, keys_of(root)) == (0, set()), done.err
     said = json.loads(receipt.read_text())

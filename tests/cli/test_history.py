@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def test_it_is_told_in_the_order_of_time_from_all_that_know(offload: Offload, tm
     record, log = lay_out_some(tmp_path)
     result = offload("history", tmp_path / "cold", TOPIC, "--records", record, "--audit-log", log, "--json")
     assert (result.code, result.err) == (0, "")
-    said = json.loads(result.out)
+    said = result.json
     assert said["topic"] == TOPIC
     told = [
         (each["ledger"], each["what"], (each["uuid"] or "")[-1:], each["source"]) for each in said["events"]
@@ -109,7 +108,7 @@ def test_one_ledger_is_told_as_a_table(offload: Offload, tmp_path: Path) -> None
 def test_without_records_objects_tell_what_they_know(offload: Offload, tmp_path: Path) -> None:
     lay_out_some(tmp_path)
     lay_out(tmp_path / "cold", pip17_object([b"a"], ledger_id=7), attempt=7, parts=["data"])
-    events = json.loads(offload("history", tmp_path / "cold", "acme/cold/orders", "--json").out)["events"]
+    events = offload("history", tmp_path / "cold", "acme/cold/orders", "--json").json["events"]
     written = [(each["ledger"], each["detail"]) for each in events if each["what"] == "written"]
     assert [ledger for ledger, _ in written] == [3, 3, 7]
     assert "not readable: the data object has no index" in written[-1][1]
@@ -123,7 +122,7 @@ def test_a_topic_of_which_nothing_is_known_is_an_error(offload: Offload, tmp_pat
 
 
 def test_when_a_ledger_was_opened_is_in_its_index(offload: Offload, broker: Path) -> None:
-    events = json.loads(offload("history", broker, "acme/cold/big", "--json").out)["events"]
+    events = offload("history", broker, "acme/cold/big", "--json").json["events"]
     assert [each["what"] for each in events] == ["opened", "opened", "written", "written"]
     assert events[0]["at"] < events[2]["at"]
 

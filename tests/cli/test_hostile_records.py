@@ -12,7 +12,7 @@ from entries import entry, pip17_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import ManagedLedgerInfo

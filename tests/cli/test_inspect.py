@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
     case = load_case("streaming", "3-ledgers-5-blocks")
     result = offload("inspect", tmp_path, case.key.data_key, "--json")
     assert (result.code, result.err) == (0, "")
-    shown = json.loads(result.out)
+    shown = result.json
     assert shown["format"] == "streaming"
     assert (shown["data_key"], shown["index_key"]) == (case.key.data_key, case.key.index_key)
     assert shown["data_bytes"] == shown["data_bytes_by_index"] == len(case.data)
@@ -59,7 +58,7 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
 
 
 def test_metadata_of_a_ledger_is_json_that_people_can_read(offload: Offload, broker: Path) -> None:
-    metadata = json.loads(offload("inspect", broker, BIG, "--json").out)["ledgers"][0]["metadata"]
+    metadata = offload("inspect", broker, BIG, "--json").json["ledgers"][0]["metadata"]
     assert metadata["state"] == "CLOSED"
     assert metadata["digest_type"] == "CRC32C"
     assert ["pulsar/managed-ledger", "acme/cold/persistent/big"] in metadata["custom"]
@@ -96,7 +95,7 @@ def test_a_damaged_header_is_told_for_its_block(
     key = change(tmp_path, offset, data)
     result = offload("inspect", tmp_path, key, "--json")
     assert result.code == 0
-    first, second = json.loads(result.out)["ledgers"][0]["blocks"]
+    first, second = result.json["ledgers"][0]["blocks"]
     assert first["header"] == "ok"
     assert told in second["header"]
     assert told in offload("inspect", tmp_path, key).out
@@ -110,7 +109,7 @@ def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it
         key=written.key, data=written.data[:1100], index=written.index, entries=written.entries
     )
     key = lay_out(tmp_path, cut)
-    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    shown = offload("inspect", tmp_path, key, "--json").json
     assert (shown["data_bytes"], shown["data_bytes_by_index"]) == (1100, 2000)
     assert [block["header"] for block in shown["ledgers"][0]["blocks"]] == ["ok", "not there"]
     assert "1,100 bytes; its index says 2,000" in offload("inspect", tmp_path, key).out
@@ -119,7 +118,7 @@ def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it
 def test_what_pulsar_damaged_is_shown(offload: Offload, tmp_path: Path) -> None:
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     key = load_case("java-damaged", "st-drift").key.data_key
-    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    shown = offload("inspect", tmp_path, key, "--json").json
     assert (shown["data_bytes"], shown["data_bytes_by_index"]) == (10584076, 10524076)
     headers = [block["header"] for block in shown["ledgers"][0]["blocks"]]
     assert headers[0] == "ok"
@@ -137,7 +136,7 @@ def test_an_index_that_cannot_be_read_is_an_error(offload: Offload, tmp_path: Pa
 
 def test_a_missing_data_object_is_told(offload: Offload, tmp_path: Path) -> None:
     key = lay_out(tmp_path, pip17_object([b"a"]), parts=["index"])
-    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    shown = offload("inspect", tmp_path, key, "--json").json
     assert shown["data_bytes"] is None
     assert shown["data_bytes_by_index"] == 141
     assert shown["ledgers"][0]["blocks"][0]["header"] == "not there"

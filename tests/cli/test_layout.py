@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -67,7 +66,7 @@ def test_many_ledgers_and_more_objects_than_letters(offload: Offload, tmp_path: 
     bars, rows = lines[:500], lines[501:]
     assert [bar.split()[2][0] for bar in bars] == [row.split()[0] for row in rows]
     assert [row.split()[-1] for row in rows] == [f"{uuid_of(each)}-ledger-{each}" for each in range(500)]
-    assert len(json.loads(offload("topics", "layout", TOPIC, "--config", config, "--json").out)) == 500
+    assert len(offload("topics", "layout", TOPIC, "--config", config, "--json").json) == 500
 
 
 def test_a_ledger_of_more_segments_than_columns(tmp_path: Path) -> None:

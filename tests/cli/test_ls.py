@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,7 +108,7 @@ def test_a_prefix_narrows_the_listing(offload: Offload, tmp_path: Path) -> None:
     for number, folder in enumerate(["east/", "west/"]):
         lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), folder=folder)
     result = offload("ls", tmp_path, "--prefix", "west/", "--json")
-    (topic,) = json.loads(result.out)["topics"]
+    (topic,) = result.json["topics"]
     assert [ledger["ledger"] for ledger in topic["ledgers"]] == [1]
 
 
@@ -117,7 +116,7 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
     lay_out_some(tmp_path)
     result = offload("ls", tmp_path, "--json")
     assert (result.code, result.err) == (0, "")
-    listed = json.loads(result.out)
+    listed = result.json
     (topic,) = listed["topics"]
     assert (topic["topic"], topic["cluster"]) == (TOPIC, CLUSTER)
     three, four, five = topic["ledgers"]
@@ -145,12 +144,12 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
 
 def test_an_unknown_topic_is_null_in_json_and_said_in_the_table(offload: Offload, tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=None))
-    assert json.loads(offload("ls", tmp_path, "--json").out)["topics"][0]["topic"] is None
+    assert offload("ls", tmp_path, "--json").json["topics"][0]["topic"] is None
     assert offload("ls", tmp_path).out.splitlines()[1].startswith("(unknown topic)")
 
 
 def test_an_empty_tier_lists_nothing(offload: Offload, tmp_path: Path) -> None:
-    assert json.loads(offload("ls", tmp_path, "--json").out) == {"topics": [], "problems": []}
+    assert offload("ls", tmp_path, "--json").json == {"topics": [], "problems": []}
 
 
 def test_lines_are_not_broken_in_a_pipe(offload: Offload, tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload: Offload, tm
         ["acme/cold/orders", "5"],
         ["acme/cold/orders", "3"],
     ]
-    said = json.loads(offload("ls", tmp_path, "--by", "segment", "--sort", "newest", "--json").out)
+    said = offload("ls", tmp_path, "--by", "segment", "--sort", "newest", "--json").json
     assert said["by"] == "segment"
     assert said["rows"][0]["keys"] == ["00000000-0000-4000-8000-000000000002-ledger-3"]
     assert [each["problem"] for each in said["rows"]].count("no-index") == 1
@@ -193,7 +192,7 @@ def test_a_segment_over_ledgers_is_one_line_and_is_read_if_one_of_them_is(
 ) -> None:
     parts = [LedgerPart(ledger_id=number, blocks=[[b"d"]]) for number in (5, 6)]
     lay_out(tmp_path, streaming_object(parts), attempt=4)
-    (row,) = json.loads(offload("ls", tmp_path, "--by", "segment", "--json").out)["rows"]
+    (row,) = offload("ls", tmp_path, "--by", "segment", "--json").json["rows"]
     assert (row["ledgers"], row["blocks"], row["superseded"], row["attempts"]) == (2, 2, 0, 1)
 
 
@@ -219,7 +218,7 @@ def test_topics_are_chosen_by_patterns(offload: Offload, tmp_path: Path, pattern
         named = Names(managed_ledger=f"acme/{name}")
         lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number, names=named)
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=8), attempt=8, names=Names(managed_ledger=None))
-    assert len(json.loads(offload("ls", tmp_path, "--topic", pattern, "--json").out)["topics"]) == topics
+    assert len(offload("ls", tmp_path, "--topic", pattern, "--json").json["topics"]) == topics
 
 
 def test_wrong_use_is_told(offload: Offload, tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from commands import Offload
 from mapfiles import FILESYSTEM_OBJECTS, lay_out_golden, lay_out_mapfile, mapfile
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 BATCH = "acme/cold/persistent/batch/13-dbe377da-b1fe-46bd-824b-814014508e34"
 
@@ -21,7 +20,7 @@ BATCH = "acme/cold/persistent/batch/13-dbe377da-b1fe-46bd-824b-814014508e34"
 def test_topics_are_listed(offload: Offload, tier: tuple[str, ...]) -> None:
     result = offload("ls", *tier, "--json")
     assert (result.code, result.err) == (0, "")
-    shown = json.loads(result.out)
+    shown = result.json
     assert shown["problems"] == []
     ledgers = {
         (topic["topic"], ledger["ledger"], ledger["entries"], *ledger["formats"], *ledger["read_from"])
@@ -52,14 +51,14 @@ def test_a_stretch_that_is_not_where_the_index_says_is_shown(offload: Offload, t
     written = mapfile(payloads, compression=FileCompression.NONE, index_interval=1)
     lay_out_mapfile(tmp_path, written)
     result = offload("inspect", tmp_path, written.key.data_key, "--json")
-    shown = json.loads(result.out)
+    shown = result.json
     assert shown["compression"] == "none"
     blocks = shown["ledgers"][0]["blocks"]
     assert [block["header"] for block in blocks] == ["ok"] * 3
     data = bytearray(written.data)
     data[blocks[1]["offset"] + 15] ^= 1  # the key of the stretch's first record
     (tmp_path / written.key.data_key).write_bytes(data)
-    shown = json.loads(offload("inspect", tmp_path, written.key.data_key, "--json").out)
+    shown = offload("inspect", tmp_path, written.key.data_key, "--json").json
     headers = [block["header"] for block in shown["ledgers"][0]["blocks"]]
     assert (headers[0], headers[2]) == ("ok", "ok")
     assert headers[1].startswith("a key is not above the one before it")

@@ -1,4 +1,4 @@
-"""Tables on a terminal of 80 columns: what is too wide is folded, and no key or amount is cut off."""
+"""Tables on a terminal of 80 columns lose no key or amount; ids that follow one another are shown in short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from entries import pip17_object
 from tiers import TOPIC, lay_out
 
 from offload_core.interfaces.cli import terminal
+from offload_core.interfaces.cli.terminal import id_ranges
 
 LEDGER = pip17_object([b"some entry"], ledger_id=1234567)
 
@@ -35,3 +36,17 @@ def test_nothing_is_cut_off(
     result = offload(name, tmp_path, *rest)
     assert "…" not in result.out.replace("--records …", "")
     assert result.out.count("\n") > 3
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([1, 2], "1–2"),
+        ([1, 3], "1, 3"),
+        ([0, 1, 2, 5, 7, 8, 1 << 40], "0–2, 5, 7–8, 1099511627776"),
+    ],
+)
+def test_ids_that_follow_one_another_are_told_by_first_and_last(ids: list[int], text: str) -> None:
+    assert id_ranges(ids) == text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -66,7 +65,7 @@ def test_sealed_ledgers_are_offloaded_and_the_others_named(
         ],
     )
     again = on_topic("offload", "--json")
-    assert json.loads(again.out) == {"offloaded": [], "skipped": {str(third): "it is open"}}
+    assert again.json == {"offloaded": [], "skipped": {str(third): "it is open"}}
     topic.add_entry(b"the owner was not disturbed")
 
 
@@ -95,9 +94,9 @@ def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs
         )
         drawn = on_topic("layout")
         assert "gaps for 2 of 3 entries by transactions" in " ".join(drawn.out.split())
-        (cold, _) = json.loads(on_topic("layout", "--json").out)
+        (cold, _) = on_topic("layout", "--json").json
         assert (cold["filter"]["filter"], cold["filter"]["dropped"][0]) == ("transactions", 2)
-        again = json.loads(on_topic("offload", "--json").out)
+        again = on_topic("offload", "--json").json
         assert list(again["skipped"]) == [str(second)]
 
 
@@ -105,7 +104,7 @@ def test_the_newest_ledgers_stay_hot_up_to_a_size(
     topic: ManagedLedger, on_topic: Callable[..., Result]
 ) -> None:
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
-    done = json.loads(on_topic("offload", "-s", "100", "--json").out)
+    done = on_topic("offload", "-s", "100", "--json").json
     assert done["offloaded"] == [first]
     assert done["skipped"].keys() == {str(second), str(third)}
 
@@ -122,11 +121,11 @@ def test_hot_copies_are_deleted_after_the_lag(
         [f"ledger {each}: hot copy would be deleted" for each in (first, second)],
     )
     would = on_topic("delete-hot-copies", "-l", "0", "--json")
-    assert json.loads(would.out) == {"deleted": [], "would_be_deleted": [first, second]}
+    assert would.json == {"deleted": [], "would_be_deleted": [first, second]}
     assert len(list((tmp_path / "hot").glob("*.ledger"))) == 3
     assert not (tmp_path / "audit.jsonl").exists()
     deleted = on_topic("delete-hot-copies", "-l", "0", "--json", "--yes")
-    assert json.loads(deleted.out) == {"deleted": [first, second], "would_be_deleted": []}
+    assert deleted.json == {"deleted": [first, second], "would_be_deleted": []}
     assert [file.name for file in (tmp_path / "hot").glob("*.ledger")] == [f"{third}.ledger"]
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 2
 
@@ -172,9 +171,9 @@ def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(
     assert on_topic("offload", "--timeout", "30").code == 0
     ids = [ledger.ledger_id for ledger in info.in_order]
     would = on_topic("delete-hot-copies", "-l", "0", "--json")
-    assert json.loads(would.out) == {"deleted": [], "would_be_deleted": ids}
+    assert would.json == {"deleted": [], "would_be_deleted": ids}
     deleted = on_topic("delete-hot-copies", "-l", "0", "--json", "--yes")
-    assert json.loads(deleted.out) == {"deleted": ids, "would_be_deleted": []}
+    assert deleted.json == {"deleted": ids, "would_be_deleted": []}
 
 
 def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
@@ -219,7 +218,7 @@ def test_the_layout_draws_which_positions_lie_in_which_object(
         ["B", f"{ids[1]}:0", f"{ids[1]}:0", "ledger"],
         ["·", f"{ids[2]}:0", "…", "hot"],
     ]
-    parts = json.loads(on_topic("layout", "--json").out)
+    parts = on_topic("layout", "--json").json
     assert [part["format"] for part in parts] == ["pip17", "pip17", None]
     assert parts[0]["object"] in drawn[4]
     unknown = offload("topics", "layout", "acme/n/nobody", "--config", config)

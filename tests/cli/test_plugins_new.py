@@ -271,7 +271,7 @@ def test_installed_the_doctor_finds_nothing_wrong(
 ) -> None:
     monkeypatch.syspath_prepend(site)
     result = offload("doctor", f"{NAME}://{tmp_path}", "--json")
-    assert json.loads(result.out)["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
+    assert result.json["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
     assert list(tmp_path.iterdir()) == []
     assert "the name is taken" in offload("plugins", "new", NAME, "--directory", tmp_path).err
 

@@ -101,7 +101,7 @@ def test_what_holds_is_explained_with_its_origin(
         ("managedLedgerOffloadThresholdInSeconds", "60", "topic"),
         ("managedLedgerOffloadThresholdInBytes", "-1", "default"),
     } <= rows
-    known = json.loads(on_metadata("config", "explain", "acme/n/orders-partition-1", "--json").out)
+    known = on_metadata("config", "explain", "acme/n/orders-partition-1", "--json").json
     assert known["topic"] == f"{TOPIC}-partition-1"
     assert known["policies"]["managedLedgerOffloadThresholdInSeconds"] == {"value": "60", "origin": "topic"}
     assert known["policies"]["retentionSizeInMB"] == {"value": "0", "origin": "default"}
@@ -115,7 +115,7 @@ def test_a_secret_comes_from_a_file_and_is_masked(on_metadata: Callable[..., Res
     done = on_metadata("namespaces", "set-offload-policies", "acme/n", "--file", file)
     assert done.code == 0, done.err
     shown = on_metadata("namespaces", "get-offload-policies", "acme/n")
-    assert json.loads(shown.out)["s3ManagedLedgerOffloadCredentialSecret"] == "********"
+    assert shown.json["s3ManagedLedgerOffloadCredentialSecret"] == "********"
 
 
 def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said: Callable[..., str]) -> None:
@@ -142,9 +142,9 @@ def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said
     ("arguments", "message"),
     [
         (("set-offload-filter", "acme/n", "transactions", "-m", "hole"), "filter_mode"),
-        (("set-offload-policies", "acme/n"), "which policies?"),
+        (("set-offload-policies", "acme/n"), "no policies are given"),
         (("set-offload-policies", "acme/n", "drivers=s3"), "Did you mean driver?"),
-        (("set-offload-threshold", "acme/n"), "which threshold?"),
+        (("set-offload-threshold", "acme/n"), "no threshold is given"),
         (("set-offload-threshold", "acme/n", "--size", "10X"), "this is not a size"),
         (("set-offload-threshold", "acme/n", "--time", "soon"), "this is not a duration"),
         (("set-tiered-read-priority", "acme/n", "hot"), "no such tiered read priority"),

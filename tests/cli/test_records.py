@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -95,7 +94,7 @@ def test_ls_shows_what_the_record_says_of_each_ledger(offload: Offload, tmp_path
 
 def test_ls_says_all_of_it_in_json(offload: Offload, tmp_path: Path) -> None:
     tier, record = some(tmp_path)
-    listed = json.loads(offload("ls", tier, "--records", record, "--json").out)
+    listed = offload("ls", tier, "--records", record, "--json").json
     three, four, five, six = listed["topics"][0]["ledgers"]
     driver = {
         "name": "aws-s3",
@@ -141,13 +140,13 @@ def test_inspect_says_whose_record_names_an_object(offload: Offload, tmp_path: P
         text.splitlines()[0].rstrip()
         == f"ledger 5 of {TOPIC}, by its record: segments: 1 failed, 1 offloaded"
     )
-    (named,) = json.loads(offload("inspect", tier, key, "--records", record, "--json").out)["records"]
+    (named,) = offload("inspect", tier, key, "--records", record, "--json").json["records"]
     assert (named["topic"], named["ledger"]) == (TOPIC, 5)
     assert named["record"]["entries"] == 9
     other = record_of(tmp_path, managed_ledger())
     assert offload("inspect", tier, key, "--records", other).out.startswith("no record names it")
-    assert json.loads(offload("inspect", tier, key, "--records", other, "--json").out)["records"] == []
-    assert "records" not in json.loads(offload("inspect", tier, key, "--json").out)
+    assert offload("inspect", tier, key, "--records", other, "--json").json["records"] == []
+    assert "records" not in offload("inspect", tier, key, "--json").json
 
 
 def test_inspect_refuses_a_format_that_record_and_key_disagree_on_and_names_both(
@@ -210,7 +209,7 @@ def test_records_of_an_admin_rest_with_its_options(
     token.write_text("geheim")
     with AdminRest(golden_answers()) as rest:
         options = ("--records", rest.url, "--records-option", f"token_file={token}")
-        listed = json.loads(offload("ls", broker, *options, "--json").out)
+        listed = offload("ls", broker, *options, "--json").json
         assert [topic["topic"].rpartition("/")[2] for topic in listed["topics"]] == TOPICS
         assert {request.headers["authorization"] for request in rest.requests} == {"Bearer geheim"}
         result = offload("cat", broker, *options, "-t", "acme/cold/chunk")

@@ -52,7 +52,7 @@ def test_it_writes_once_and_says_the_second_time_that_all_is_there(
     given = ("recover", tmp_path / "tier", "--into", f"sqlite:{store}", "--into-option", "create=true")
     result = offload(*given, "--yes", "--audit-log", log, "--json", "--hot", tmp_path / "hot")
     assert (result.code, result.err) == (0, "")
-    said = json.loads(result.out)
+    said = result.json
     (topic,) = said["topics"]
     assert (topic["topic"], topic["outcome"], topic["written"]) == (TOPIC, "new", True)
     assert [each["ledger"] for each in topic["ledgers"]] == [5, 6, 8]

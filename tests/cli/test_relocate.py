@@ -85,7 +85,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert len(before) == 45
     result = offload(*arguments, "--records", url, *done(tmp_path), "--json")
     assert result.code == 0
-    [topic] = json.loads(result.out)["topics"]
+    [topic] = result.json["topics"]
     assert [move["ledgers"] for move in topic["moves"]] == [[0], [1], [2], [2]]
     assert all(move["error"] is None and move["uuid"] for move in topic["moves"])
     assert scanned(tmp_path / "target", records=url) == before
@@ -112,7 +112,7 @@ def test_old_copies_of_later_topics_go_though_one_stays(
     world.records.write(NAME.replace("orders", "archive"), gone_copies(world.info), None)
     given = ["--delete-source", "--grace", "0", "--json"]
     result = offload(*arguments, "--records", url, *done(tmp_path), *given)
-    said = json.loads(result.out)
+    said = result.json
     assert result.code == 1
     assert [each["topic"] for each in said["deleted"]] == [TOPIC] * 4
     [left] = said["not_deleted"]
@@ -146,7 +146,7 @@ def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
     assert begun
     assert world.read_all() == world.entries
     result = offload(*given, "--json")
-    moves = json.loads(result.out)["topics"][0]["moves"]
+    moves = result.json["topics"][0]["moves"]
     assert (result.code, [move["error"] for move in moves]) == (0, [None] * len(moves))
     assert scanned(tmp_path / "target", records=url) == before
     named = {str(uuid) for uuid in read_copies(world.info)}
@@ -252,8 +252,8 @@ def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
     assert offload(*given, "--format", "streaming").code == 0
     assert mapping.read_bytes() == torn  # a dry run writes nothing
     again = offload(*given, "--format", "streaming", *done(tmp_path), "--json")
-    assert (again.code, json.loads(again.out)["topics"][0]["moves"]) == (0, [])
-    assert len(json.loads(again.out)["changes"]) == 4
+    assert (again.code, again.json["topics"][0]["moves"]) == (0, [])
+    assert len(again.json["changes"]) == 4
     # the operator has changed the records accordingly, in part: both are right
     world.move_all(world.wanted(ledger_ids=frozenset([1])))
     record.write_bytes(pack_managed_ledger_info(world.info))

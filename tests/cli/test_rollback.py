@@ -83,7 +83,7 @@ def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path
     ]
     result = offload(*arguments, "--accept-loss", "--json")
     assert result.code == 1
-    said = json.loads(result.out)
+    said = result.json
     assert (said["dry_run"], said["count"]) == (False, 1)
     assert [(each["verdict"], each["is_due"], each["is_deleted"]) for each in said["objects"]] == [
         ("needed", True, True),
@@ -137,14 +137,14 @@ def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: 
     assert f"{TOPIC}: segments would be released of ledgers 5–6" in result.out
     assert f"{TOPIC}: ledger 7 keeps its segments: the ledger's hot copy is gone" in result.out
     result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit", "--json")
-    said = json.loads(result.out)
+    said = result.json
     assert said["released"] == {TOPIC: [5, 6]}
     assert list(said["not_released"][TOPIC]) == ["7"]
     assert [each["verdict"] for each in said["objects"]] == ["free", "needed", "unknown", "foreign"]
     assert info_in(url) == managed_ledger(closed(5, 3), closed(6, 4), *as_written(MIXED).ledgers[2:])
     assert str(uuid_of(1)) not in keys(tier)
     result = offload("rollback", "plan", tmp_path / "tier", "--records", url, "--json")
-    assert json.loads(result.out)["needs"] == {
+    assert result.json["needs"] == {
         "nothing": 0, "release": 0, "finish": 0, "only-copy": 1, "unknown": 0,
     }  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
     arguments = ["rollback", "delete", place, "--records", url, "-t", TOPIC, "--yes", "--audit-log", log]
     result = offload(*arguments, "--release", "--json")
     assert result.code == 1
-    said = json.loads(result.out)
+    said = result.json
     assert said["not_released"] == {TOPIC: {"7": "a ledger that is written to keeps its segments"}}
     assert [(each["verdict"], each["is_deleted"]) for each in said["objects"]] == [("hot", False)]
     with closing(SqliteStore(url)) as store:

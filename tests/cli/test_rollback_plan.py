@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +79,7 @@ def test_plan_without_records_says_what_it_cannot_know(offload: Offload, tier: T
 def test_plan_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, MIXED), "--json")
     assert result.code == 1
-    said = json.loads(result.out)
+    said = result.json
     assert (said["records"], said["loses_nothing"], said["unread_objects"]) == (True, False, 0)
     assert said["needs"] == {"nothing": 0, "release": 2, "finish": 0, "only-copy": 1, "unknown": 0}
     (topic,) = said["topics"]
@@ -121,7 +120,7 @@ def test_list_has_all_that_has_the_key_of_a_streaming_object(
 
 
 def test_list_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
-    one, *_, cat = json.loads(offload("rollback", "list", tmp_path / "tier", "--json").out)["objects"]
+    one, *_, cat = offload("rollback", "list", tmp_path / "tier", "--json").json["objects"]
     assert one.pop("modified_at").startswith("20")
     assert one == {
         "key": str(uuid_of(1)),

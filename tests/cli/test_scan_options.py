@@ -1,4 +1,4 @@
-"""What `offload cat` and `offload export` share: which messages of which topics are read, and how."""
+"""Options that `offload cat` and `offload export` share: which messages of which topics are read, and how."""
 
 from __future__ import annotations
 
@@ -127,3 +127,21 @@ def test_an_export_has_chunks_joined_or_raw(offload: Offload, tmp_path: Path) ->
 def test_cat_takes_a_pattern(offload: Offload, broker: Path) -> None:
     done = offload("cat", broker, "--topics-pattern", ".*/jstring", "--format", "jsonl")
     assert len(done.out.splitlines()) == len(topic_rows("jstring"))
+
+
+STATES = ("--topic", "acme/cold/txn", "--format", "jsonl", "--columns", "__txnState")
+
+
+def test_the_isolation_says_which_messages_are_shown(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    committed = offload("cat", broker, *STATES, "--summaries", tmp_path)
+    assert (committed.code, committed.err) == (0, "")
+    assert len(committed.out.splitlines()) == len(topic_rows("txn"))
+    assert "aborted" not in committed.out
+    assert len(list(tmp_path.glob("*.summary"))) == 2
+    everything = offload("cat", broker, *STATES, "--isolation", "uncommitted")
+    assert len(everything.out.splitlines()) == len(sent_in_transactions())
+    assert everything.out.count('"aborted"') == 1177
+
+
+def test_an_isolation_that_there_is_not_is_refused(offload: Offload, broker: Path) -> None:
+    assert offload("cat", broker, *STATES, "--isolation", "serializable").code == 2

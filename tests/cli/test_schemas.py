@@ -58,7 +58,7 @@ def test_versions_are_shown(offload: Offload, tier: Path) -> None:
     shown = offload("schemas", "show", tier)
     assert shown.code == 0, shown.err
     assert [line.split()[1:3] for line in shown.out.splitlines()[1:]] == [["0", "AVRO"], ["1", "AVRO"]]
-    known = json.loads(offload("schemas", "show", tier, "--json").out)
+    known = offload("schemas", "show", tier, "--json").json
     schemas = known["persistent://acme/cold/avro"]["schemas"]
     assert [json.loads(each["data"])["name"] for each in schemas] == ["V1", "V1"]
 
@@ -78,7 +78,7 @@ def test_the_mode_and_the_reader_are_handed_on(offload: Offload, tier: Path) -> 
     dropped = offload(*arguments, "--reader-schema", wrong, "--mode", "DROPMALFORMED")
     assert (dropped.code, dropped.out) == (0, "")
     oldest = offload(*arguments, "--reader-schema", "0", "--limit", "1")
-    assert "note" not in json.loads(oldest.out)
+    assert "note" not in oldest.json
 
 
 def test_a_table_shows_the_columns_of_the_payload(offload: Offload, tier: Path) -> None:

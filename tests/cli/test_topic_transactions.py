@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +58,7 @@ def test_it_tells_of_open_and_aborted_ones_and_since_when(
     first = followed.add_entries([message(dropped), message(held, publish_time_ms=hour_ago_ms)])
     followed.abort(dropped)
     topic.roll()
-    shown = json.loads(told("--json").out)
+    shown = told("--json").json
     (opened,) = shown.pop("open")
     assert shown == {
         "state": "Ready",

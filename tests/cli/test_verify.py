@@ -65,7 +65,7 @@ def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) ->
     root, key = damaged
     result = offload("verify", root, "--deep", "--json")
     assert result.code == 1
-    report = json.loads(result.out)
+    report = result.json
     assert (report["version"], report["tier"], report["deep"], report["records"]) == (
         1,
         f"file://{root}",
@@ -95,7 +95,7 @@ def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) ->
 
 
 def test_an_empty_report_is_json_too(offload: Offload, tmp_path: Path) -> None:
-    report = json.loads(offload("verify", tmp_path, "--json").out)
+    report = offload("verify", tmp_path, "--json").json
     assert (report["findings"], report["summary"]["objects"]) == ([], 0)
 
 
@@ -154,16 +154,23 @@ def test_a_state_passes_over_what_was_sound(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        ["--state", "x"],
-        ["--seal"],
-        ["--by-checksums"],
+        *((given, "--deep with --seal") for given in (["--state", "x"], ["--seal"], ["--by-checksums"])),
+        *(
+            (given, "--deep with --master")
+            for given in (["--workers", "2"], ["--processes"], ["--master", "x"])
+        ),
+        (["--yes"], "only --seal writes anything"),
+        (["--audit-log", "audit.jsonl"], "only --seal writes anything"),
+        (["--deep", "--yes"], "only --seal writes anything"),
+        (["--deep", "--seal", "--yes"], "--audit-log FILE"),
+        (["--deep", "--master", "local[1]", "--workers", "2"], "--master without --workers, --processes"),
     ],
 )
-def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:
+def test_wrong_use(offload: Offload, tmp_path: Path, arguments: list[str], said: str) -> None:
     result = offload("verify", tmp_path, *arguments)
-    assert (result.code, "--deep" in result.err) == (2, True)
+    assert (result.code, said in result.err) == (2, True), result.err
 
 
 def test_keys_and_values_cannot_steer_the_terminal(offload: Offload, tmp_path: Path) -> None:
@@ -177,7 +184,7 @@ def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")
     assert result.code == 1
-    codes = json.loads(result.out)["summary"]["codes"]
+    codes = result.json["summary"]["codes"]
     assert {"object.wrong-length", "entry.bad-length", "block.bad-magic"} <= set(codes)
 
 
@@ -200,7 +207,7 @@ def test_sealing_writes_checksums_and_says_so_before(offload: Offload, tmp_path:
     (line,) = map(json.loads, log.read_text().splitlines())
     assert (line["action"], line["key"], line["ledger_id"]) == ("write", f"{key}-checksums", 7)
     assert offload(*arguments).out.endswith("; 1 with checksums beside them: nothing is wrong\n")
-    summary = json.loads(offload("verify", root, "--json").out)["summary"]
+    summary = offload("verify", root, "--json").json["summary"]
     assert (summary["with_checksums"], summary["sealed"]) == (1, 0)
 
 
@@ -212,22 +219,3 @@ def test_a_sealed_block_that_was_changed_is_found(offload: Offload, tmp_path: Pa
     result = offload("verify", root, "--deep")
     assert result.code == 1
     assert f"checksums.block  {key}, ledger 7, block 1, byte 0" in result.out
-
-
-@pytest.mark.parametrize("arguments", [("--yes",), ("--audit-log", "audit.jsonl"), ("--deep", "--yes")])
-def test_only_sealing_takes_yes(offload: Offload, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    result = offload("verify", tmp_path, *arguments)
-    assert result.code == 2
-    assert "only --seal writes anything" in result.err
-
-
-def test_sealing_for_good_needs_an_audit_log(offload: Offload, tmp_path: Path) -> None:
-    result = offload("verify", tmp_path, "--deep", "--seal", "--yes")
-    assert result.code == 2
-    assert "--audit-log FILE" in result.err
-
-
-def test_spark_decides_how_much_runs_at_once(offload: Offload, tmp_path: Path) -> None:
-    result = offload("verify", tmp_path, "--deep", "--master", "local[1]", "--workers", "2")
-    assert result.code == 2
-    assert "--master without --workers, --processes" in result.err

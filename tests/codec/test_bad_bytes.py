@@ -6,9 +6,8 @@ import struct
 
 import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
-from golden import load_case
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.object_format import ObjectKey
@@ -71,58 +70,9 @@ def test_the_object_itself_is_read(written: WrittenObject) -> None:
     assert read_object(written.data, written.index, written.key) == list(written.entries)
 
 
-@BOTH
-def test_an_index_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
-    for length in range(len(written.index)):
-        with pytest.raises(TruncatedError) as caught:
-            parse_index(written.index[:length], written.key)
-        assert (caught.value.key, caught.value.found) == (written.key.index_key, length)
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("pip17", "single-entry"), ("pip17", "multi-block"), ("streaming", "3-ledgers-5-blocks")],
-)
-def test_a_golden_index_is_refused_at_every_shorter_length(folder: str, name: str) -> None:
-    case = load_case(folder, name)
-    for length in range(len(case.index)):
-        with pytest.raises(TruncatedError):
-            parse_index(case.index[:length], case.key)
-
-
-@BOTH
-def test_bytes_after_an_index_are_tolerated(written: WrittenObject) -> None:
-    for trailing in (b"\0", bytes.fromhex("e1d3e1d3"), written.index, bytes(100)):
-        assert parse_index(written.index + trailing, written.key) == parse_index(written.index, written.key)
-
-
-@BOTH
-def test_any_buffer_of_an_index_is_read(written: WrittenObject) -> None:
-    assert parse_index(memoryview(written.index), written.key) == parse_index(written.index, written.key)
-
-
 def test_a_directory_inside_a_pip17_index_is_tolerated() -> None:
     longer = changed(PIP17.index, 4, struct.pack(">i", len(PIP17.index) + 8)) + bytes(8)
     assert parse_index(longer, PIP17.key) == parse_index(PIP17.index, PIP17.key)
-
-
-@BOTH
-def test_data_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
-    last = block_offsets(written)[-1]
-    for length in range(len(written.data)):
-        error = refusal(written.data[:length], written.index, written.key)
-        assert isinstance(error, TruncatedError)
-        assert error.key == written.key.data_key
-        if length >= last:
-            assert (error.offset, error.found) == (last, length - last)
-
-
-@BOTH
-def test_a_block_header_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
-    for length in range(BLOCK_HEADER_BYTES):
-        with pytest.raises(TruncatedError) as caught:
-            parse_block_header(written.data[:length], written.key.object_format, offset=3)
-        assert (caught.value.offset, caught.value.found) == (3, length)
 
 
 @BOTH
@@ -134,29 +84,6 @@ def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: Wri
             data[start + bit // 8] ^= 1 << bit % 8
             refused = reads_right_or_is_refused(written, bytes(data), written.index)
             assert refused == (bit // 8 < said)
-
-
-@BOTH
-def test_every_flipped_bit_of_an_index_is_harmless_or_refused(written: WrittenObject) -> None:
-    refused = 0
-    for bit in range(len(written.index) * 8):
-        index = bytearray(written.index)
-        index[bit // 8] ^= 1 << bit % 8
-        refused += reads_right_or_is_refused(written, written.data, bytes(index))
-    assert refused > len(written.index) * 4
-
-
-@pytest.mark.parametrize("name", ["single-entry", "zero-length-only", "one-block"])
-def test_every_flipped_bit_of_a_golden_index_is_harmless_or_refused(name: str) -> None:
-    case = load_case("pip17", name)
-    right = read_object(case.data, case.index, case.key)
-    for bit in range(len(case.index) * 8):
-        index = bytearray(case.index)
-        index[bit // 8] ^= 1 << bit % 8
-        try:
-            assert read_object(case.data, bytes(index), case.key) == right
-        except FormatError:
-            continue
 
 
 @BOTH

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from entries import ledger_metadata
 
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import pack_ledger_metadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, pack_ledger_metadata
 from offload_core.format.codec.pip17 import parse_pip17_index
 from offload_core.format.codec.streaming import parse_streaming_index
 from offload_hooks.errors import (

@@ -37,19 +37,6 @@ def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[t
     assert read.data_length == sum(length for length, _ in blocks)
 
 
-def test_cut_off_lengthened_or_with_any_bit_flipped_they_are_refused() -> None:
-    for length in range(len(BYTES)):
-        with pytest.raises(FormatError):
-            parse_block_checksums(BYTES[:length])
-    with pytest.raises(BadLengthError):
-        parse_block_checksums(BYTES + b"\0")
-    for bit in range(8 * len(BYTES)):
-        changed = bytearray(BYTES)
-        changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(FormatError):
-            parse_block_checksums(bytes(changed))
-
-
 def resealed(body: bytes) -> bytes:
     return body + google_crc32c.value(body).to_bytes(4, "big")
 

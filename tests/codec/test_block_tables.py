@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_core.format.codec.index import (
     BlockEntry,
     BlockTable,
@@ -23,8 +23,7 @@ from offload_core.format.codec.index import (
     index_blocks,
     read_block_entries,
 )
-from offload_core.format.codec.ledger_info import LedgerInfo, parse_ledger_info
-from offload_core.format.codec.ledger_metadata import parse_ledger_metadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, parse_ledger_info, parse_ledger_metadata
 from offload_core.format.codec.pip17 import parse_pip17_index
 from offload_core.format.codec.streaming import MOST_LEDGERS, pack_streaming_index, parse_streaming_index
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from entries import LedgerPart, pack_block, pip17_object, read_object, streaming_object
 
-from offload_core.format.codec.block_header import (
+from offload_core.format.codec.block_layout import (
     BLOCK_HEADER_BYTES,
     BlockHeader,
     pack_block_header,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from offload_core.format.codec.kernels import c_functions
 from offload_core.format.codec.kernels import mapfile as kernels
-from offload_core.format.codec.mapfile.zlib_streams import inflate, most_of
+from offload_core.format.codec.mapfile.record_batches import inflate, most_of
 from offload_hooks.errors import DecompressionError
 
 DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=2)

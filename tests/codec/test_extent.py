@@ -13,8 +13,8 @@ from mapfiles import mapfile
 from offload_core.format.codec.blocks import Fault, Resume
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.mapfile.index_file import parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_hooks.errors import (
     BadLengthError,

@@ -8,9 +8,15 @@ from entries import borders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_header import BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import (
+    BlockHeader,
+    Frame,
+    pack_block_header,
+    pack_frames,
+    padding,
+    walk_frames,
+)
 from offload_core.format.codec.blocks import BlockCursor
-from offload_core.format.codec.frames import Frame, pack_frames, padding, walk_frames
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat

@@ -18,10 +18,9 @@ from golden import (
     topic_objects,
 )
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata, LedgerState
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata, LedgerState
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_hooks.errors import BadLengthError

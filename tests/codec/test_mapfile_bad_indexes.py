@@ -27,10 +27,15 @@ from mapfiles import (
 )
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.mapfile.fields import CutOffError, pack_counted, pack_vint
-from offload_core.format.codec.mapfile.header import LONG_WRITABLE, FileCompression, pack_header
-from offload_core.format.codec.mapfile.index_file import parse_index_file
-from offload_core.format.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.mapfile.index_file import parse_index_file, parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import (
+    LONG_WRITABLE,
+    CutOffError,
+    FileCompression,
+    pack_counted,
+    pack_header,
+    pack_vint,
+)
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,

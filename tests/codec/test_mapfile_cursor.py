@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from mapfiles import SYNC, index_of, mapfile, read_mapfile
 
 from offload_core.format.codec.cursor import open_cursor
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.index_file import parse_index_file
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
     SequenceHeader,
 )
-from offload_core.format.codec.mapfile.index_file import parse_index_file
 from offload_core.format.codec.mapfile.writer import SYNC_INTERVAL_BYTES, SequenceFileWriter
 from offload_hooks.errors import OptionError
 

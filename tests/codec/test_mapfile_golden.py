@@ -15,16 +15,15 @@ from mapfiles import (
     rewritten,
 )
 
-from offload_core.format.codec.mapfile.checksums import make_checksums, verify_whole
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.crc_files import make_checksums, verify_whole
+from offload_core.format.codec.mapfile.index_file import parse_index_file, parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
     pack_header,
     parse_whole_header,
 )
-from offload_core.format.codec.mapfile.index_file import parse_index_file
-from offload_core.format.codec.mapfile.layout import parse_mapfile
 
 GOLDEN = golden_mapfiles()
 EACH = pytest.mark.parametrize("name", sorted(GOLDEN))

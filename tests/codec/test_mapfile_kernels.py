@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from offload_core.format.codec.kernels import frames
 from offload_core.format.codec.kernels import mapfile as kernels
-from offload_core.format.codec.mapfile.fields import CutOffError, FieldReader, pack_vint
-from offload_core.format.codec.mapfile.records import Record, open_value, walk_records
-from offload_core.format.codec.mapfile.sync_blocks import read_lengths_plainly
+from offload_core.format.codec.mapfile.record_batches import (
+    Record,
+    open_value,
+    read_lengths_plainly,
+    walk_records,
+)
+from offload_core.format.codec.mapfile.sequence_file import CutOffError, FieldReader, pack_vint
 from offload_hooks.errors import FormatError
 
 SYNC = bytes(range(1, 17))

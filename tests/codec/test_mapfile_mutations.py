@@ -16,8 +16,8 @@ import pytest
 from entries import WrittenObject, mutations
 from mapfiles import golden_mapfiles, mapfile, read_mapfile
 
-from offload_core.format.codec.mapfile.checksums import make_checksums, verify_whole
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.crc_files import make_checksums, verify_whole
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_hooks.errors import ChecksumError, FormatError
 
 STRETCH_BYTES = 700

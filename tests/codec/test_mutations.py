@@ -38,8 +38,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.messages.decode import MessageDecoder
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
+from offload_core.format.messages.message_decoder import MessageDecoder
 from offload_hooks.errors import FormatError
 from offload_proto.messages_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 

@@ -7,7 +7,7 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_hooks.errors import BadMagicError, OptionError

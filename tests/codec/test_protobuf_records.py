@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload_proto
-from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.format.codec.ledger_metadata import (
     DigestType,
     Ensemble,
+    LedgerInfo,
     LedgerMetadata,
     LedgerState,
+    pack_ledger_info,
     pack_ledger_metadata,
+    parse_ledger_info,
     parse_ledger_metadata,
 )
 from offload_core.format.messages.compression import decompress_into

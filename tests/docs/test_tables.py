@@ -16,7 +16,7 @@ from damage import DAMAGES
 from pyspark.sql.pandas.types import from_arrow_type
 from scenes.repairs import contents_of, repaired
 
-from offload_core.format.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.interfaces.cli import cost, repair, report, rollback, verify
 from offload_core.interfaces.spark.source_options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
 from offload_core.maintenance.repair import Action

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -125,7 +124,7 @@ def test_the_command_looks_at_the_configuration_it_is_given(
         monkeypatch.setenv("PULSAR_OFFLOAD_CONFIG", str(config))
     result = offload("doctor", config.parent / "cold", "--json", "--bytes", "1000", *flags)
     assert result.code == 0
-    check = next(each for each in json.loads(result.out)["checks"] if each["name"] == "private files")
+    check = next(each for each in result.json["checks"] if each["name"] == "private files")
     assert check["status"] == "warning"
     assert f"chmod go-rwx {config.parent / 'audit.jsonl'}" in check["fix"]
     assert os.stat(config.parent / "audit.jsonl").st_mode & 0o777 == 0o666  # nothing is changed

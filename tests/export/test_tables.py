@@ -26,7 +26,7 @@ from scenes.exports import (
 from tiers import lay_out_broker_objects
 
 import pulsar_offload
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.reading.export import ExportProgress, ExportReport
 from offload_core.reading.export.delta_target import DeltaTarget
 from offload_core.reading.export.iceberg_target import STATE, IcebergTarget

@@ -1,4 +1,4 @@
-"""A filter's run over batches of entries: what is left, what is counted, and what it refuses; and the kernel's twin."""
+"""A filter over batches of entries: what is left, what is counted, what it refuses; and the kernel's reference."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes.filters import PlainFilter
 
-from offload_core.format.codec.byte_arrays import read_only
-from offload_core.format.codec.kernels.kept import copy_kept
+from offload_core.format.codec.arrays import read_only
+from offload_core.format.codec.kernels.frames import copy_kept
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode
 from offload_core.writing.offload_filters import FilterRun

@@ -9,9 +9,8 @@ from in_their_place import filter_objects
 from scenes.transactions import Model
 from tiers import lay_out_broker_objects
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, split_entry
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.metadata.records import EntryPosition, OffloadContext
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import open_store

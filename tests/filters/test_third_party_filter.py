@@ -12,7 +12,7 @@ from commands import install_into
 from entries import entry
 from scenes.filters import FilteredTopic, short_record
 
-from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.format.messages.entry import NewMessage, pack_entry
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import survey
 from offload_core.storage.tier.registry import make_filter

@@ -1,4 +1,4 @@
-"""Tombstones: their bytes, the kernel against its twin, and what readers make of them."""
+"""Tombstones: their bytes, the kernel against its reference, and what readers make of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows
 
-from offload_core.format.messages.entry import read_messages, split_entry
-from offload_core.format.messages.new_entry import pack_tombstone
+from offload_core.format.messages.entry import pack_tombstone, read_messages, split_entry
 from offload_core.writing.offload_filters import replace_by_tombstones
 from offload_hooks.errors import BadLengthError, ChecksumError, FormatError, MetadataError, TruncatedError
 from offload_proto.messages_pb2 import BrokerEntryMetadata
@@ -83,7 +82,7 @@ def test_what_a_broker_put_before_an_entry_stays_there_byte_for_byte():
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=20), st.data(), st.binary(max_size=5))
-def test_dropped_entries_are_what_the_twin_makes_and_the_others_are_as_they_were(entries, data, skipped):
+def test_dropped_entries_are_what_the_reference_makes_and_the_others_are_as_they_were(entries, data, skipped):
     dropped = data.draw(st.sets(st.integers(0, len(entries) - 1)))
     expected = [pack_tombstone(each) if i in dropped else each for i, each in enumerate(entries)]
     assert replaced(entries, sorted(dropped), skipped=skipped) == expected

@@ -24,28 +24,26 @@ from mapfiles import SYNC, mapfile, read_mapfile
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, reference_rows
 from scenes.transactions import found_in
 
-from offload_core.format.codec.frames import pack_frames, padding, walk_frames
-from offload_core.format.codec.kernels import c_functions, frames, kept
+from offload_core.format.codec.block_layout import pack_frames, padding, walk_frames
+from offload_core.format.codec.kernels import c_functions, frames
 from offload_core.format.codec.kernels import hot_frames as ledger_kernels
 from offload_core.format.codec.kernels import mapfile as mapfile_kernels
-from offload_core.format.codec.mapfile.fields import CutOffError, pack_vint
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.mapfile.records import walk_records
-from offload_core.format.codec.mapfile.sync_blocks import read_lengths_plainly
+from offload_core.format.codec.mapfile.record_batches import read_lengths_plainly, walk_records
+from offload_core.format.codec.mapfile.sequence_file import CutOffError, FileCompression, pack_vint
 from offload_core.format.messages.checksum import crc32c, crc32c_address
-from offload_core.format.messages.decompressors import _Memory
+from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import (
     batches,
-    columns,
+    column_spans,
+    decompression,
     entries,
-    fields,
-    payloads,
-    protobuf,
+    entry_fields,
+    protobuf_fields,
     tombstones,
-    transactions,
+    transaction_ranges,
 )
-from offload_core.format.messages.new_entry import pack_tombstone
-from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.messages.payload_opener import _Memory
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.format.schemas.kernels.key_value import split_key_values
 from offload_core.storage.hot import ledger_frames
 from offload_core.writing.offload_filters import _AFTER, _BEFORE, replace_by_tombstones
@@ -463,10 +461,10 @@ def wire(random: Random) -> None:
     data = bytes(random.choice(kinds) for _ in range(random.randrange(16)))
     position = random.randrange(len(data) + 1)
     expected = plain_varint(data, position)
-    value, after = called(protobuf.read_varint, readonly(data), position, len(data))
+    value, after = called(protobuf_fields.read_varint, readonly(data), position, len(data))
     assert (value, after) == expected
     if after >= 0:
-        skipped = called(protobuf.skip_field, readonly(data), after, len(data), value)
+        skipped = called(protobuf_fields.skip_field, readonly(data), after, len(data), value)
         assert skipped == plain_skip(data, after, value)
 
 
@@ -524,11 +522,11 @@ def messages(random: Random) -> None:
 
 
 SPANS = (
-    fields.E_PAYLOAD,
-    fields.E_PAYLOAD_LENGTH,
-    fields.E_METADATA,
-    fields.E_METADATA_END,
-    fields.E_KEY_LENGTH,
+    entry_fields.E_PAYLOAD,
+    entry_fields.E_PAYLOAD_LENGTH,
+    entry_fields.E_METADATA,
+    entry_fields.E_METADATA_END,
+    entry_fields.E_KEY_LENGTH,
 )
 
 
@@ -541,30 +539,34 @@ def tables_of_entries(random: Random) -> None:
             random.choice((offsets, lengths))[random.randrange(len(found))] = random.choice(EXTREMES)
     guarded = Guarded()
     count = random.choice((len(found), len(found), around(random, len(found))))
-    rows = guarded.array(len(found) * fields.E_FIELDS, np.int64).reshape(len(found), fields.E_FIELDS)
+    rows = guarded.array(len(found) * entry_fields.E_FIELDS, np.int64).reshape(
+        len(found), entry_fields.E_FIELDS
+    )
     right = called(entries.read_entries, block, offsets, lengths, count, 0, rows)
     right = 0 if right is None else right
     rows = rows[:right]
     for _ in range(random.choice((0, 0, 1, 3))):
         if right:
-            field = random.choice((random.randrange(fields.E_FIELDS), *SPANS))
+            field = random.choice((random.randrange(entry_fields.E_FIELDS), *SPANS))
             rows[random.randrange(right), field] = random.choice((*EXTREMES, len(block)))
     sizes, compressed, raw = (guarded.array(right, kind) for kind in (np.int64, np.uint8, np.uint8))
     called(batches.survey_entries, rows, sizes, compressed, raw)
-    raw[compressed != 0] = random.choice((fields.READ, fields.PASS_ON, fields.LEAVE_OUT, fields.LEAVE_OUT))
+    raw[compressed != 0] = random.choice(
+        (entry_fields.READ, entry_fields.PASS_ON, entry_fields.LEAVE_OUT, entry_fields.LEAVE_OUT)
+    )
     room = called(batches.message_room, rows, 0, right, sizes, raw)
     assert 0 <= room <= right + sum(max(int(each), 0) for each in sizes) // batches.LEAST_MESSAGE_BYTES
     scratch = guarded.array(random.randrange(80))
     scratch[:] = readonly(random.randbytes(len(scratch)))
     places = np.where(compressed != 0, random.randrange(40), -1).astype(np.int64)
     columns_ = min(around(random, room), 5000)
-    out = guarded.array(fields.M_FIELDS * columns_, np.int64).reshape(fields.M_FIELDS, columns_)
+    out = guarded.array(entry_fields.M_FIELDS * columns_, np.int64).reshape(entry_fields.M_FIELDS, columns_)
     answer = called(batches.read_messages, block, scratch, rows, 0, right, places, sizes, raw, out)
     guarded.check()
     if answer is None:
         return
     out = out[:, : answer[0]]
-    for field in (fields.M_VALUE, fields.M_KEY, fields.M_ORDERING_KEY):
+    for field in (entry_fields.M_VALUE, entry_fields.M_KEY, entry_fields.M_ORDERING_KEY):
         arrow_columns(random, block, scratch, out, field)
     of_messages(random, block, scratch, rows, out)
 
@@ -576,31 +578,31 @@ def arrow_columns(
     guarded = Guarded()
     if out.shape[1] and not random.randrange(3):  # a span that ends where its buffer does, or one behind
         row = random.randrange(out.shape[1])
-        size = len(scratch if out[fields.M_FLAGS, row] & fields.VALUE_IN_SCRATCH else block)
+        size = len(scratch if out[entry_fields.M_FLAGS, row] & entry_fields.VALUE_IN_SCRATCH else block)
         at = random.randint(0, size)
         out[field, row], out[field + 1, row] = at, size - at + random.randrange(2)
     lengths = out[field + 1]
-    total = called(columns.span_bytes, lengths)
+    total = called(column_spans.span_bytes, lengths)
     if not 0 <= total < 1 << 20:
         return
     rows = out.shape[1]
     values, validity = guarded.array(around(random, total)), guarded.array((rows + 7) // 8)
     validity[:] = 0
     ends = guarded.array(around(random, rows + 1), np.int32)
-    flags = out[fields.M_FLAGS]
+    flags = out[entry_fields.M_FLAGS]
     called(
-        columns.gather_spans,
+        column_spans.gather_spans,
         block,
         scratch,
         flags,
-        fields.VALUE_IN_SCRATCH,
+        entry_fields.VALUE_IN_SCRATCH,
         out[field],
         lengths,
         values,
         ends,
         validity,
     )
-    called(columns.all_same, block, np.ascontiguousarray(out[field]), np.ascontiguousarray(lengths))
+    called(column_spans.all_same, block, np.ascontiguousarray(out[field]), np.ascontiguousarray(lengths))
     guarded.check()
 
 
@@ -609,37 +611,39 @@ def of_messages(
 ) -> None:
     """Ids, times and properties of messages."""
     guarded, count = Guarded(), out.shape[1]
-    packed = guarded.array(around(random, columns.MESSAGE_ID_BYTES * count))
+    packed = guarded.array(around(random, column_spans.MESSAGE_ID_BYTES * count))
     called(
-        columns.pack_message_ids,
+        column_spans.pack_message_ids,
         number(random),
         random.choice((-1, 3, INT64[1])),
         np.arange(around(random, len(rows))),
-        out[fields.M_ENTRY],
-        out[fields.M_BATCH_INDEX],
-        rows[:, fields.E_BATCH_SIZE],
+        out[entry_fields.M_ENTRY],
+        out[entry_fields.M_BATCH_INDEX],
+        rows[:, entry_fields.E_BATCH_SIZE],
         packed,
         guarded.array(count + 1, np.int32),
     )
     validity = guarded.array(around(random, (count + 7) // 8))
     validity[:] = 0
-    called(columns.scale_times, out[fields.M_EVENT_TIME], 0, guarded.array(count, np.int64), validity)
-    total = int(np.clip(out[fields.M_PROPERTIES], 0, 99).sum())
+    called(
+        column_spans.scale_times, out[entry_fields.M_EVENT_TIME], 0, guarded.array(count, np.int64), validity
+    )
+    total = int(np.clip(out[entry_fields.M_PROPERTIES], 0, 99).sum())
     keys, values = (guarded.array(random.choice((0, 5, 400, 4000))) for _ in range(2))
     size = around(random, total + 1)
     key_ends, value_ends = (guarded.array(size, np.int32) for _ in range(2))
     called(
-        columns.gather_properties,
+        column_spans.gather_properties,
         block,
         scratch,
         *(
             out[field]
             for field in (
-                fields.M_PROPERTIES,
-                fields.M_BATCH_INDEX,
-                fields.M_FLAGS,
-                fields.M_METADATA,
-                fields.M_METADATA_END,
+                entry_fields.M_PROPERTIES,
+                entry_fields.M_BATCH_INDEX,
+                entry_fields.M_FLAGS,
+                entry_fields.M_METADATA,
+                entry_fields.M_METADATA_END,
             )
         ),
         guarded.array(count + 1, np.int32),
@@ -651,7 +655,7 @@ def of_messages(
     guarded.check()
 
 
-def decompression(random: Random) -> None:
+def decompressed_payloads(random: Random) -> None:
     stored, sizes = [], []
     for _ in range(random.randrange(5)):
         value = b"offloaded" * random.randrange(9)
@@ -673,7 +677,7 @@ def decompression(random: Random) -> None:
     codecs = np.array([random.choice((0, 1, 2, 3, 4, -1)) for _ in stored], dtype=np.int64)
     memory = _memory()
     called(
-        payloads.decompress,
+        decompression.decompress,
         memory.functions,
         block,
         starts,
@@ -715,14 +719,14 @@ def transactions_of_entries(random: Random) -> None:
         rows = random.choice((len(found), len(found), 8, random.randrange(9)))
         outputs.append(guarded.array(rows * width, np.int64).reshape(rows, width))
     called(
-        transactions.find_transactions,
+        transaction_ranges.find_transactions,
         block,
         offsets,
         lengths,
         len(found),
         np.arange(around(random, len(found))),
         random.choice((0, crc32c_address())),
-        guarded.array(fields.E_FIELDS, np.int64),
+        guarded.array(entry_fields.E_FIELDS, np.int64),
         *outputs,
         np.array([INT64[1], INT64[0]], dtype=np.int64),
     )
@@ -755,7 +759,7 @@ def filtered(random: Random) -> None:
         guarded.array(around(random, len(data) - 6)),
         guarded.array(around(random, len(offsets)), np.int64),
     )
-    count = called(kept.copy_kept, data, offsets, dropped, out, out_offsets)
+    count = called(frames.copy_kept, data, offsets, dropped, out, out_offsets)
     if count is not None:
         left = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(len(found)) if not dropped[i]]
         assert [out[a:b].tobytes() for a, b in pairwise(out_offsets[: count + 1])] == left
@@ -768,7 +772,7 @@ def filtered(random: Random) -> None:
         crc32c_address(),
         _BEFORE,
         _AFTER,
-        guarded.array(fields.E_FIELDS, np.int64),
+        guarded.array(entry_fields.E_FIELDS, np.int64),
         out,
         out_offsets,
     )
@@ -818,7 +822,7 @@ def arguments(random: Random) -> None:
         lambda: called(frames.copy_entries, data, n(), n(), n(), n(), gaps, space(), out(np.int32, 1), out()),
         lambda: called(frames.frame_entries, data, ends(), longs(), n(), n(), space(), n()),
         lambda: called(frames.fill_padding, space(), n(), n()),
-        lambda: called(kept.copy_kept, data, _fixed(ends()), out(np.bool_), space(), out(more=1)),
+        lambda: called(frames.copy_kept, data, _fixed(ends()), out(np.bool_), space(), out(more=1)),
         lambda: called(
             mapfile_kernels.locate_records,
             data,
@@ -853,26 +857,30 @@ def arguments(random: Random) -> None:
             ledger_kernels.copy_frames, data, n(), n(), n(), n(), crc, seed, n(), space(), out(more=1)
         ),
         lambda: called(ledger_kernels.frame_entries, data, ends(), n(), n(), n(), crc, seed, space()),
-        lambda: called(entries.read_entries, data, longs(), longs(), n(), 0, rows(few, fields.E_FIELDS)),
         lambda: called(
-            batches.survey_entries, rows(few, fields.E_FIELDS), out(), out(np.uint8), out(np.uint8)
+            entries.read_entries, data, longs(), longs(), n(), 0, rows(few, entry_fields.E_FIELDS)
         ),
-        lambda: called(batches.message_room, rows(few, fields.E_FIELDS), n(), n(), longs(), out(np.uint8)),
+        lambda: called(
+            batches.survey_entries, rows(few, entry_fields.E_FIELDS), out(), out(np.uint8), out(np.uint8)
+        ),
+        lambda: called(
+            batches.message_room, rows(few, entry_fields.E_FIELDS), n(), n(), longs(), out(np.uint8)
+        ),
         lambda: called(
             batches.read_messages,
             data,
             space(),
-            rows(few, fields.E_FIELDS),
+            rows(few, entry_fields.E_FIELDS),
             n(),
             n(),
             longs(),
             longs(),
             out(np.uint8),
-            rows(fields.M_FIELDS, 9),
+            rows(entry_fields.M_FIELDS, 9),
         ),
-        lambda: called(columns.span_bytes, longs()),
+        lambda: called(column_spans.span_bytes, longs()),
         lambda: called(
-            columns.gather_spans,
+            column_spans.gather_spans,
             data,
             space(),
             longs(),
@@ -883,13 +891,21 @@ def arguments(random: Random) -> None:
             out(np.int32, 1),
             out(np.uint8),
         ),
-        lambda: called(columns.scale_times, longs(), 0, out(), out(np.uint8)),
-        lambda: called(columns.all_same, data, longs(), longs()),
+        lambda: called(column_spans.scale_times, longs(), 0, out(), out(np.uint8)),
+        lambda: called(column_spans.all_same, data, longs(), longs()),
         lambda: called(
-            columns.pack_message_ids, n(), n(), longs(), longs(), longs(), longs(), space(), out(np.int32, 1)
+            column_spans.pack_message_ids,
+            n(),
+            n(),
+            longs(),
+            longs(),
+            longs(),
+            longs(),
+            space(),
+            out(np.int32, 1),
         ),
         lambda: called(
-            columns.gather_properties,
+            column_spans.gather_properties,
             data,
             space(),
             longs(),
@@ -904,8 +920,8 @@ def arguments(random: Random) -> None:
             out(np.int32, 1),
         ),
         lambda: called(
-            payloads.decompress,
-            memory.functions[: around(random, payloads.FUNCTIONS)],
+            decompression.decompress,
+            memory.functions[: around(random, decompression.FUNCTIONS)],
             data,
             longs(),
             longs(),
@@ -924,19 +940,19 @@ def arguments(random: Random) -> None:
             crc,
             readonly(b"before"),
             readonly(b"after"),
-            guarded.array(around(random, fields.E_FIELDS), np.int64),
+            guarded.array(around(random, entry_fields.E_FIELDS), np.int64),
             space(),
             out(more=1),
         ),
         lambda: called(
-            transactions.find_transactions,
+            transaction_ranges.find_transactions,
             data,
             longs(),
             longs(),
             n(),
             longs(),
             0,
-            guarded.array(around(random, fields.E_FIELDS), np.int64),
+            guarded.array(around(random, entry_fields.E_FIELDS), np.int64),
             rows(few, 4),
             rows(few, 4),
             rows(few, 2),
@@ -979,7 +995,7 @@ FAMILIES = {
         wire,
         messages,
         tables_of_entries,
-        decompression,
+        decompressed_payloads,
         transactions_of_entries,
         filtered,
         arguments,

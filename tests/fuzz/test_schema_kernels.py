@@ -19,14 +19,13 @@ from drawn_schemas import Drawn, drawn_avro, drawn_json, drawn_key_value, drawn_
 from scenes.schemas import rows_of
 
 from offload_core.format.schemas import cells
-from offload_core.format.schemas.avro.plain import read_datum
-from offload_core.format.schemas.avro.types import parse_avro
-from offload_core.format.schemas.decoders import make_decoder
+from offload_core.format.schemas.avro_reference import read_datum
+from offload_core.format.schemas.avro_types import parse_avro
+from offload_core.format.schemas.decoders import explain_inline, make_decoder, parse_key_value
 from offload_core.format.schemas.json_values import JsonValues
-from offload_core.format.schemas.key_value import explain_inline, parse_key_value
-from offload_core.format.schemas.protobuf.plain import read_message
-from offload_core.format.schemas.protobuf.types import parse_protobuf
-from offload_core.format.schemas.spans import ValueDecoder, spans_of
+from offload_core.format.schemas.payload_spans import ValueDecoder, spans_of
+from offload_core.format.schemas.protobuf_reference import read_message
+from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_hooks.errors import PayloadError, SchemaError
 from offload_hooks.schemas import SchemaVersion
 

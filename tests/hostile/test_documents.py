@@ -20,12 +20,14 @@ from offload_core.format.codec.block_checksums import (
     pack_block_checksums,
     parse_block_checksums,
 )
-from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.format.codec.ledger_metadata import (
     Ensemble,
+    LedgerInfo,
     LedgerMetadata,
     LedgerState,
+    pack_ledger_info,
     pack_ledger_metadata,
+    parse_ledger_info,
     parse_ledger_metadata,
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key

@@ -8,7 +8,7 @@ from effort import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.format.codec.byte_arrays import read_only
+from offload_core.format.codec.arrays import read_only
 from offload_core.format.codec.kernels.hot_frames import (
     BAD_FRAME,
     CUT_OFF,

@@ -18,7 +18,7 @@ from offload_hooks import ObjectStat
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
-from offload_hooks.testing.memory import StoredObject
+from offload_hooks.testing.memory import MemoryObject
 from offload_layers.block_cache.chunk_files import LAYOUT
 
 CHUNKS = 300
@@ -36,7 +36,7 @@ def directory(tmp_path):
 def driver():
     driver = MemoryDriver()
     stat = ObjectStat(key="k", size_bytes=len(DATA), modified_at=datetime(2024, 5, 1, tzinfo=UTC))
-    driver.tier.objects["k"] = StoredObject(blocks=(DATA,), stat=stat)
+    driver.tier.objects["k"] = MemoryObject(blocks=(DATA,), stat=stat)
     return driver
 
 

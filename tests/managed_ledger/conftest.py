@@ -76,8 +76,7 @@ def recorded(records):
     """The topic's record as it is now."""
 
     def read():
-        known = records.read(NAME)
-        return known.info
+        return records.read(NAME).info
 
     return read
 

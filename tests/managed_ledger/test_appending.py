@@ -192,7 +192,7 @@ class Flaky:
 
     def __init__(self, store):
         self._store = store
-        self.error: Exception | None = None
+        self.error = None
         self.writes = False
 
     def __getattr__(self, name):

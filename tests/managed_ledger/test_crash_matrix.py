@@ -11,7 +11,6 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 import kill_matrix
@@ -56,9 +55,9 @@ class CrashedTopic:
         self.segments = ColdReaders(KnownTiers(self.tier), memory=ReadMemory())
         self.metadata = MemoryMetadataStore()
         self.ledgers = MemoryLedgers()
-        self.acknowledged: list[bytes] = []
-        self.doubtful: set[bytes] = set()
-        self.trimmed: set[bytes] = set()
+        self.acknowledged = []
+        self.doubtful = set()
+        self.trimmed = set()
         self.deleted = False
         self._numbers = itertools.count()
 
@@ -173,9 +172,6 @@ class CrashedTopic:
 
 
 # --- what is done ------------------------------------------------------------------------------
-
-
-Prepare = Callable[[CrashedTopic], None]
 
 
 def nothing(_):
@@ -324,7 +320,7 @@ def is_there(world):
     return world.info() is not None
 
 
-VERBS: dict[str, tuple[Prepare, Callable[[CrashedTopic, Points], None], Callable[[CrashedTopic], bool]]] = {
+VERBS = {
     "open": (nothing, open_it, is_there),
     "open after a kill": (killed_while_beginning, open_it, is_there),
     "add": (nothing, add, is_there),

@@ -14,7 +14,7 @@ from managed_ledgers import NAME, Audit, policies_to
 from records import closed, managed_ledger
 from scenes.filters import FilteredTopic, PlainFilter, chosen
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -158,8 +158,7 @@ def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(top
     second = topic.ledgers[1]
     topic.topic.topic.trim(keep_last, consumed_before=EntryPosition(second.ledger_id, 0))
     topic.do("m")
-    snapshot = topic.topic.snapshot()
-    assert set(snapshot.aborted) == {topic.begun[4], topic.begun[5]}
+    assert set(topic.topic.snapshot().aborted) == {topic.begun[4], topic.begun[5]}
     assert topic.topic.topic.delete_hot_copies(0)[0] == second.ledger_id
 
 

@@ -78,8 +78,7 @@ def test_what_is_left_of_any_history_is_what_a_plain_model_keeps(tmp_path_factor
             assert list(found) == list(range(count))
         assert {entry_id: each for entry_id, each in found.items() if entry_id in left} == left
         assert mode is FilterMode.TOMBSTONE or found == left
-    known = topic.records.read(NAME)
-    assert findings(topic.tier, {NAME: known.info}) == []
+    assert findings(topic.tier, {NAME: topic.records.read(NAME).info}) == []
 
 
 @pytest.mark.parametrize("mode", FilterMode)

@@ -376,8 +376,7 @@ def test_what_was_done_is_in_the_record_of_each_ledger(topic):
     assert settled_by_filters(topic.info) is None, "whatever it stops for, it is not transactions"
     topic.filter.stop_at(None)
     topic.ledger.complete_segment()
-    context = topic.info.in_order[1].context
-    record = recorded_filter(context.segments[-1].driver, 1)
+    record = recorded_filter(topic.info.in_order[1].context.segments[-1].driver, 1)
     assert record.stop is None
     assert first.context.driver.get(RECORD_KEY) is None
     segment, _ = topic.segments

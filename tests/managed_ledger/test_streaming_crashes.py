@@ -8,7 +8,6 @@ entry lies in the tier once, and nothing is left behind there. A sample by defau
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
@@ -25,9 +24,7 @@ from offload_core.metadata.records.offload_attempt import prepare_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import (
-    ManagedLedger,
     RolloverPolicy,
-    StreamingPool,
     open_managed_ledger,
 )
 from offload_core.writing.offload_filters import NO_FILTER
@@ -44,14 +41,14 @@ class CrashedStream:
     """A topic whose record, ledgers and objects outlive processes."""
 
     def __init__(self, folder):
-        self.filter: PlainFilter | None = None
+        self.filter = None
         self.cold = folder / "cold"
         self.cold.mkdir(parents=True)
         self.metadata = MemoryMetadataStore()
         self.ledgers = MemoryLedgers()
         self.clock = Clock()
-        self.acknowledged: list[bytes] = []
-        self.doubtful: set[bytes] = set()
+        self.acknowledged = []
+        self.doubtful = set()
         self.numbers = itertools.count()
 
     def open(self, points):
@@ -110,7 +107,7 @@ class Process:
     def __init__(self, world, points):
         self.world = world
         self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
-        self.pool: StreamingPool = pool_of(self.tier, world.clock)
+        self.pool = pool_of(self.tier, world.clock)
         environment = environment_of(
             world.metadata,
             MemoryLedgerStore(world.ledgers),
@@ -123,7 +120,7 @@ class Process:
             now_ms=world.clock,
         )
         rollover = RolloverPolicy(min_age_s=0)
-        self.topic: ManagedLedger = open_managed_ledger(environment, NAME, rollover=rollover)
+        self.topic = open_managed_ledger(environment, NAME, rollover=rollover)
 
     def add(self, count):
         """Add entries; remember what became of them."""
@@ -267,7 +264,7 @@ def switch(world, points):
     process.topic.close()
 
 
-SCENARIOS: dict[str, tuple[Callable[[CrashedStream], None], Callable[[CrashedStream, Points], None]]] = {
+SCENARIOS = {
     "live": (nothing, stream),
     "history": (with_history, stream_history),
     "resumed": (with_unfinished, stream),

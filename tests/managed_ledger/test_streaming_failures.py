@@ -370,8 +370,7 @@ def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
     with pytest.raises(OffloadStoppedError, match="was stopped"):
         waiter.result(0)
     assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
-    known = environment.records.read(NAME)
-    assert segments_of(known.info)[-1].status is AttemptStatus.FAILED
+    assert segments_of(environment.records.read(NAME).info)[-1].status is AttemptStatus.FAILED
     topic.close()
 
 

@@ -89,7 +89,7 @@ class StreamedMachine(TopicRules):
         self.no_sync = mock.patch.multiple(os, fsync=lambda _: None, fdatasync=lambda _: None)
         self.no_sync.start()  # no power fails here, and the disk would take most of the time
         self.broken = Broken()
-        self.filter: PlainFilter | None = None
+        self.filter = None
         self.topic = self.opened(2, 0)
 
     def teardown(self):

@@ -1,4 +1,4 @@
-"""Where segments begin and end, and what the buffer gives, against plain twins."""
+"""Where segments begin and end, and what the buffer gives, against plain reference implementations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,

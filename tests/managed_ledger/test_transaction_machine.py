@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from managed_ledgers import NAME, Clock, environment_of
 from scenes.transactions import START, Model, message
 
-from offload_core.format.messages.transaction_id import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import SnapshotStore
@@ -38,10 +37,10 @@ class TransactionMachine(RuleBasedStateMachine):
         self.ledgers = MemoryLedgers()
         self.metadata = FaultyMetadataStore(MemoryMetadataStore())
         self.snapshots = SnapshotStore(self.metadata.store)
-        self.begun: list[TransactionId] = []
-        self.known: dict[EntryPosition, bytes] = {}
+        self.begun = []
+        self.known = {}
         self.since = START
-        self.former: TransactionalTopic | None = None
+        self.former = None
         self.open_anew(3, 5, 2)
 
     def environment(self):

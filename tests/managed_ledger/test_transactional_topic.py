@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +14,7 @@ from managed_ledgers import NAME, Audit
 from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, ONE, PLAIN, START, Model, abort, commit, found_in, message, next_to, of
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -41,7 +40,6 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UnknownTransactionError,
 )
-from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
 
@@ -465,7 +463,7 @@ class Layout:
 
     def __init__(self, steps):
         self.ledgers = MemoryLedgerStore(MemoryLedgers())
-        self.cold: dict[int, Callable[[], LedgerReader]] = {}
+        self.cold = {}
         self.environment = Environment(
             records=ManagedLedgerRecords(MemoryMetadataStore()),
             hot=HotLedgers(self.ledgers),
@@ -474,7 +472,7 @@ class Layout:
             cache_bytes=0,
         )
         self.topic = self.open_anew()
-        self.begun: dict[str, TransactionId] = {}
+        self.begun = {}
         for step in steps:
             self._take(step)
         self.model = Model.of(self.topic.topic.read_entries(START, 1 << 20))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME, FailingAudit
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import (
     DriverMetadata,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from managed_ledgers import NAME, policies_to
 from scenes.transactions import message
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import (
     EntryPosition,

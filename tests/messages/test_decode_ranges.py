@@ -10,13 +10,13 @@ import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
 from scenes.messages import TOPIC, comparable, decoded_rows, decoder, entry_spans
 
-from offload_core.format.messages.decode import BATCH_BYTES, EntryCounts
-from offload_core.format.messages.schema import (
+from offload_core.format.messages.message_columns import (
     ENTRY_COLUMNS,
     EXTRA_MESSAGE_COLUMNS,
     MESSAGE_COLUMNS,
     arrow_schema,
 )
+from offload_core.format.messages.message_decoder import BATCH_BYTES, EntryCounts
 from offload_hooks.errors import MetadataError, OptionError
 from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, EncryptionKeys, MessageIdData
 

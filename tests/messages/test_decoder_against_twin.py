@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows, reference_rows
 
-from offload_core.format.messages.decode import EntryCounts
+from offload_core.format.messages.message_decoder import EntryCounts
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 
 UINT64S = st.one_of(st.integers(0, 200), st.integers(0, 2**64 - 1))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scenes.messages import decoded_rows, reference_rows
 
 from offload_core.format.codec.kernels import c_functions
-from offload_core.format.messages import decompressors
+from offload_core.format.messages import payload_opener as decompressors
 from offload_core.format.messages.compression import Compression, compress, decompress_into
-from offload_core.format.messages.decompressors import LEFT_ALONE, decompress_payloads
+from offload_core.format.messages.payload_opener import LEFT_ALONE, decompress_payloads
 from offload_hooks.errors import DecompressionError
 
 SHOWN = (Compression.LZ4, Compression.ZLIB, Compression.ZSTD)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scenes.messages import decoded_rows, reference_rows, sealed_entry, wrapped, write_keys
 
 from offload_core.format.messages.encryption import DATA_KEYS_KEPT, Decryptor
-from offload_core.format.messages.opening import EntryCounts, PayloadOpener
+from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
 from offload_core.format.messages.pem_keys import PemKeyProvider
 from offload_hooks.errors import BadLengthError, DecompressionError, DecryptionError, StoreUnavailableError
 from offload_proto.messages_pb2 import LZ4, ZLIB

@@ -12,9 +12,9 @@ from scenes.messages import decoded_rows
 
 from offload_core.format.codec.blocks import BlockCursor
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.messages.decode import EntryCounts, MessageDecoder
 from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_decoder import EntryCounts, MessageDecoder
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 OFFLOADED = sorted(set(TOPICS) - {"chunk"})

@@ -8,9 +8,15 @@ from golden import topic_objects
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.messages.entry import EntryParts, read_messages, split_entry
-from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_marker
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import (
+    EntryParts,
+    NewMessage,
+    TransactionId,
+    pack_entry,
+    pack_marker,
+    read_messages,
+    split_entry,
+)
 from offload_hooks.errors import OptionError
 from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from records import CLOSED_AT_MS, DRIVER, closed, managed_ledger, position, segment, still_open
 from tiers import uuid_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import (
     EntryPosition,
     LedgerRecord,

@@ -61,8 +61,7 @@ class SharedTopic:
 
     @property
     def ledger(self):
-        known = self.records.read(NAME)
-        (ledger,) = known.info.ledgers
+        (ledger,) = self.records.read(NAME).info.ledgers
         return ledger
 
     @property

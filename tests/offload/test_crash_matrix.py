@@ -6,7 +6,6 @@ and nothing is left behind in the tier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from crash_points import Killed, Points, left_open
 from managed_ledgers import offloads_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
@@ -63,8 +62,7 @@ class CrashedLedger:
 
     @property
     def ledger(self):
-        known = self.records.read(NAME)
-        (ledger,) = known.info.ledgers
+        (ledger,) = self.records.read(NAME).info.ledgers
         return ledger
 
     def tier(self):
@@ -117,7 +115,7 @@ def offloaded(world):
     offload(world, Points())
 
 
-VERBS: dict[str, tuple[Callable[[CrashedLedger], None], Callable[[CrashedLedger, Points], None]]] = {
+VERBS = {
     "offload": (lambda _: None, offload),
     "offload after a kill": (killed_in_the_middle, offload),
     "delete the hot copy": (offloaded, delete_hot_copy),

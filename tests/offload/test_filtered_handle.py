@@ -22,7 +22,7 @@ from scenes.offered import (
     parts_of_segments,
 )
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, ObjectMarks
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record

@@ -13,7 +13,7 @@ from golden import PIP17_MAX_BLOCK_BYTES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_header import BlockHeader
+from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
@@ -87,7 +87,7 @@ def new_block(n_bytes):
     sizes=st.lists(st.integers(1, 5)),
     max_block_bytes=st.integers(140, 700),
 )
-def test_blocks_are_the_twins_however_the_ledger_is_read(payloads, sizes, max_block_bytes):
+def test_blocks_are_those_of_the_reference_however_the_ledger_is_read(payloads, sizes, max_block_bytes):
     ledger = InBatches(payloads, sizes)
     blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
     data = b"".join(blocks)

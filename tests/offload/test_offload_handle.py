@@ -1,4 +1,4 @@
-"""A segment from offers to objects: byte for byte the twin's, read back; what is not accepted, and why."""
+"""A segment from offers to objects: bytes as of the reference implementation, read back; what is refused, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scenes.offered import (
     stored,
 )
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import OfferResult, OffloadedSegment, SegmentOffloader
@@ -46,7 +46,7 @@ ACCEPTED, CLOSED, NEXT = (OfferResult.ACCEPTED, OfferResult.SEGMENT_CLOSED, Offe
     cuts=st.lists(st.integers(1, 11), max_size=4),
     ordered=st.booleans(),
 )
-def test_objects_are_the_twins_and_are_read_back_however_they_were_offered(
+def test_objects_are_those_of_the_reference_and_are_read_back_however_they_were_offered(
     parts, max_block_bytes, min_block_bytes, cuts, ordered
 ):
     min_block_bytes = min(min_block_bytes, max_block_bytes)

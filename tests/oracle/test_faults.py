@@ -29,7 +29,7 @@ from servers.install import PULSAR
 from stores import Store
 from tiers import put_object
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index

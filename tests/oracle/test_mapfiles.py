@@ -22,8 +22,8 @@ from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists,
 from scenes.moves import MovedTopic
 from stores import Store
 
-from offload_core.format.codec.mapfile.checksums import make_checksums
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.mapfile.writer import BLOCK_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 

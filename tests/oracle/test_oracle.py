@@ -13,7 +13,7 @@ from golden import GOLDEN
 from oracle import TOPIC, Oracle, OracleError
 from stores import Store
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,

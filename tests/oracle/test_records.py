@@ -14,7 +14,7 @@ from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, 
 from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import (

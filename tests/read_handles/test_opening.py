@@ -11,7 +11,7 @@ from records import copied, failed, segment, streaming_record
 from scenes.copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory

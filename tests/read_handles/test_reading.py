@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 
-from offload_core.format.codec.frames import PADDING, pack_frames
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.block_layout import PADDING, pack_frames
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.reading.read_handles import ColdReader
 
 PAYLOADS = st.lists(

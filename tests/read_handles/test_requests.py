@@ -11,9 +11,9 @@ import pytest
 from entries import pip17_object
 from scenes.copies import ColdCopy, cold_copy, gapped_copy, pip17_copy, with_anchors
 
+from offload_core.format.codec.block_layout import pack_frames
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, no_anchors, pack_directory, parse_directory
-from offload_core.format.codec.frames import pack_frames
 from offload_core.format.codec.object_format import parse_key
 from offload_core.reading.read_handles import ReadMemory
 from offload_hooks.errors import FormatError

@@ -17,7 +17,7 @@ from scenes.rollbacks import NAMED, NAMELESS, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, put_object, uuid_of
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
 from offload_core.metadata.catalogue import parse_topic

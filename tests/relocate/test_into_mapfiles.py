@@ -14,8 +14,12 @@ from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
 from scenes.moves import BLOCK_BYTES, TOPIC_NAME, MovedTopic, watched
 
-from offload_core.format.codec.mapfile.checksums import make_checksums
-from offload_core.format.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.sequence_file import (
+    BYTES_WRITABLE,
+    FileCompression,
+    parse_whole_header,
+)
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.object_marks import LOST_KEY
 from offload_core.maintenance.relocate import MappingRegistry, RecordRegistry, make_moves, plan_topic

@@ -10,7 +10,7 @@ from damage.scenes import FileCompression, mapfiles, pip17, streaming
 from scenes.repairs import Entries, truth_of
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.mapfile.zlib_streams import deflate
+from offload_core.format.codec.mapfile.record_batches import deflate
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair.damaged_contents import (
     Contents,

@@ -13,7 +13,7 @@ from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_ob
 from tiers import MemoryDriver, Names, in_memory, numbered
 
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position

@@ -24,7 +24,7 @@ from scenes.drawn import (
 )
 from tiers import TOPIC, MemoryDriver, Names, numbered
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Condition, Operator, Position, Scan, read_task
 from offload_core.storage.tier import Tier

@@ -9,7 +9,7 @@ from golden import BROKER, TOPICS, assert_columns_are_as_expected, entries_of
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
 from tiers import lay_out_broker_objects
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from pulsar_offload import open_tier, scan
 
 EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]

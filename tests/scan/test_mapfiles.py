@@ -14,7 +14,7 @@ from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
 from tiers import TOPIC, MemoryDriver, lay_out, numbered
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.reading.scan.positions import Position
 from offload_core.storage.tier import Tier

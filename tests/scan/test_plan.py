@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
-from offload_core.format.messages.schema import Level
+from offload_core.format.messages.message_columns import Level
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, read_task
 from offload_core.reading.scan.plan import Bounds, plan_tasks

@@ -24,8 +24,8 @@ from tiers import TOPIC, in_memory, lay_out
 
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.pip17 import pack_pip17_index
-from offload_core.format.messages.decode import BATCH_BYTES
-from offload_core.format.messages.schema import ENTRY_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import ENTRY_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position
 from offload_hooks.errors import (

@@ -23,7 +23,7 @@ from scenes.schemas import (
     write,
 )
 
-from offload_core.format.schemas.avro.types import AvroType
+from offload_core.format.schemas.avro_types import AvroType
 
 MUTATIONS = mutations(
     lambda _, random: random.choice([b"\xff" * 9, b"\x00", b"\x80\x80", random.randbytes(4)])
@@ -151,7 +151,7 @@ def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage: bytes) -> None:
 
 
 def test_only_wanted_fields_are_read() -> None:
-    from offload_core.format.schemas.avro.decode import AvroDecoder
+    from offload_core.format.schemas.avro_program import AvroDecoder
 
     schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": "string"} for n in "abc"]}
     datum = write(schema, {"a": "1", "b": "2", "c": "3"})

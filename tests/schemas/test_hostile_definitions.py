@@ -15,14 +15,13 @@ from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
 from scenes.schemas import record, version
 
-from offload_core.format.schemas.avro.program import compile_program
-from offload_core.format.schemas.avro.targets import make_layout
-from offload_core.format.schemas.avro.types import MOST_DEPTH, parse_avro
+from offload_core.format.schemas.avro_program import compile_program
+from offload_core.format.schemas.avro_types import MOST_DEPTH, make_layout, parse_avro
 from offload_core.format.schemas.decoders import make_decoder
-from offload_core.format.schemas.history import parse_saved
-from offload_core.format.schemas.protobuf.layout import make_layout as make_message_layout
-from offload_core.format.schemas.protobuf.types import parse_protobuf
-from offload_core.format.schemas.spans import spans_of
+from offload_core.format.schemas.payload_spans import spans_of
+from offload_core.format.schemas.protobuf_decoder import make_layout as make_message_layout
+from offload_core.format.schemas.protobuf_types import parse_protobuf
+from offload_core.format.schemas.schema_history import parse_saved
 from offload_core.reading.schema_providers import LiteralSchema, choose_payloads
 from offload_hooks.errors import FormatError, OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaVersion

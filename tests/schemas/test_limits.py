@@ -15,17 +15,17 @@ from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
 from scenes.schemas import TOPIC, Known, decode_all, history, record, tier_of, version
 
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.format.schemas import cells
-from offload_core.format.schemas.avro.decode import AvroDecoder
-from offload_core.format.schemas.avro.types import parse_avro
+from offload_core.format.schemas.avro_program import AvroDecoder
+from offload_core.format.schemas.avro_types import parse_avro
 from offload_core.format.schemas.decoders import make_decoder
-from offload_core.format.schemas.kernels import cells as cell_kernels
+from offload_core.format.schemas.kernels import cell_arrays as cell_kernels
 from offload_core.format.schemas.kernels import operations as op
 from offload_core.format.schemas.kernels.avro import read_datums
 from offload_core.format.schemas.kernels.key_value import split_key_values
+from offload_core.format.schemas.payload_spans import spans_of_one
 from offload_core.format.schemas.payloads import PayloadDecoder, Payloads, decoded
-from offload_core.format.schemas.spans import spans_of_one
 from offload_hooks.errors import PayloadError
 from offload_hooks.schemas import SchemaHistory
 from pulsar_offload import scan

@@ -11,9 +11,9 @@ from google.protobuf.message import DecodeError
 from scenes.schemas import Compiled, decode_all, fill, shown
 
 from offload_core.format.schemas.decoders import make_decoder
-from offload_core.format.schemas.protobuf.plain import read_message
-from offload_core.format.schemas.protobuf.types import parse_protobuf
-from offload_core.format.schemas.spans import spans_of
+from offload_core.format.schemas.payload_spans import spans_of
+from offload_core.format.schemas.protobuf_reference import read_message
+from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_hooks.errors import PayloadError
 from offload_hooks.schemas import SchemaVersion
 

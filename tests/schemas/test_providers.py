@@ -12,7 +12,7 @@ from golden import BROKER
 from scenes.schemas import TOPIC, Known, history, record, version
 from tiers import lay_out_broker_objects
 
-from offload_core.format.schemas.history import parse_saved, saved_bytes
+from offload_core.format.schemas.schema_history import parse_saved, saved_bytes
 from offload_core.reading.schema_providers import (
     LiteralSchema,
     SavedSchemas,

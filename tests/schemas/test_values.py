@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.schemas import decode_all, record, version, write
 
-from offload_core.format.schemas.key_value import explain_inline, split_inline
+from offload_core.format.schemas.decoders import explain_inline, split_inline
+from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
-from offload_core.format.schemas.spans import spans_of
 from offload_hooks.errors import PayloadError, SchemaError
 
 NOON = datetime(2026, 11, 20, 12, 30, 5, 250_000, tzinfo=UTC)

@@ -15,14 +15,11 @@ import pytest
 from commands import Offload, opened_service
 from live.clients import PulsarShell
 from scenes.transactions import message
-from service import Service
+from service import Service, offloading, owner
 
 from offload_core.interfaces.service.served_topics import RecordedTopics
-from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_core.storage.hot import FileLedgerStore
+from offload_core.metadata.stores import open_metadata_store
 from offload_core.writing.managed_ledger import (
-    Environment,
-    HotLedgers,
     ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
@@ -41,20 +38,8 @@ DONE_WITHIN_S = 60.0
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """With a hot tier, an audit log, and a local tier as the broker's."""
-    settings = f"""
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[audit_log]
-path = "{tmp_path}/audit.jsonl"
-[service]
-upkeep_interval_s = 0.1
-stop_timeout_s = 4
-[policies]
-driver = "local"
-deletion_lag_in_millis = -1
-[policies.extra_configurations]
-root = "{tmp_path}/cold"
-"""
+    at_once = "upkeep_interval_s = 0.1\nstop_timeout_s = 4"
+    settings = offloading(tmp_path, service=at_once, policies="deletion_lag_in_millis = -1")
     with Service(tmp_path, settings) as running:
         yield running
 
@@ -62,17 +47,14 @@ root = "{tmp_path}/cold"
 @pytest.fixture
 def topic(tmp_path: Path, service: Service) -> Iterator[ManagedLedger]:
     """Written here: three entries in two sealed ledgers, one more in an open one."""
+    rollover = RolloverPolicy(max_entries=2, min_age_s=0)
     with (
-        closing(open_metadata_store(service.metadata)) as store,
-        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+        owner(service.metadata, tmp_path) as environment,
+        open_managed_ledger(environment, NAME, rollover=rollover) as topic,
     ):
-        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
-        with open_managed_ledger(
-            environment, NAME, rollover=RolloverPolicy(max_entries=2, min_age_s=0)
-        ) as topic:
-            for i in range(5):
-                topic.add_entry(b"%d" % i)
-            yield topic
+        for i in range(5):
+            topic.add_entry(b"%d" % i)
+        yield topic
 
 
 def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
@@ -92,15 +74,13 @@ def test_it_tells_how_a_topics_transactions_stand(service: Service, tmp_path: Pa
     """As a broker does; of what the sealed ledgers say."""
     stats = "/admin/v3/transactions/transactionBufferStats/acme/n"
     with (
-        closing(open_metadata_store(service.metadata)) as store,
-        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+        owner(service.metadata, tmp_path) as environment,
+        open_managed_ledger(environment, "acme/n/persistent/a+%2B+b") as plain,
     ):
-        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
-        with open_managed_ledger(environment, "acme/n/persistent/a+%2B+b") as plain:
-            followed = TransactionalTopic(environment, plain)
-            dropped = followed.begin()
-            first = followed.add_entries([message(dropped), message(followed.begin())])
-            followed.abort(dropped)
+        followed = TransactionalTopic(environment, plain)
+        dropped = followed.begin()
+        first = followed.add_entries([message(dropped), message(followed.begin())])
+        followed.abort(dropped)
     answer = service.ask("GET", f"{stats}/a%20%2B%20b")
     assert (answer.status, answer.json) == (
         200,
@@ -150,33 +130,31 @@ def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(
     assert masked == said | {"managedLedgerOffloadFilterOptions": {"token": "********"}}
     assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", masked).status == 204
     with (
-        closing(open_metadata_store(service.metadata)) as store,
-        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+        owner(service.metadata, tmp_path) as environment,
+        open_managed_ledger(environment, NAME) as managed,
     ):
-        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
-        with open_managed_ledger(environment, NAME) as managed:
-            topic = TransactionalTopic(environment, managed)
-            topic.add_entries([message()])
-            managed.roll()
-            left_open = topic.begin()
-            topic.add_entries([message(left_open)])
-            managed.roll()
-            first, second = (ledger.ledger_id for ledger in managed.read_info().in_order)
-            asking = {"ledgerId": second + 1, "entryId": 0, "partitionIndex": -1}
-            for options, status in (({"token": "hunter2"}, "ERROR"), ({}, "SUCCESS")):
-                changed = said | {"managedLedgerOffloadFilterOptions": options}
-                assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", changed).status == 204
-                assert service.ask("PUT", f"{TOPIC}/offload", asking).status == 204
-                ended = eventually(
-                    lambda: service.ask("GET", f"{TOPIC}/offload").json,
-                    lambda answer: answer["status"] != "RUNNING",
-                )
-                assert ended["status"] == status
-                assert "hunter2" not in json.dumps(ended)
-            why = f"waits for transaction {left_open}, open since entry {second}:0"
-            assert ended["waitingLedgers"] == {str(second): why}
-            assert ended["firstUnoffloadedMessage"]["ledgerId"] == second
-            assert complete(managed) == [first]
+        topic = TransactionalTopic(environment, managed)
+        topic.add_entries([message()])
+        managed.roll()
+        left_open = topic.begin()
+        topic.add_entries([message(left_open)])
+        managed.roll()
+        first, second = (ledger.ledger_id for ledger in managed.read_info().in_order)
+        asking = {"ledgerId": second + 1, "entryId": 0, "partitionIndex": -1}
+        for options, status in (({"token": "hunter2"}, "ERROR"), ({}, "SUCCESS")):
+            changed = said | {"managedLedgerOffloadFilterOptions": options}
+            assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", changed).status == 204
+            assert service.ask("PUT", f"{TOPIC}/offload", asking).status == 204
+            ended = eventually(
+                lambda: service.ask("GET", f"{TOPIC}/offload").json,
+                lambda answer: answer["status"] != "RUNNING",
+            )
+            assert ended["status"] == status
+            assert "hunter2" not in json.dumps(ended)
+        why = f"waits for transaction {left_open}, open since entry {second}:0"
+        assert ended["waitingLedgers"] == {str(second): why}
+        assert ended["firstUnoffloadedMessage"]["ledgerId"] == second
+        assert complete(managed) == [first]
 
 
 def test_thresholds_and_lag_are_kept_without_anybody_asking(
@@ -224,11 +202,7 @@ def test_an_offload_that_fails_says_why(service: Service, topic: ManagedLedger, 
 def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
     settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{tmp_path}/cold"\n'
     with Service(tmp_path, settings) as service:
-        with (
-            closing(open_metadata_store(service.metadata)) as store,
-            closing(FileLedgerStore(tmp_path / "hot")) as hot,
-        ):
-            environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with owner(service.metadata, tmp_path) as environment:
             open_managed_ledger(environment, NAME).close()
         refused = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1, "entryId": 0})
     assert (refused.status, "no hot tier" in refused.text) == (412, True)
@@ -257,27 +231,12 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
 def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(
     tmp_path: Path, told: signal.Signals
 ) -> None:
-    settings = f"""
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[audit_log]
-path = "{tmp_path}/audit.jsonl"
-[service]
-upkeep_interval_s = 3600
-stop_timeout_s = 300
-[policies]
-driver = "local"
-max_block_size_in_bytes = 5242880
-rate_limit_in_bytes_per_second = 1000000
-extra_configurations.root = "{tmp_path}/cold"
-"""
+    seldom = "upkeep_interval_s = 3600\nstop_timeout_s = 300"
+    slow = "max_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 1000000"
     with (
-        Service(tmp_path, settings) as service,
-        closing(open_metadata_store(service.metadata)) as store,
-        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
-        open_managed_ledger(
-            Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot)), NAME
-        ) as topic,
+        Service(tmp_path, offloading(tmp_path, service=seldom, policies=slow)) as service,
+        owner(service.metadata, tmp_path) as environment,
+        open_managed_ledger(environment, NAME) as topic,
     ):
         topic.add_entries([bytes(1 << 20)] * 40)  # 40 s at this rate, and 5 s for a block
         topic.roll()
@@ -323,12 +282,10 @@ def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(
 
 
 def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
-    with (
-        closing(open_metadata_store(f"sqlite:{tmp_path}/m.db", {"create": "true"})) as store,
-        closing(FileLedgerStore(tmp_path / "hot")) as hot,
-    ):
-        records = ManagedLedgerRecords(store)
-        environment = Environment(records=records, hot=HotLedgers(hot))
+    metadata = f"sqlite:{tmp_path}/m.db"
+    open_metadata_store(metadata, {"create": "true"}).close()
+    with owner(metadata, tmp_path) as environment:
+        records, store = environment.records, environment.records.store
         policies = policies_by_name(PolicyStore(store))
         with closing(RecordedTopics(records, environment, policies)) as topics:
             open_managed_ledger(environment, NAME).close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -12,7 +11,7 @@ from types import MappingProxyType
 import pytest
 from commands import Offload, opened_service
 from scenes.transactions import NEVER, message
-from service import Service
+from service import Service, offloading
 
 from offload_core.interfaces.service import served_topics as admin_topics
 from offload_core.interfaces.service.served_topics import RecordedTopics
@@ -35,15 +34,7 @@ STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    settings = f"""
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[policies]
-driver = "local"
-[policies.extra_configurations]
-root = "{tmp_path}/cold"
-"""
-    with Service(tmp_path, settings) as running:
+    with Service(tmp_path, offloading(tmp_path)) as running:
         yield running
 
 
@@ -113,7 +104,7 @@ def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offloa
     assert (segment.is_finished, segment.end) == (True, EntryPosition(at, 1))
     topic.add_entry(b"three")
     told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
-    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:3"}
+    assert told.json == {"first_unoffloaded": f"{at}:3"}
 
 
 def test_what_an_open_transaction_holds_up_is_said_by_both(
@@ -131,7 +122,7 @@ def test_what_an_open_transaction_holds_up_is_said_by_both(
     assert told.code == 0
     assert told.out.startswith(f"offloaded up to {at}:3\nwhat follows waits for ")
     told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
-    said = json.loads(told.out)
+    said = told.json
     assert said["first_unoffloaded"] == f"{at}:3"
     assert said["waits_for"]
     last = {"ledgerId": at, "entryId": 4, "partitionIndex": -1}
@@ -140,7 +131,7 @@ def test_what_an_open_transaction_holds_up_is_said_by_both(
     assert status["waitingLedgers"] == {str(at): f"waits for {said['waits_for']}"}
     transactional.commit(open_one)
     told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
-    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:6"}
+    assert told.json == {"first_unoffloaded": f"{at}:6"}
 
 
 def test_an_owner_that_does_not_answer_is_told_and_stays_told(

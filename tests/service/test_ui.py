@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import jwt
 import pytest
 from chromium import Chromium
-from service import Service
+from service import Service, offloading, owner
 
 from offload_core.interfaces.service.app import MOST_TOPICS
-from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
+from offload_core.writing.managed_ledger import RolloverPolicy, open_managed_ledger
 
 KEY = b"k" * 64
 HOSTILE = "<img src=x onerror=document.title='got in'>"
@@ -24,12 +21,8 @@ SAID = "document.querySelector('#said').textContent"
 
 def write(service: Service, folder: Path, *topics: str) -> None:
     """Three entries in two ledgers each, the first of which is sealed."""
-    with (
-        closing(open_metadata_store(service.metadata)) as store,
-        closing(FileLedgerStore(folder / "hot", sync="never")) as hot,
-    ):
-        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
-        rollover = RolloverPolicy(max_entries=2, min_age_s=0)
+    rollover = RolloverPolicy(max_entries=2, min_age_s=0)
+    with owner(service.metadata, folder) as environment:
         for name in topics:
             with open_managed_ledger(environment, f"acme/n/persistent/{name}", rollover=rollover) as topic:
                 for i in range(3):
@@ -38,19 +31,7 @@ def write(service: Service, folder: Path, *topics: str) -> None:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    settings = f"""
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[audit_log]
-path = "{tmp_path}/audit.jsonl"
-[service]
-upkeep_interval_s = 3600
-[policies]
-driver = "local"
-[policies.extra_configurations]
-root = "{tmp_path}/cold"
-"""
-    with Service(tmp_path, settings) as running:
+    with Service(tmp_path, offloading(tmp_path, service="upkeep_interval_s = 3600")) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ import soak_owner
 from scenes.segments import left_in
 from scenes.transactions import Model
 
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import BufferState, SnapshotStore

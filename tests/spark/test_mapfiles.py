@@ -11,7 +11,7 @@ from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
 from pyspark.sql import DataFrame, SparkSession
 from servers.minihdfs import MiniHdfs
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.storage.tier import open_store
 
 pytestmark = pytest.mark.spark

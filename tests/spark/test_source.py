@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
 
-from offload_core.format.messages.schema import (
+from offload_core.format.messages.message_columns import (
     ENTRY_COLUMNS,
     EXTRA_MESSAGE_COLUMNS,
     MESSAGE_COLUMNS,

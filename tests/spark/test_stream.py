@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streamed import WRITER
 from tiers import Names, lay_out, lay_out_broker_objects
 
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader

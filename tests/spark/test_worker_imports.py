@@ -31,7 +31,7 @@ NOT_NEEDED = (
     "offload_core.interfaces.cli",
     "offload_core.maintenance.doctor",
     "offload_core.reading.export",
-    "offload_core.format.schemas.avro",
+    "offload_core.format.schemas.avro_program",
     "offload_core.format.schemas.decoders",
     "opentelemetry",
     "pandas",

@@ -9,7 +9,7 @@ from scenes.rollbacks import put_segment
 from stores import Store
 from tiers import TOPIC, put_broker_objects
 
-from offload_core.maintenance.inventory import By, Level, measure, recorded_ledgers, rows_of
+from offload_core.maintenance.inventory import By, RowLevel, measure, recorded_ledgers, rows_of
 from offload_core.maintenance.recover import recover_records
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.catalogue.survey import LedgerSurvey
@@ -47,14 +47,14 @@ def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
         assert classes.size_bytes[()] == usage.size_bytes[()]
         with LedgerSurvey() as survey:
             survey.fill(tier)
-            (row,) = rows_of(survey.ledgers(), Level.NAMESPACE)
+            (row,) = rows_of(survey.ledgers(), RowLevel.NAMESPACE)
         assert (row.name, row.topics, row.storage_classes) == (
             "acme/cold",
             2,
             tuple({each.storage_class: None for each in listed if each.storage_class}),
         )
         with open_records({TOPIC: infos[TOPIC]}, tier, {}) as source:
-            (row,) = rows_of(recorded_ledgers(tier, source), Level.NAMESPACE)
+            (row,) = rows_of(recorded_ledgers(tier, source), RowLevel.NAMESPACE)
         assert set(row.storage_classes) == {each.storage_class for each in listed if each.storage_class}
 
 

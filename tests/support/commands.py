@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -67,6 +68,11 @@ class Result:
     code: int
     out: str
     err: str
+
+    @property
+    def json(self) -> Any:
+        """What it wrote to its output, as JSON."""
+        return json.loads(self.out)
 
 
 Offload = Callable[..., Result]

@@ -16,9 +16,9 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2
 
-from offload_core.format.schemas.avro.types import AvroType, parse_avro
+from offload_core.format.schemas.avro_types import AvroType, parse_avro
 from offload_core.format.schemas.kernels import wire
-from offload_core.format.schemas.protobuf.types import FieldType, MessageType, parse_protobuf
+from offload_core.format.schemas.protobuf_types import FieldType, MessageType, parse_protobuf
 from offload_hooks.schemas import SchemaVersion
 
 Draw = random.Random

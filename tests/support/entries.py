@@ -15,13 +15,23 @@ import google_crc32c
 import numpy as np
 from isal import isal_zlib
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+    padding,
+)
 from offload_core.format.codec.blocks import BlockCursor, write_block
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, padding
 from offload_core.format.codec.index import BlockEntry, IndexedBlock, ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
+from offload_core.format.codec.ledger_metadata import (
+    DigestType,
+    Ensemble,
+    LedgerInfo,
+    LedgerMetadata,
+    LedgerState,
+)
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.format.codec.streaming import pack_streaming_index, streaming_block_length

@@ -16,17 +16,18 @@ from golden import GOLDEN
 from offload_core.format.codec.cursor import EntryCursor, open_cursor
 from offload_core.format.codec.index import IndexedBlock, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
-from offload_core.format.codec.mapfile.checksums import make_checksums
-from offload_core.format.codec.mapfile.fields import pack_counted, pack_vint
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.index_file import STRETCH_BYTES, parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     FileCompression,
     SequenceHeader,
+    pack_counted,
     pack_header,
+    pack_vint,
     parse_whole_header,
 )
-from offload_core.format.codec.mapfile.layout import STRETCH_BYTES, parse_mapfile
 from offload_core.format.codec.mapfile.writer import (
     BLOCK_BYTES,
     INDEX_INTERVAL,

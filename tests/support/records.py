@@ -12,7 +12,7 @@ from golden import BROKER, GOLDEN, STREAMING_CASES, ExpectedEntry, load_case
 from managed_ledgers import Audit
 from tiers import uuid_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.maintenance.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
 from offload_core.metadata.records import (
     AttemptStatus,

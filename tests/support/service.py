@@ -9,7 +9,8 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,10 @@ from typing import Any, Self
 import jwt
 from commands import COMMAND
 from servers.process import Child, free_port
+
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.storage.hot import FileLedgerStore
+from offload_core.writing.managed_ledger import Environment, HotLedgers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,32 @@ class ServiceAnswer:
     def json(self) -> Any:
         """The body; None where there is none."""
         return json.loads(self.text) if self.text else None
+
+
+def offloading(folder: Path, *, service: str = "", policies: str = "") -> str:
+    """Settings of a service that offloads from a hot tier in this folder to a local tier in it, with an audit log."""
+    return f"""
+[hot_tier.options]
+path = "{folder}/hot"
+[audit_log]
+path = "{folder}/audit.jsonl"
+[service]
+{service}
+[policies]
+driver = "local"
+extra_configurations.root = "{folder}/cold"
+{policies}
+"""
+
+
+@contextmanager
+def owner(metadata: str, folder: Path) -> Iterator[Environment]:
+    """What another process opens topics in, beside a service with this metadata and the hot tier in this folder."""
+    with (
+        closing(open_metadata_store(metadata)) as store,
+        closing(FileLedgerStore(folder / "hot", sync="never")) as hot,
+    ):
+        yield Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
 
 
 class Service:

@@ -21,9 +21,7 @@ from zlib import crc32
 
 import stamina
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.new_entry import NewMessage, pack_entry
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import NewMessage, TransactionId, pack_entry, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition

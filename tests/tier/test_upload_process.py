@@ -26,8 +26,7 @@ from offload_core.storage.tier import (
     open_with_upload_process,
     upload_blocks,
 )
-from offload_core.storage.tier.shared_memory import SharedMemory
-from offload_core.storage.tier.upload_process import UploadingDriver
+from offload_core.storage.tier.upload_process import SharedMemory, UploadingDriver
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
 from offload_hooks.errors import (

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, TransactionBuffer
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError

@@ -13,7 +13,7 @@ from scenes.messages import entry_spans
 from scenes.transactions import found_in, outcomes_of
 
 from offload_core.format.messages.columns import TRANSACTION_STATES
-from offload_core.format.messages.transactions import TransactionFinder
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.reading.scan.tasks import EntryRanges
 from offload_core.reading.scan.transactions.outcomes import outcomes
 from offload_hooks.errors import ChecksumError, FormatError, MetadataError

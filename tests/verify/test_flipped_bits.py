@@ -11,7 +11,7 @@ from damage.scenes import LEDGER, mapfiles, pip17, streaming
 from effort import Sample
 from entries import entry, pip17_object
 
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 SOUND: dict[str, Callable[[], Scene]] = {
     "pip17": partial(pip17, records=False),

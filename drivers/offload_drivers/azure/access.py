@@ -1,4 +1,4 @@
-"""Which account a tier is in and who asks for it: options first, then the environment, then Azure's identities.
+"""Account and credentials of a tier: from options first, then the environment, then Azure's identities.
 
 The environment's variables are those of Azure's own tools, of Pulsar and of adlfs. What the environment holds of one
 account is not used for another one.
@@ -27,7 +27,7 @@ SAS_VARIABLE = "AZURE_STORAGE_SAS_TOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How an account is reached.
+    """Address and credentials of an account.
 
     Attributes:
         account_url: the URL of its blob service, without credentials.

@@ -142,7 +142,7 @@ class Container:
         return await self._blob(name).get_blob_properties()
 
     async def is_absent(self, name: str) -> bool:
-        """Whether there is no blob, as far as these credentials may know."""
+        """True if there is no blob, as far as these credentials may know."""
         try:
             await self.properties(name)
         except ResourceNotFoundError:

@@ -92,7 +92,7 @@ def storable(key: str, content_type: str, user_metadata: Mapping[str, str]) -> O
 
 
 def is_folder(metadata: Mapping[str, str] | None) -> bool:
-    """Whether a blob of this metadata stands for a folder."""
+    """True if a blob of this metadata stands for a folder."""
     return any(name.lower() == FOLDER_MARK and value == "true" for name, value in (metadata or {}).items())
 
 
@@ -331,7 +331,7 @@ class AzureDriver:
         return self._uploads.listed(prefix)
 
     def _checked_read(self, wanted: ByteRange) -> Callable[[], Coroutine[Any, Any, bytes]]:
-        """What reads a range, once it is one that an object may have."""
+        """A function that reads a range, after a check that an object may have it."""
         name = self._keys.name(wanted.key)
         check_range(wanted)
 

@@ -82,7 +82,7 @@ def code_of(error: BaseException) -> str:
 
 
 def exists_already(error: BaseException) -> bool:
-    """Whether a create-only write was refused because there is a blob."""
+    """True if a create-only write was refused because there is a blob."""
     return code_of(error) in (
         "BlobAlreadyExists",
         "ConditionNotMet",
@@ -184,7 +184,7 @@ class Translator:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the store asks to wait, in seconds from now; None if it says nothing that makes sense."""
+    """The wait that the store asks for, in seconds from now; None if it gives none that makes sense."""
     for name in ("x-ms-retry-after-ms", "retry-after-ms"):
         milliseconds = whole_number(headers.get(name, ""))
         if milliseconds is not None:

@@ -119,6 +119,6 @@ def _shut(process: int, loop: asyncio.AbstractEventLoop, client: BlobServiceClie
     closing = asyncio.run_coroutine_threadsafe(close(), loop)
     with contextlib.suppress(RuntimeError):
         if asyncio.get_running_loop() is loop:
-            return  # whoever waited here would wait for himself
+            return  # a wait here would be for this thread itself
     with contextlib.suppress(TimeoutError):
         closing.result(_CLOSE_WITHIN_S)

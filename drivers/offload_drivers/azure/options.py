@@ -59,7 +59,7 @@ _CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureOptions:
-    """Where a tier is and how it is reached; see `AzureDriver` for what each one means. Secrets are not in its repr."""
+    """Place of a tier, credentials and limits; see `AzureDriver`. Secrets are not in its repr."""
 
     container: str
     prefix: str

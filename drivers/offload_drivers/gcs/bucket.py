@@ -20,7 +20,7 @@ from offload_drivers.gcs.objects import (
     LISTED,
     RESOURCE,
     Composition,
-    StoredObject,
+    GcsObject,
     crc32c_of,
     size_of,
     stored,
@@ -56,7 +56,7 @@ class Bucket:
 
     def insert(
         self, name: str, data: memoryview, metadata: ObjectMetadata, *, create_only: bool = False
-    ) -> StoredObject:
+    ) -> GcsObject:
         """Store an object whole, in one request; the bytes are checked by their CRC32C, there and here."""
         crc32c = crc32c_of(data)
         resource: dict[str, object] = {
@@ -93,13 +93,13 @@ class Bucket:
             )
         return inserted
 
-    def compose(self, compositions: Sequence[Composition]) -> list[StoredObject]:
+    def compose(self, compositions: Sequence[Composition]) -> list[GcsObject]:
         """Make objects of others, some at once; a source must still be what it was when it was looked up."""
         return self._filesystem.run_all(
             [partial(self._compose, each) for each in compositions], at_once=_CHANGES_AT_ONCE
         )
 
-    def stat(self, name: str) -> StoredObject:
+    def stat(self, name: str) -> GcsObject:
         """An object without its bytes."""
         return stored(self._filesystem.run(self._call, "GET", "b/{}/o/{}", self.name, name, fields=RESOURCE))
 
@@ -123,7 +123,7 @@ class Bucket:
             [partial(self._read_range, name, wanted) for name, wanted in ranges], _READS_AT_ONCE
         )
 
-    def pages(self, prefix: str, start: str = "", skip: str = "") -> Iterator[list[StoredObject]]:
+    def pages(self, prefix: str, start: str = "", skip: str = "") -> Iterator[list[GcsObject]]:
         """Objects whose names begin with `prefix`, from the name `start` on, page by page.
 
         What begins with `skip` is left out after the page that comes to it. The order is that of UTF-8 bytes.
@@ -140,7 +140,7 @@ class Bucket:
                 # The next name that does not begin so; `skip` ends with a slash, the next character is 0.
                 start, token = skip[:-1] + chr(ord(skip[-1]) + 1), None
 
-    def folder(self, prefix: str) -> Iterator[list[StoredObject]]:
+    def folder(self, prefix: str) -> Iterator[list[GcsObject]]:
         """As `pages`, without objects that have a slash behind the prefix."""
         token: object = None
         while True:
@@ -175,7 +175,7 @@ class Bucket:
     async def _call(self, method: str, path: str, *args: str, **named: Any) -> Any:
         return await self._filesystem.get()._call(method, path, *args, json_out=True, **named)
 
-    async def _compose(self, composition: Composition) -> StoredObject:
+    async def _compose(self, composition: Composition) -> GcsObject:
         answer = await self._call(
             "POST",
             "b/{}/o/{}/compose",

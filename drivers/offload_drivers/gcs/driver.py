@@ -17,7 +17,7 @@ from offload_drivers.filesystems import ProcessFilesystem
 from offload_drivers.gcs.bucket import Bucket
 from offload_drivers.gcs.errors import RefusalError, translated
 from offload_drivers.gcs.filesystem import OneTryFilesystem
-from offload_drivers.gcs.objects import Composition, StoredObject, crc32c_of
+from offload_drivers.gcs.objects import Composition, GcsObject, crc32c_of
 from offload_drivers.gcs.options import ALIASES, SCHEME, checked_options, options_from_url
 from offload_drivers.gcs.uploads import GcsUploads
 from offload_drivers.object_keys import MAX_NAME_BYTES, KeySpace
@@ -386,7 +386,7 @@ class GcsDriver:
             raise InvalidKeyError("the store reserves names that begin so", key=key)
         return name
 
-    def _committed(self, upload: Upload, final: Composition) -> StoredObject:
+    def _committed(self, upload: Upload, final: Composition) -> GcsObject:
         """Compose the object, or find that an earlier try of this commit did, whose answer was lost."""
         with self._unsure.noting(upload), translated("commit an object", self._bucket.name, upload.key):
             try:
@@ -400,7 +400,7 @@ class GcsDriver:
                     raise
                 return found
 
-    def _left_behind(self, name: str, refusal: RefusalError, write: Hashable) -> StoredObject | None:
+    def _left_behind(self, name: str, refusal: RefusalError, write: Hashable) -> GcsObject | None:
         """The object that kept a create-only write out, if an earlier try of it ended without an answer."""
         if refusal.status != 412 or write not in self._unsure:
             return None

@@ -28,7 +28,7 @@ _SUMMED_AT_ONCE = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredObject:
+class GcsObject:
     """An object as the store answers it; `crc32c` is in base 64, as the store writes it."""
 
     name: str
@@ -62,7 +62,7 @@ class Composition:
     """An object to be made of others, in their order."""
 
     name: str
-    sources: Sequence[StoredObject]
+    sources: Sequence[GcsObject]
     metadata: ObjectMetadata = field(default_factory=ObjectMetadata)
     create_only: bool = False
 
@@ -76,7 +76,7 @@ def crc32c_of(data: memoryview) -> str:
     return base64.b64encode(crc32c.to_bytes(4, "big")).decode()
 
 
-def stored(resource: Mapping[str, Any]) -> StoredObject:
+def stored(resource: Mapping[str, Any]) -> GcsObject:
     """The object of a resource in JSON."""
     try:
         size_bytes = whole_number(str(resource["size"]))
@@ -85,7 +85,7 @@ def stored(resource: Mapping[str, Any]) -> StoredObject:
         texts = {"": resource["name"], **user_metadata}
         if size_bytes is None or not all(isinstance(each, str) for each in texts.values()):
             raise ValueError("a size that is none, or a name or metadata that is no text")
-        return StoredObject(
+        return GcsObject(
             name=resource["name"],
             size_bytes=size_bytes,
             modified_at=modified_at,

@@ -46,7 +46,7 @@ _OTHER = {"anonymous", "connect_timeout_s", "read_timeout_s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcsOptions:
-    """Where a tier is and how it is reached; see `GcsDriver` for what each one means. Secrets are not in its repr."""
+    """Place of a tier, credentials and limits; see `GcsDriver` for what each one means. Secrets are not in its repr."""
 
     bucket: str
     prefix: str

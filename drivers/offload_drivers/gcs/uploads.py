@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from offload_drivers.gcs.bucket import MAX_SOURCES, Bucket
 from offload_drivers.gcs.errors import RefusalError
-from offload_drivers.gcs.objects import Composition, StoredObject
+from offload_drivers.gcs.objects import Composition, GcsObject
 from offload_drivers.object_keys import KeySpace
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.upload_records import (
@@ -68,7 +68,7 @@ class GcsUploads:
         check_upload_id(upload)
         return metadata_of(upload, self._bucket.read([self._record(upload)])[0])
 
-    def parts(self, upload: Upload, receipts: Sequence[BlockReceipt]) -> list[StoredObject]:
+    def parts(self, upload: Upload, receipts: Sequence[BlockReceipt]) -> list[GcsObject]:
         """The parts of these receipts, joined until one request takes them all; `UploadError` if one is not there."""
         found = {part.name: part for page in self._bucket.pages(self._folder(upload)) for part in page}
         parts = []
@@ -86,7 +86,7 @@ class GcsUploads:
             parts.append(part)
         return self._joined(upload, parts)
 
-    def compose(self, upload: Upload, compositions: Sequence[Composition]) -> list[StoredObject]:
+    def compose(self, upload: Upload, compositions: Sequence[Composition]) -> list[GcsObject]:
         """Compose objects of parts and check their sizes; what is refused by a precondition is a `RefusalError`."""
         try:
             composed = self._bucket.compose(compositions)
@@ -107,7 +107,7 @@ class GcsUploads:
                 )
         return composed
 
-    def whole(self, upload: Upload, parts: Sequence[StoredObject]) -> StoredObject:
+    def whole(self, upload: Upload, parts: Sequence[GcsObject]) -> GcsObject:
         """What the upload's object must be, made beside it."""
         return self.compose(upload, [Composition(name=self._folder(upload) + _WHOLE, sources=parts)])[0]
 
@@ -139,7 +139,7 @@ class GcsUploads:
                     upload = Upload(key=key, upload_id=upload_id)
                     yield StaleUpload(upload=upload, started_at=record.modified_at)
 
-    def _joined(self, upload: Upload, parts: list[StoredObject]) -> list[StoredObject]:
+    def _joined(self, upload: Upload, parts: list[GcsObject]) -> list[GcsObject]:
         spans = [(number, number) for number in range(1, len(parts) + 1)]
         while len(parts) > MAX_SOURCES:
             starts = range(0, len(parts), MAX_SOURCES)

@@ -62,7 +62,7 @@ def within_all(seconds: float, calls: Sequence[Callable[[], _T]], at_once: int) 
                 return
             try:
                 answers.put((number, call(), None))
-            except BaseException as error:  # a panic of the client is no Exception; raised by whoever waits
+            except BaseException as error:  # a panic of the client is no Exception; the caller raises it
                 answers.put((number, None, error))
                 return
 
@@ -98,7 +98,7 @@ _T = TypeVar("_T")
 
 
 class Renamed(enum.Enum):
-    """What came of a rename."""
+    """The outcome of a rename."""
 
     DONE = enum.auto()
     NO_SOURCE = enum.auto()
@@ -173,7 +173,7 @@ class HdfsClient:
         self._call("set a time", self._raw.set_times, path, modified_ms, 2**64 - 1)  # the other one stays
 
     def recover_lease(self, path: str) -> bool:
-        """Have a file closed that another writer left open, who can write no more then; whether it is."""
+        """Close a file that another writer left open, which can write no more then; True if it is closed."""
         return bool(self._call("close a file", self._raw.recover_lease, path))
 
     # --- bytes -----------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def end_turn(tier: HdfsTier, upload: Upload) -> None:
     """Remove the holder's folder with all in it, and the turn, when all is done."""
     turn = tier.paths.turn(upload.key)
     if not tier.client.remove_all(f"{turn}/{upload.upload_id}"):
-        tier.client.remove_all(tier.paths.home(upload.upload_id))  # somebody ended the turn before
+        tier.client.remove_all(tier.paths.home(upload.upload_id))  # another process ended the turn before
     tier.client.remove(turn)
 
 
@@ -118,7 +118,7 @@ _ATTEMPTS = 10
 def put_in_place(tier: HdfsTier, upload: Upload, run: str, create_only: bool) -> tuple[Any, ObjectMetadata]:
     """Commit the upload whose file `run` is the object; answer the object's status and metadata."""
     tier.client.make_directory(tier.paths.object(upload.key).rpartition("/")[0] or "/")
-    metadata = None  # kept over attempts: when somebody ended the turn it may be found no more
+    metadata = None  # from an earlier attempt: after the turn was ended it may be gone
     for _ in range(_ATTEMPTS):
         folder = take_turn(tier, upload.key, upload.upload_id)
         if folder is None:
@@ -126,7 +126,7 @@ def put_in_place(tier: HdfsTier, upload: Upload, run: str, create_only: bool) ->
         metadata = _metadata_of_upload(tier, upload, folder) or metadata
         done = _put(tier, upload, folder, run, metadata, create_only)
         if done is not None:
-            with suppress(OffloadError):  # the object is there; what is left disturbs nobody for long
+            with suppress(OffloadError):  # the object is there; the rest is cleared by the next commit
                 end_turn(tier, upload)
             return done
     raise _disturbed(tier, upload.key)
@@ -173,7 +173,7 @@ def no_object(tier: HdfsTier, key: str) -> ObjectNotFoundError:
 def _put(
     tier: HdfsTier, upload: Upload, folder: str, run: str, metadata: ObjectMetadata | None, create_only: bool
 ) -> tuple[Any, ObjectMetadata] | None:
-    """Steps 3 to 5; None if somebody ended the turn."""
+    """Steps 3 to 5; None if another process ended the turn."""
     client, target = tier.client, tier.paths.object(upload.key)
     old, staged = client.status(target), client.status(f"{folder}/{run}")
     if old is not None and old.isdir:
@@ -206,7 +206,7 @@ def _put(
 
 
 def _put_sidecar(tier: HdfsTier, upload: Upload, folder: str, metadata: ObjectMetadata, old: Any) -> bool:
-    """Steps 3 and 4; False if somebody ended the turn."""
+    """Steps 3 and 4; False if another process ended the turn."""
     client, path = tier.client, tier.paths.sidecar(upload.key)
     present = _readable_sidecar(tier, upload.key)
     sidecar = Sidecar(metadata=metadata, upload_id=upload.upload_id)
@@ -226,7 +226,7 @@ def _put_sidecar(tier: HdfsTier, upload: Upload, folder: str, metadata: ObjectMe
 
 
 def _metadata_of_upload(tier: HdfsTier, upload: Upload, folder: str) -> ObjectMetadata | None:
-    """What the upload was begun with: from its folder, or from the key's sidecar once that is this upload's."""
+    """The metadata of an upload: from its folder, or from the key's sidecar once that is this upload's."""
     written = tier.client.read_whole(f"{folder}/{METADATA}")
     if written is not None:
         return decode(written, upload.key).metadata
@@ -280,7 +280,7 @@ def _sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
 
 
 def _readable_sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
-    """As `_sidecar`; None as well for one that nobody can read, which must not hinder its replacement."""
+    """As `_sidecar`; None as well for one that cannot be read, which must not hinder its replacement."""
     try:
         return _sidecar(tier, key)
     except FormatError:

@@ -45,7 +45,7 @@ class Connections:
 
     def get(self) -> HdfsClient:
         """This process's client."""
-        # No lock, which a fork could copy while it is held: whoever comes second uses what the first one made.
+        # No lock, which a fork could copy while it is held: the second thread uses what the first one made.
         process = os.getpid()
         client = self._made.get(process)
         if client is not None and client.hangs:
@@ -111,7 +111,7 @@ def _settings(options: HdfsOptions) -> dict[str, str]:
 def _take_user(user: str) -> None:
     """Make `user` this process's simple user: the library knows but the environment, whenever it connects.
 
-    So one process has one user; a second one is refused, rather than that objects were written as somebody else.
+    So one process has one user; a second one is refused, rather than writing objects as another user.
     """
     current = os.environ.get(USER, "")
     if user and not current:

@@ -9,7 +9,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
 from offload_hooks.values import utc_time
 
@@ -287,9 +287,8 @@ class HdfsDriver:
     def delete(self, keys: Sequence[str]) -> int:
         """See `TierHooks`."""
         tier = self._tier(*keys)
-        with ThreadPoolExecutor(min(AT_ONCE, len(keys) or 1)) as threads:
-            for _ in threads.map(partial(_delete, tier), keys):
-                pass
+        for _ in bounded_map(partial(_delete, tier), keys, at_once=AT_ONCE, name="hdfs-delete"):
+            pass
         return len(keys)
 
     @hookimpl

@@ -18,7 +18,7 @@ ALIASES = {"fileSystemURI": "url"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsOptions:
-    """Where a tier is and how it is reached; see `HdfsDriver` for what each one means.
+    """Place of a tier, credentials and limits; see `HdfsDriver` for what each one means.
 
     Attributes:
         authority: `host:port` or a nameservice; empty for the configuration's default file system.

@@ -40,7 +40,7 @@ class HdfsPaths:
 
     @property
     def base(self) -> str:
-        """What all paths in the tier begin with: the root and a slash."""
+        """The start of all paths in the tier: the root and a slash."""
         return self.root.rstrip("/") + "/"
 
     @property
@@ -61,7 +61,7 @@ class HdfsPaths:
         return self.object(key) + SUFFIX
 
     def is_key(self, text: str, *, is_directory: bool = False) -> bool:
-        """Whether `object` accepts it, or keys that begin with this directory."""
+        """True if `object` accepts it, or keys that begin with this directory."""
         text = f"{text}/-" if is_directory else text
         return self._keys().key(self.base + text) is not None and not _fault(text)
 
@@ -78,7 +78,7 @@ class HdfsPaths:
 
 
 def _fault(key: str) -> str | None:
-    """What HDFS would not take, to follow "must not"; None if nothing."""
+    """A fault that HDFS would refuse, to follow "must not"; None if there is none."""
     parts = key.split("/")
     if ":" in key:
         return "hold a colon"

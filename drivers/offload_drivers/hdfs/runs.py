@@ -51,7 +51,7 @@ class _Run:
 
 @dataclass(slots=True, eq=False)
 class _Writing:
-    """What this process writes of one upload, one block at a time."""
+    """Blocks of one upload that this process writes, one at a time."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     run: _Run | None = None
@@ -76,7 +76,7 @@ class Runs:
                 run.client.sync(run.writer)
             except OffloadError as error:
                 writing.run = None
-                if not error.retryable and folder_of(tier, upload) is None:  # it was ended by somebody else
+                if not error.retryable and folder_of(tier, upload) is None:  # another process ended it
                     raise gone(upload) from error
                 raise
             run.end += len(data)
@@ -112,7 +112,7 @@ class Runs:
         self._mine().pop(upload.upload_id, None)
 
     def close(self) -> None:
-        """Close this process's runs; who writes on begins new ones."""
+        """Close this process's runs; a later write begins new ones."""
         for writing in self._by_process.pop(os.getpid(), {}).values():
             if writing.run is not None:
                 with contextlib.suppress(OffloadError):  # then the commit has it closed
@@ -158,7 +158,7 @@ def _place(upload: Upload, receipt: BlockReceipt) -> tuple[str, int]:
 
 
 def _close(client: HdfsClient, path: str, is_closed: bool) -> bool:
-    """Have a file closed, whoever writes it; False if it is not there."""
+    """Close a file, even if another process writes it; False if it is not there."""
     until = time.monotonic() + client.deadline_s
     try:
         while not is_closed and not client.recover_lease(path):

@@ -21,7 +21,7 @@ from offload_hooks.json_text import INT64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """What tells a file from the one that it replaces."""
+    """Identity of a file, different from that of the one it replaces."""
 
     modified_ms: int
     length: int
@@ -34,7 +34,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """What a sidecar says.
+    """The content of a sidecar.
 
     Attributes:
         upload_id: the upload that wrote it; empty if another program did.

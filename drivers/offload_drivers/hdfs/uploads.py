@@ -61,7 +61,7 @@ def begin(
 
 
 def folder_of(tier: HdfsTier, upload: Upload) -> str | None:
-    """Where an upload's folder is; None if it is gone. `UploadError` if the upload is of another key."""
+    """The path of an upload's folder; None if it is gone. `UploadError` if the upload is of another key."""
     check_upload_id(upload)
     for folder in (_at_home(tier, upload), f"{tier.paths.turn(upload.key)}/{upload.upload_id}"):
         key, _ = _key_in(tier, folder)
@@ -84,13 +84,13 @@ def folder_at_home(tier: HdfsTier, upload: Upload) -> str:
 
 
 def send_home(tier: HdfsTier, turn: str, holder: str) -> None:
-    """End somebody's turn: whatever it was about to rename from its folder there is not found any more."""
+    """End another process's turn: its next rename from its folder there finds nothing."""
     client, home = tier.client, tier.paths.home(holder)
     client.make_directory(home)
     if client.rename(f"{turn}/{holder}", f"{home}/{holder}") is not Renamed.DONE:
         client.remove(home)  # it has ended by itself
     elif client.status(f"{home}/{holder}/{_KEY}") is None:
-        client.remove_all(home)  # it was no upload: somebody was deleting
+        client.remove_all(home)  # it was no upload, but a deletion
     client.remove(turn)
 
 

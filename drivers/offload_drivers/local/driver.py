@@ -45,7 +45,7 @@ from offload_hooks import (
 from offload_hooks.errors import UploadError
 from offload_hooks.values import utc_time
 
-# Memory for large reads, which comes back by itself when nobody looks at it any more, and is used again.
+# Memory for large reads, which comes back by itself when it has no references any more, and is used again.
 #
 # New memory has to be cleared and mapped page by page when it is first touched: that takes several times as long as to
 # read a cached file into memory that is there. What is kept is bounded.
@@ -195,7 +195,7 @@ class LocalDriver:
             done = 0
             while done < length:  # again for more than 2 GiB, or after a signal
                 more = os.preadv(descriptor, [data[done:]], offset + done)
-                if not more:  # somebody cut the file meanwhile
+                if not more:  # another process cut the file meanwhile
                     raise bad_range(wanted, offset + done)
                 done += more
             return data

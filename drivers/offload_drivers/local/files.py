@@ -107,14 +107,14 @@ class Directory:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def stat(self, name: str) -> os.stat_result | None:
-        """What has this name, also a link itself; None if nothing."""
+        """The entry of this name, also a link itself; None if there is none."""
         try:
             return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def stat_object(self, name: str) -> os.stat_result:
-        """What is known of an object's file.
+        """State of an object's file.
 
         Raises:
             FileNotFoundError: there is no regular file of this name.
@@ -135,7 +135,7 @@ class Directory:
             yield descriptor
 
     def is_directory(self, name: str) -> bool:
-        """Whether a directory has this name."""
+        """True if a directory has this name."""
         info = self.stat(name)
         return info is not None and stat.S_ISDIR(info.st_mode)
 
@@ -205,7 +205,7 @@ def opened_directory(root: str, path: str = "", file_mode: int | None = None) ->
 
 
 def directory_mode(file_mode: int) -> int:
-    """The mode of directories beside files of this mode: whoever may read those may also search these."""
+    """The mode of directories beside files of this mode: readers of those may also search these."""
     return file_mode | (file_mode & 0o444) >> 2
 
 

@@ -77,7 +77,7 @@ def _sorted_directory(root: str, base: str, prefix: bytes, start_after: bytes) -
 
 
 def _wanted(base: str, entry: os.DirEntry[str], prefix: bytes, start_after: bytes) -> os.stat_result | None:
-    """What an entry is, if it is an object or directory to be listed or looked into; no link is."""
+    """Kind of an entry, if it is an object or directory to be listed or read; no link is."""
     key = base + entry.name
     try:
         is_directory = entry.is_dir(follow_symlinks=False)

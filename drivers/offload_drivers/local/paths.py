@@ -81,12 +81,12 @@ def check_key(key: str) -> None:
 
 
 def is_key(text: str, *, is_directory: bool = False) -> bool:
-    """Whether `check_key` accepts it, or keys that begin with this directory."""
+    """True if `check_key` accepts it, or keys that begin with this directory."""
     return _fault(f"{text}/-" if is_directory else text) is None
 
 
 def is_own_name(name: str, at_root: bool) -> bool:
-    """Whether a file or directory of this name is the driver's; not every file system tells the case."""
+    """True if a file or directory of this name is the driver's; not every file system keeps the case."""
     folded = name.casefold()
     return folded.endswith(SUFFIX) or (at_root and folded == STAGING)
 
@@ -99,7 +99,7 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def _fault(key: str) -> str | None:
-    """What is wrong with a key, to follow "must not"; None if nothing is."""
+    """A fault of a key, to follow "must not"; None if there is none."""
     if not isinstance(key, str) or not key:
         return "be empty"
     if "\0" in key or "\\" in key:

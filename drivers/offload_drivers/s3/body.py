@@ -51,7 +51,7 @@ class BlockBody:
         return piece
 
     def tell(self) -> int:
-        """Where `read` goes on."""
+        """The position of the next `read`."""
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -69,7 +69,7 @@ class BlockBody:
             self.taken_bytes = start + _PIECE_BYTES
 
     def release(self) -> None:
-        """Let go of the caller's bytes, whoever still holds the body."""
+        """Release the caller's bytes, even if the body is still referenced."""
         self._view.release()
 
 

@@ -66,7 +66,7 @@ class S3Connection:
         self.files.close()
 
     def _signs_payload(self) -> bool:
-        """Whether signatures cover what is written, and not only the headers, its checksum among them."""
+        """True if signatures cover the bytes that are written, and not only the headers, their checksum among them."""
         if self._options.payload_signing != "auto":
             return self._options.payload_signing == "always"
         return self._options.checksum == "none" or not self.files.run(self._is_private)

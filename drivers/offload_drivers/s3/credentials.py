@@ -42,7 +42,7 @@ def make_session(options: S3Options) -> Any:
 
 
 def network_config(options: S3Options) -> dict[str, Any]:
-    """What botocore's Config is told of the line, for S3 and STS alike."""
+    """botocore's settings of the network, for S3 and STS alike."""
     config: dict[str, Any] = {
         "connect_timeout": options.connect_timeout_s,
         "read_timeout": options.read_timeout_s,
@@ -63,7 +63,7 @@ def _new_session(options: S3Options) -> Any:
 
 @cache
 def _service_models(data_path: str | None) -> Any:
-    """What botocore knows of the services. To read it takes longer than all the rest of making a client."""
+    """botocore's data on the services. To read it takes longer than all the rest of making a client."""
     return create_loader(data_path)
 
 

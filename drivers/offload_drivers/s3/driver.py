@@ -100,7 +100,7 @@ def s3_metadata(key: str, content_type: str, user_metadata: Mapping[str, str]) -
 
 
 def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
-    """What the answer to a HEAD request says of an object."""
+    """The stat in the answer to a HEAD request."""
     return ObjectStat(
         key=key,
         size_bytes=head["ContentLength"],
@@ -111,7 +111,7 @@ def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
     )
 
 
-# What is in the tier's bucket, page by page: objects, and uploads that were neither committed nor aborted.
+# Listings of the tier's bucket, page by page: objects, and uploads that were neither committed nor aborted.
 #
 # S3 lists in the order of the keys' UTF-8 bytes, which is the order that the hooks ask for.
 
@@ -389,7 +389,7 @@ class S3Driver:
             return self._connection.call(method, **parameters)
 
     def _place(self, upload: Upload) -> dict[str, Any]:
-        """Where an upload is. Without an id the request would be one on the object of the key."""
+        """The parameters that name an upload. Without an id the request would be one on the object of the key."""
         if not upload.upload_id:
             raise UploadError("this is no upload of this tier", key=upload.key)
         return {"Key": self._keys.name(upload.key), "UploadId": upload.upload_id}
@@ -398,7 +398,7 @@ class S3Driver:
         return {"ChecksumAlgorithm": "CRC32"} if self._options.checksum == "crc32" else {}
 
     def _properties(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> dict[str, Any]:
-        """What an object is written with."""
+        """The parameters of an object that is written."""
         metadata = s3_metadata(key, content_type, user_metadata)
         encryption = {
             "ServerSideEncryption": self._options.server_side_encryption,

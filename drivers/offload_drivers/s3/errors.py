@@ -111,7 +111,7 @@ CODES: dict[str, tuple[type[OffloadError], str, str | None]] = {
     )
     for code, hint in codes.items()
 }
-"""What the store's error codes mean: the error, what is wrong (`{bucket}` stands for the bucket), what to do."""
+"""The meaning of the store's error codes: the error, the fault (`{bucket}` stands for the bucket), what to do."""
 
 STATUSES = {
     301: "PermanentRedirect",
@@ -159,7 +159,7 @@ _LONGEST_TEXT = 300
 
 @contextmanager
 def translated(action: str, bucket: str, key: str | None = None) -> Iterator[None]:
-    """What is raised in this block leaves it as an `OffloadError` that says what was attempted, on which key."""
+    """Raise errors of this block as `OffloadError`s that state what was attempted, on which key."""
     try:
         yield
     except OffloadError:

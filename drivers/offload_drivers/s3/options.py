@@ -60,7 +60,7 @@ _OTHER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Options:
-    """Where a tier is and how it is reached; see `S3Driver` for what each one means. Secrets are not in its repr."""
+    """Place of a tier, credentials and limits; see `S3Driver` for what each one means. Secrets are not in its repr."""
 
     bucket: str
     prefix: str

@@ -35,7 +35,7 @@ import xxhash
 from offload_hooks.errors import OptionError
 from offload_hooks.private_files import make_directories, open_file
 from offload_layers.block_cache.chunk_names import ChunkName, file_name
-from offload_layers.block_cache.chunk_room import CHUNK_SUFFIX, Room
+from offload_layers.block_cache.chunk_room import CHUNK_SUFFIX, ChunkRoom
 
 LAYOUT = "offload-block-cache-v1"
 MAGIC = b"OFFCHNK1"
@@ -64,7 +64,7 @@ class ChunkFiles:
         self._most_bytes = most_bytes
         self._warned: set[int | None] = set()
         self._make_root()
-        self._room = Room(self._root, most_bytes)
+        self._room = ChunkRoom(self._root, most_bytes)
 
     def read(self, name: ChunkName) -> bytes | None:
         """A chunk's bytes, None if it is not kept; `BrokenChunkError` after removing a file that is not it."""

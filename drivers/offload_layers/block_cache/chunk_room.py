@@ -32,7 +32,7 @@ _TORN_AFTER_S = 600.0
 _LOCK_WAITS_S = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02)
 
 
-class Room:
+class ChunkRoom:
     """The room for chunks under `root`, at most `most_bytes` for all files together."""
 
     def __init__(self, root: Path, most_bytes: int) -> None:

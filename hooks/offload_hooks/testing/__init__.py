@@ -1,4 +1,4 @@
-"""What plugins are tried with: conformance suites, stand-ins in memory, and faults that are planned."""
+"""Tests for plugins: conformance suites, reference implementations in memory, and planned faults."""
 
 import pytest
 

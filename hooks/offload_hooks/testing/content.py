@@ -20,6 +20,6 @@ def blocks_of(lengths: Sequence[int], seed: int = 0) -> list[bytes]:
 
 
 def differing(found: Sequence[bytes], expected: Sequence[bytes]) -> list[int]:
-    """Where two lists differ. On a CI machine pytest would show them in full, and be minutes over it."""
+    """The first difference of two lists. On a CI machine pytest would take minutes to show them in full."""
     pairs = zip_longest(found, expected)
     return [place for place, (one, other) in enumerate(pairs) if one != other]

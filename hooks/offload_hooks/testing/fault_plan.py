@@ -95,7 +95,7 @@ class Fault:
             raise OptionError("a fault needs a probability from 0 to 1, calls from 1 and a delay from 0")
 
     def may_hit(self, hook: str) -> bool:
-        """Whether calls of this hook can be hit."""
+        """True if calls of this hook can be hit."""
         return hook in (self.hooks or _ONLY_FOR.get(self.kind, HOOKS))
 
     def make_error(self, hook: str) -> StoreUnavailableError:
@@ -145,7 +145,7 @@ class FaultPlan:
 
     @property
     def done(self) -> list[DoneFault]:
-        """What happened so far."""
+        """The faults so far."""
         with self._lock:
             return list(self._done)
 
@@ -188,7 +188,7 @@ class Hits:
         return fault
 
     def less_than(self, length: int) -> int:
-        """How many bytes of so many a truncated read gives."""
+        """The bytes, of so many, that a truncated read gives."""
         return self._plan.dice(*self._place.values()).randrange(length)
 
 

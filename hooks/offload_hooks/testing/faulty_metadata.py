@@ -1,4 +1,4 @@
-"""A metadata store that fails as it is told: before a call, after it, and so that nobody knows.
+"""A metadata store that fails by plan: before a call, after it, and with an unknown outcome.
 
     store = FaultyMetadataStore(MemoryMetadataStore(), lambda call: "unknown-after" if call.number == 3 else None)
 

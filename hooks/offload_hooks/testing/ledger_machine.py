@@ -181,7 +181,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ledgers)
     @rule(which=_which, by=_which)
     def look(self, which: int, by: int) -> None:
-        """Compare what is told of a ledger."""
+        """Compare the states of a ledger."""
         ledger = self._one(which)
         if not ledger.deleted:
             status = ledger.readers[by % _STORES].status()
@@ -191,7 +191,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(by=_which)
     def list_ledgers(self, by: int) -> None:
-        """Compare what is listed."""
+        """Compare the listings."""
         expected = [ledger.writer.ledger_id for ledger in self.ledgers if not ledger.deleted]
         assert sorted(set(self.stores[by % _STORES].ledger_ids()) - self.before) == expected
 

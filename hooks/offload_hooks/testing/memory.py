@@ -37,8 +37,8 @@ CAPABILITIES = Capabilities(create_only=True, stale_uploads=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredObject:
-    """An object in memory: its bytes by block, and what `stat` tells."""
+class MemoryObject:
+    """An object in memory: its bytes by block, and the fields of `stat`."""
 
     blocks: tuple[bytes, ...]
     stat: ObjectStat
@@ -61,9 +61,9 @@ class OpenUpload:
 
 @dataclass(slots=True)
 class MemoryTier:
-    """What all drivers on one tier share; whoever looks at it holds the lock."""
+    """State that all drivers on one tier share; readers and writers hold the lock."""
 
-    objects: dict[str, StoredObject] = field(default_factory=dict)
+    objects: dict[str, MemoryObject] = field(default_factory=dict)
     uploads: dict[Upload, OpenUpload] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -228,7 +228,7 @@ class MemoryDriver:
         with self.tier.lock:
             if create_only and self.capabilities.create_only and key in self.tier.objects:
                 raise ObjectExistsError("there is an object of this key already", key=key)
-            self.tier.objects[key] = StoredObject(blocks=tuple(blocks), stat=stat)
+            self.tier.objects[key] = MemoryObject(blocks=tuple(blocks), stat=stat)
         return stat
 
     def checked_blocks(
@@ -260,7 +260,7 @@ class MemoryDriver:
         except KeyError:
             raise UploadError("there is no such upload", key=upload.key, found=upload.upload_id) from None
 
-    def _found(self, key: str) -> StoredObject:
+    def _found(self, key: str) -> MemoryObject:
         check_key(key)
         with self.tier.lock:
             found = self.tier.objects.get(key)

@@ -34,7 +34,7 @@ MAX_METADATA_BYTES = 4 << 10
 
 @dataclass(slots=True, eq=False)
 class MemoryLedger:
-    """A ledger in memory; whoever looks at it holds the lock of its `MemoryLedgers`."""
+    """A ledger in memory; readers and writers hold the lock of its `MemoryLedgers`."""
 
     ledger_id: int
     custom_metadata: Mapping[str, bytes]
@@ -57,7 +57,7 @@ class MemoryLedger:
 
 @dataclass(slots=True)
 class MemoryLedgers:
-    """What all stores over the same ledgers share."""
+    """State that all stores over the same ledgers share."""
 
     ledgers: dict[int, MemoryLedger] = field(default_factory=dict)
     ids: itertools.count[int] = field(default_factory=itertools.count)

@@ -10,7 +10,7 @@ from offload_hooks.metadata_stores import check_path
 
 
 class MemoryMetadata:
-    """What stores in memory share: values with their versions, by path."""
+    """State that stores in memory share: values with their versions, by path."""
 
     def __init__(self) -> None:
         self.records: dict[str, tuple[bytes, int]] = {}

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from offload_hooks.testing.metadata_cases.concurrency import ConcurrencyCases
 from offload_hooks.testing.metadata_cases.paths import PathCases
-from offload_hooks.testing.metadata_cases.sequences import SequenceCases
+from offload_hooks.testing.metadata_cases.sequences import MetadataSequenceCases
 from offload_hooks.testing.metadata_cases.values import ValueCases
 
 
-class MetadataStoreConformance(SequenceCases, ConcurrencyCases, PathCases, ValueCases):
+class MetadataStoreConformance(MetadataSequenceCases, ConcurrencyCases, PathCases, ValueCases):
     """Subclass it, with a name that begins with `Test`, and write the fixture `make_store`.
 
     The attributes of `MetadataSuiteBase` may be set: `secrets`, `one_process`, `large_bytes`, `many_children`,

@@ -82,7 +82,7 @@ class MetadataMachine(RuleBasedStateMachine):
 
     @rule(who=_who, parent=_parents)
     def children(self, who: int, parent: str) -> None:
-        """Ask what is below."""
+        """List the paths below."""
         self._check_children(self._store(who), self.room + parent)
 
     def teardown(self) -> None:

@@ -10,17 +10,45 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 
-from offload_hooks import ByteRange, ObjectStat
+from offload_hooks import BlockReceipt, ByteRange, ObjectStat, Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, RangeError, UploadError
 from offload_hooks.testing.back_door import BackDoor
 from offload_hooks.testing.content import content
-from offload_hooks.testing.model import ExpectedObject, ExpectedUpload
 from offload_hooks.testing.store import BYTES, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedObject:
+    """An object as it must be found."""
+
+    data: bytes
+    user_metadata: Mapping[str, str]
+    content_type: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ExpectedUpload:
+    """An upload, the sizes of its blocks, and what was written of them."""
+
+    upload: Upload
+    sizes: list[int]
+    user_metadata: Mapping[str, str]
+    content_type: str
+    blocks: dict[int, tuple[BlockReceipt, bytes]] = field(default_factory=dict)
+    state: Literal["open", "gone", "ended by another"] = "open"
+
+    def written(self) -> list[tuple[BlockReceipt, bytes]]:
+        """The blocks from the first to the first that is not written yet."""
+        return [
+            self.blocks[part] for part in itertools.takewhile(self.blocks.__contains__, itertools.count(1))
+        ]
+
 
 _KEYS = ["a-b", "a/1", "a/2", "a0", "b", "c/d/1", "c/d/2"]
 _keys = st.sampled_from(_KEYS)

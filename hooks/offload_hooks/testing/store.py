@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Refusal:
-    """What `Store.refuses` caught."""
+    """The error that `Store.refuses` caught."""
 
     error: OffloadError
 
@@ -70,11 +70,11 @@ class Store:
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """What the driver says it can do."""
+        """The driver's capabilities."""
         return self.describe().capabilities
 
     def implements(self, hook: str) -> bool:
-        """Whether the driver has an implementation of a hook."""
+        """True if the driver implements a hook."""
         return bool(getattr(self._manager.hook, hook).get_hookimpls())
 
     def missing_hooks(self) -> list[str]:
@@ -214,7 +214,7 @@ class Store:
         return self.read(key, 0, size_bytes) if size_bytes else b""
 
     def exists(self, key: str) -> bool:
-        """Whether `stat` finds the object."""
+        """True if `stat` finds the object."""
         try:
             self.stat(key)
         except FileNotFoundError:
@@ -223,7 +223,7 @@ class Store:
 
     @contextmanager
     def refuses(self, *kinds: type[OffloadError], key: str | None = None) -> Iterator[Refusal]:
-        """What is done here must raise one of these errors: one that can be pickled and shows no secret.
+        """The block must raise one of these errors: one that can be pickled and shows no secret.
 
         With `key` it must name the object.
         """

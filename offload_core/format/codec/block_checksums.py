@@ -14,9 +14,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.byte_arrays import read_only
+from offload_core.format.codec.arrays import Longs, read_only
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.mapfile.fields import Buffer
+from offload_core.format.codec.mapfile.sequence_file import Buffer
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -29,7 +29,6 @@ MAGIC = 0x504F4353
 VERSION = 1
 _HEAD = struct.Struct(">IIqqII")
 _CHECKSUM = struct.Struct(">I")
-Longs = npt.NDArray[np.int64]
 _LINE = np.dtype([("length", ">i8"), ("crc", ">u4")])
 
 

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import (
+from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.block_layout import (
     BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
     BlockHeader,
     find_header_faults,
     pack_block_header,
+    walk_frames,
 )
-from offload_core.format.codec.byte_arrays import Bytes, read_only
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat

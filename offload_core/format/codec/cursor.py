@@ -10,14 +10,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.arrays import Bytes, Longs
 from offload_core.format.codec.blocks import BlockCursor
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat
-
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
 
 
 class EntryCursor(Protocol):

@@ -1,6 +1,6 @@
 """From an index object's bytes to its value, whichever of the formats with blocks it has.
 
-A MapFile's index is decoded together with the beginning of its data file: `mapfile.layout`.
+A MapFile's index is decoded together with the beginning of its data file: `mapfile.index_file`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import google_crc32c
 import numpy as np
-import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.arrays import Longs
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -31,8 +31,6 @@ STRIDE_BYTES = 1 << 20
 _HEAD = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
 _ANCHOR_BYTES = 16
-
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

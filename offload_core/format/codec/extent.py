@@ -14,17 +14,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.arrays import Bytes, Longs
 from offload_core.format.codec.blocks import NO_STOP, BlockCursor, Fault, OnFault, Resume
-from offload_core.format.codec.byte_arrays import Bytes
 from offload_core.format.codec.entry_directory import DirectoryPlace
 from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
 from offload_hooks.errors import FormatError
-
-Longs = npt.NDArray[np.int64]
 
 ENTRIES_AT_ONCE = 16384
 

@@ -1,6 +1,6 @@
 """What an index object says, whichever format it has.
 
-Each decoder (`pip17`, `streaming`, `mapfile.layout`) turns bytes into an `ObjectIndex`; `decoder` picks one.
+Each decoder (`pip17`, `streaming`, `mapfile.index_file`) turns bytes into an `ObjectIndex`; `decoder` picks one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.arrays import Longs
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, NamedFields
 from offload_core.format.codec.entry_directory import DirectoryPlace
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
-from offload_core.format.codec.mapfile.header import SequenceFile
-from offload_core.format.codec.named_fields import NamedFields
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError
-
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

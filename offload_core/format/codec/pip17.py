@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, NamedFields
 from offload_core.format.codec.entry_directory import find_directory
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import (
     BLOCK_FIELDS,
     BlockEntry,
@@ -31,7 +30,6 @@ from offload_core.format.codec.ledger_metadata import (
     pack_ledger_metadata,
     parse_ledger_metadata,
 )
-from offload_core.format.codec.named_fields import NamedFields
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import (
     BadLengthError,

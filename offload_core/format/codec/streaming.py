@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, NamedFields
 from offload_core.format.codec.index import (
     BLOCK_FIELDS,
     BlockEntry,
@@ -22,8 +22,7 @@ from offload_core.format.codec.index import (
     index_blocks,
     read_block_entries,
 )
-from offload_core.format.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
-from offload_core.format.codec.named_fields import NamedFields
+from offload_core.format.codec.ledger_metadata import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchError, TruncatedError, placed
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from offload_core.format.messages.arrays import (
+from offload_core.format.messages.arrow_arrays import (
     Bytes,
     Constant,
     Table,
@@ -29,9 +29,9 @@ from offload_core.format.messages.arrays import (
     spans_to_array,
     times_to_array,
 )
-from offload_core.format.messages.kernels import columns as kernels
-from offload_core.format.messages.kernels import fields as f
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.messages.kernels import column_spans as kernels
+from offload_core.format.messages.kernels import entry_fields as f
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_hooks.errors import BadLengthError, MetadataError
 from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 

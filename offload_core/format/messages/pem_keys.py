@@ -14,13 +14,41 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.kdf.x963kdf import X963KDF
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from offload_core.format.messages.ecies import decrypt_ecies
 from offload_hooks.errors import DecryptionError, OptionError
+
+_MAC_KEY_BYTES = 16
+_MAC_BYTES = 20
+_NO_PARAMETERS = bytes(8)
+
+
+def decrypt_ecies(private_key: ec.EllipticCurvePrivateKey, encrypted: bytes) -> bytes:
+    """The data key.
+
+    Raises:
+        ValueError: it was encrypted for another key, or its bytes were changed.
+    """
+    point_bytes = 1 + 2 * ((private_key.curve.key_size + 7) // 8)
+    point = encrypted[:point_bytes]
+    ciphertext = encrypted[point_bytes:-_MAC_BYTES]
+    if len(encrypted) <= point_bytes + _MAC_BYTES:
+        raise ValueError("too short")
+    ephemeral = ec.EllipticCurvePublicKey.from_encoded_point(private_key.curve, point)
+    secret = point + private_key.exchange(ec.ECDH(), ephemeral)
+    derived = X963KDF(hashes.SHA1(), _MAC_KEY_BYTES + len(ciphertext), None).derive(secret)  # noqa: S303 - Pulsar's
+    mac = hmac.HMAC(derived[:_MAC_KEY_BYTES], hashes.SHA1())  # noqa: S303 - Pulsar's
+    mac.update(ciphertext + _NO_PARAMETERS)
+    try:
+        mac.verify(encrypted[-_MAC_BYTES:])
+    except InvalidSignature:
+        raise ValueError("wrong HMAC") from None
+    return bytes(byte ^ mask for byte, mask in zip(ciphertext, derived[_MAC_KEY_BYTES:], strict=True))
+
 
 _OAEP = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)  # noqa: S303 - Pulsar's
 

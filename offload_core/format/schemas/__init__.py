@@ -1,7 +1,7 @@
 """Topics' schemas, and payloads as typed columns."""
 
-from offload_core.format.schemas.history import history_from_rest, schema_to_json
 from offload_core.format.schemas.payloads import CORRUPT_RECORD, PayloadDecoder, Payloads, decoded
+from offload_core.format.schemas.schema_history import history_from_rest, schema_to_json
 
 __all__ = [
     "CORRUPT_RECORD",

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.messages.arrays import Bytes, new_bytes, new_offsets
-from offload_core.format.schemas.kernels import cells as kernels
+from offload_core.format.messages.arrow_arrays import Bytes, new_bytes, new_offsets
+from offload_core.format.schemas.kernels import cell_arrays as kernels
 from offload_core.format.schemas.kernels import operations as op
 from offload_hooks.errors import BadLengthError, PayloadError
 

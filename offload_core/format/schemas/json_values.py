@@ -23,10 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from offload_core.format.schemas.avro.targets import Target, make_layout
-from offload_core.format.schemas.avro.types import AvroType
+from offload_core.format.schemas.avro_types import AvroType, Target, make_layout
 from offload_core.format.schemas.cells import MOST_CELLS, TooManyCells, most_cells_of, too_many_cells
-from offload_core.format.schemas.spans import Spans, binary_of
+from offload_core.format.schemas.payload_spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _BETWEEN = b"\n{}\n"

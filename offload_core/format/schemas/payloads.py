@@ -16,8 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode, choose_columns
-from offload_core.format.schemas.spans import Spans, ValueDecoder, spans_of
+from offload_core.format.messages.message_columns import (
+    EXTRA_MESSAGE_COLUMNS,
+    MESSAGE_COLUMNS,
+    Mode,
+    choose_columns,
+)
+from offload_core.format.schemas.payload_spans import Spans, ValueDecoder, spans_of
 from offload_hooks.errors import OptionError, PayloadError, SchemaError, placed
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 

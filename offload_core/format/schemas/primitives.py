@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.schemas.spans import Spans, binary_of
+from offload_core.format.schemas.payload_spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _DAY_MS = 86_400_000

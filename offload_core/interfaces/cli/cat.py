@@ -18,7 +18,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.format.messages.schema import Level
+from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
 from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, printable
@@ -39,7 +39,7 @@ _TABLE_COLUMNS = (
 _TASK_BYTES = 16 << 20
 
 
-class Format(enum.StrEnum):
+class RowFormat(enum.StrEnum):
     """Format of rows."""
 
     TABLE = "table"
@@ -52,34 +52,36 @@ def cat(
     where: TierOptions,
     scan: MessagesRead,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
-    format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
+    format_: Annotated[
+        RowFormat, typer.Option("--format", "-f", help="How to write rows.")
+    ] = RowFormat.TABLE,
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
 ) -> None:
     """Print or write the messages, or the stored entries, of topics or of one ledger."""
     options = scan.options()
     if not scan.topics and options.topics_pattern is None and options.ledger is None:
         raise OptionError("nothing to read is named", expected="--topic, --topics-pattern or --ledger")
-    if format_ is Format.PARQUET and output is None:
+    if format_ is RowFormat.PARQUET and output is None:
         raise OptionError("Parquet goes to a file", expected="--output FILE")
-    if format_ is Format.TABLE and output is not None:
+    if format_ is RowFormat.TABLE and output is not None:
         raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, format_))
         rows = scan_tier(tier, scan.topics, options, task_bytes=_TASK_BYTES)
-        if format_ is Format.TABLE:
+        if format_ is RowFormat.TABLE:
             shown = _TABLE_ROWS if limit is None else limit
             print_table(rows.schema, _batches(rows, limit, shown=False), shown)
-        elif format_ is Format.PARQUET and output is not None:
+        elif format_ is RowFormat.PARQUET and output is not None:
             write_parquet(rows.schema, _batches(rows, limit, shown=True), output)
         else:
             in_sight = output is not None or not sys.stdout.isatty()
             write_jsonl(_batches(rows, limit, shown=in_sight), output)
 
 
-def _columns(level: Level, format_: Format) -> tuple[str, ...] | None:
+def _columns(level: Level, format_: RowFormat) -> tuple[str, ...] | None:
     """The columns that a table of messages has room for; None for the level's own."""
-    return _TABLE_COLUMNS if format_ is Format.TABLE and level == "messages" else None
+    return _TABLE_COLUMNS if format_ is RowFormat.TABLE and level == "messages" else None
 
 
 def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBatch]:

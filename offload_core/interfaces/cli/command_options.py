@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,8 @@ from rich.logging import RichHandler
 from typer.models import ArgumentInfo
 
 from offload_core.interfaces.cli.terminal import err, print_failure, printable
-from offload_core.metadata.catalogue import Records, TierReader, open_records, open_tier
+from offload_core.metadata.catalogue import Records, TierReader, TopicName, open_records, open_tier
+from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import (
     MissingExtraError,
@@ -154,6 +155,10 @@ class RecordOptions(OptionGroup):
         if self.records is None:
             return None
         return partial(open_records, self.records, tier.store, tier.options, self.given())
+
+    def read(self, tier: TierReader) -> Mapping[TopicName, ManagedLedgerInfo] | None:
+        """Read all records; None if none are given."""
+        return None if self.records is None else tier.records(self.records, self.given())
 
     def require(self, why: str) -> str:
         """Return the records' URL; refuse a command without it (`OptionError`)."""

@@ -1,4 +1,4 @@
-"""`offload delete`: what is left in a tier of topics that were deleted, with a receipt."""
+"""`offload delete`: delete what deleted topics left in a tier, with a receipt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`offload doctor`: what works in a tier, what does not, and what to do about it."""
+"""`offload doctor`: check a tier, and show what to do about failures."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def doctor(
     """Check that a tier can be reached, written, listed, read and cleaned up, and show what to fix.
 
     Objects are made under a name of their own, and removed again. The exit code is 1 if a check failed. Without
-    --layer the driver is examined as it is, without its default layers. With --config it is also looked whether other
-    users can get at the files that it names.
+    --layer the driver is examined without its default layers. With --config it also checks whether other users can
+    read or write the files that it names.
     """
     private = _private_files(config)
     # A layer that tries again would hide what fails now and then, and take minutes over a store that is not there.
@@ -62,7 +62,7 @@ def doctor(
 
 
 def _private_files(config: Path | None) -> Callable[[], CheckFinding] | None:
-    """The look at the files that a configuration names; None without one."""
+    """Return the check of the files that a configuration names; None without one."""
     named = config if config is not None else os.environ.get(FILE_VARIABLE)
     if named is None:
         return None

@@ -1,4 +1,4 @@
-"""`offload du`: how many bytes lie in a tier, and whose, or of what format, age or storage class."""
+"""`offload du`: count a tier's bytes by topic, format, age or storage class."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def du(
 ) -> None:
     """Count the bytes of a tier: data and index objects of all attempts, read or not.
 
-    Whose an object is says its user metadata, by a request for each pair; with records no such request is made.
+    An object's topic is in its user metadata, at a request for each pair; with records there is no such request.
     """
     with where.open() as tier:
         opener = records.opener(tier)

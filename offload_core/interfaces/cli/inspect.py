@@ -11,16 +11,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, Span, parse_block_header
 from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     SequenceFile,
     SequenceHeader,
     parse_header,
 )
-from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
@@ -78,11 +77,8 @@ def inspect(
             return
         if block is not None or offset is not None:
             raise OptionError("--block and --offset need --hex", expected="--hex")
-        named_by = (
-            None
-            if records.records is None
-            else find_mentions(tier.records(records.records, records.given()), parsed)
-        )
+        recorded = records.read(tier)
+        named_by = None if recorded is None else find_mentions(recorded, parsed)
         index_stat = tier.store.stat(parsed.index_key)
         data_stat = _stat_data(tier.store, parsed)
         index = read_index(

@@ -1,4 +1,4 @@
-"""`offload ls`: what lies in a tier, by tenant, namespace, topic, ledger or object, and what is wrong."""
+"""`offload ls`: list a tier by tenant, namespace, topic, ledger or object, and its problems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from offload_core.interfaces.cli.ledger_facts import (
 )
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
 from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, size, table_of, time
-from offload_core.maintenance.inventory import Level, Row, Spool, TopicPatterns, recorded_ledgers, rows_of
+from offload_core.maintenance.inventory import Row, RowLevel, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_core.metadata.catalogue import Ledger, StoredObject, TierReader, TopicName
 from offload_core.metadata.catalogue.survey import FoundLedger, LedgerSurvey
 from offload_hooks.errors import OptionError
@@ -68,7 +68,7 @@ def ls(
     where: TierOptions,
     records: RecordOptions,
     by: Annotated[
-        Level | None,
+        RowLevel | None,
         typer.Option(help="One line for each of these; a segment is a data object. By default a topic."),
     ] = None,
     ledgers: Annotated[
@@ -86,9 +86,9 @@ def ls(
 
     With records also those ledgers that are not offloaded, and what became of each attempt.
     """
-    if ledgers and by not in (None, Level.LEDGER):
+    if ledgers and by not in (None, RowLevel.LEDGER):
         raise OptionError("--ledgers means --by ledger", expected="one of them")
-    level = Level.LEDGER if ledgers else by or Level.TOPIC
+    level = RowLevel.LEDGER if ledgers else by or RowLevel.TOPIC
     with (
         where.open() as tier,
         _inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
@@ -192,7 +192,7 @@ _Column = tuple[str, Callable[[Row], str | Text], bool]
 """Its name, what stands in it, and whether that is a number."""
 
 
-def print_rows(rows: Iterator[Row], level: Level, shown: Shown) -> None:
+def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
     """Rows as tables, for people."""
     columns = list(_columns(level, shown))
     some = list(islice(rows, ROWS_AT_ONCE))
@@ -224,26 +224,26 @@ def print_problems(problems: Iterator[StoredObject]) -> None:
         out.print(table)
 
 
-def _columns(level: Level, shown: Shown) -> Iterator[_Column]:
-    is_object = level is Level.SEGMENT
+def _columns(level: RowLevel, shown: Shown) -> Iterator[_Column]:
+    is_object = level is RowLevel.SEGMENT
     yield (
-        "topic" if level in (Level.LEDGER, Level.SEGMENT) else level.value,
+        "topic" if level in (RowLevel.LEDGER, RowLevel.SEGMENT) else level.value,
         lambda row: cell(row.name),
         False,
     )
     if len(shown.clusters) > 1:
         yield "cluster", lambda row: cell(row.cluster or "–"), False
-    if level in (Level.TENANT, Level.NAMESPACE):
+    if level in (RowLevel.TENANT, RowLevel.NAMESPACE):
         yield "topics", lambda row: f"{row.topics:,}", True
-    if level is Level.LEDGER:
+    if level is RowLevel.LEDGER:
         yield "ledger", lambda row: str(row.ledger_id), True
     elif is_object:
         yield "first ledger", lambda row: str(row.ledger_id), True
-    if level is not Level.LEDGER:
+    if level is not RowLevel.LEDGER:
         yield "ledgers", lambda row: f"{row.ledgers:,}", True
     yield "entries", lambda row: _entries(row, level), True
     yield "size", lambda row: size(row.data_bytes), True
-    if level in (Level.LEDGER, Level.SEGMENT):
+    if level in (RowLevel.LEDGER, RowLevel.SEGMENT):
         yield "blocks", lambda row: str(row.blocks), True
     if not is_object:
         yield "attempts", lambda row: f"{row.attempts:,}", True
@@ -257,15 +257,15 @@ def _columns(level: Level, shown: Shown) -> Iterator[_Column]:
         yield "filtered", lambda row: cell(filter_note(row.filters.values())), False
     if shown.records:
         yield "record", lambda row: recorded_state(row.record) if row.record else "", False
-    if level is not Level.LEDGER and shown.problems:
+    if level is not RowLevel.LEDGER and shown.problems:
         yield "problems", _notes, False
-    if level in (Level.LEDGER, Level.SEGMENT):
+    if level in (RowLevel.LEDGER, RowLevel.SEGMENT):
         yield "data object", _keys, False
 
 
-def _entries(row: Row, level: Level) -> str:
+def _entries(row: Row, level: RowLevel) -> str:
     if row.entries is None:
-        return "–" if level in (Level.LEDGER, Level.SEGMENT) else "0"
+        return "–" if level in (RowLevel.LEDGER, RowLevel.SEGMENT) else "0"
     return f"{row.entries:,}"
 
 
@@ -318,9 +318,9 @@ def object_to_json(stored: StoredObject) -> dict[str, Any]:
     }
 
 
-def row_to_json(row: Row, level: Level) -> dict[str, Any]:
+def row_to_json(row: Row, level: RowLevel) -> dict[str, Any]:
     """A row."""
-    is_one = level in (Level.LEDGER, Level.SEGMENT)
+    is_one = level in (RowLevel.LEDGER, RowLevel.SEGMENT)
     return {
         "topic" if is_one else level.value: row.name,
         "cluster": row.cluster,

@@ -1,4 +1,4 @@
-"""`offload namespaces …` and `offload topics …`: see and set what a namespace or a topic says.
+"""`offload namespaces …` and `offload topics …`: set and get policies of a namespace or a topic.
 
 The commands are those of `pulsar-admin namespaces` and `topicPolicies`, and the same for both levels.
 """
@@ -24,7 +24,7 @@ from offload_hooks.json_text import read_json
 from offload_hooks.shown_urls import MASK
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="tenant/namespace, or a topic.")]
-Said = Annotated[
+Given = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Policies, by any of their names.")
 ]
 PoliciesFile = Annotated[
@@ -82,39 +82,39 @@ def add_topic_policies(app: typer.Typer) -> None:
 
 def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
     def set_offload_policies(
-        policies: PolicyStore, name: Name, said: Said = None, file: PoliciesFile = None
+        policies: PolicyStore, name: Name, given: Given = None, file: PoliciesFile = None
     ) -> None:
-        """Say these offload policies, and no others."""
-        texts = _from_file(file) | named(said, "the policies")
+        """Set the offload policies, in place of all that were set here."""
+        texts = _from_file(file) | named(given, "the policies")
         if not parse_policies(texts).to_json():
-            raise OptionError("which policies?", expected="NAME=VALUE or --file")
+            raise OptionError("no policies are given", expected="NAME=VALUE or --file")
 
         def change(level: LevelPolicies) -> LevelPolicies:
-            given = unmasked(parse_policies(texts).to_json(), level)
-            return replace(level, offload=parse_policies(given), unknown_offload={}, vouched=True)
+            whole = unmasked(parse_policies(texts).to_json(), level)
+            return replace(level, offload=parse_policies(whole), unknown_offload={}, vouched=True)
 
         write(policies, name, change)
 
     def get_offload_policies(policies: PolicyStore, name: Name) -> None:
-        """Show the offload policies that are said here, secrets masked."""
+        """Get the offload policies that are set here, secrets masked."""
         _print(read(policies, name).shown_offload())
 
     def remove_offload_policies(policies: PolicyStore, name: Name) -> None:
-        """Say nothing of offloading any more."""
+        """Remove the offload policies."""
         remove(policies, name, "offload")
 
     def set_offload_threshold(
         policies: PolicyStore, name: Name, size: Size = None, time: Time = None
     ) -> None:
-        """Offload sealed ledgers beyond this size, or older than this."""
+        """Set the size or the age from which sealed ledgers are offloaded."""
         if size is None and time is None:
-            raise OptionError("which threshold?", expected="--size, --time or both")
+            raise OptionError("no threshold is given", expected="--size, --time or both")
         fields = {} if size is None else {"threshold_in_bytes": parse_size(size)}
         fields |= {} if time is None else {"threshold_in_seconds": parse_seconds(time)}
         write(policies, name, lambda level: level.saying(**fields))
 
     def get_offload_threshold(policies: PolicyStore, name: Name) -> None:
-        """Show the thresholds that are said here; -1 if none is."""
+        """Get the thresholds that are set here; -1 for none."""
         offload = read(policies, name).offload or parse_policies({})
         for field, value in (
             ("offloadThresholdInBytes", offload.threshold_in_bytes),
@@ -123,29 +123,29 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
             typer.echo(f"{field}: {-1 if value is None else value}")
 
     def set_offload_deletion_lag(policies: PolicyStore, name: Name, lag: Lag) -> None:
-        """Delete the hot copy so long after the offload."""
+        """Set how long after the offload the hot copy is deleted."""
         seconds = parse_seconds(lag)
         millis = seconds * 1000 if seconds >= 0 else -1
         write(policies, name, lambda level: level.saying(deletion_lag_in_millis=millis))
 
     def get_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
-        """Show the deletion lag that is said here, in milliseconds."""
+        """Get the deletion lag that is set here, in milliseconds."""
         offload = read(policies, name).offload
         _print(None if offload is None else offload.deletion_lag_in_millis)
 
     def clear_offload_deletion_lag(policies: PolicyStore, name: Name) -> None:
-        """Say nothing of the deletion lag any more."""
+        """Clear the deletion lag."""
         write(policies, name, lambda level: level.saying(deletion_lag_in_millis=None))
 
     def set_tiered_read_priority(
         policies: PolicyStore, name: Name, priority: Annotated[str, typer.Argument(metavar="PRIORITY")]
     ) -> None:
-        """Read so: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY or OFFLOADED_FIRST; or as Pulsar names two."""
+        """Set the read priority: BOOKKEEPER_ONLY, BOOKKEEPER_FIRST, OFFLOADED_ONLY, OFFLOADED_FIRST."""
         parsed = parse_read_priority(priority)
         write(policies, name, lambda level: level.saying(tiered_read_priority=parsed))
 
     def get_tiered_read_priority(policies: PolicyStore, name: Name) -> None:
-        """Show the tiered read priority that is said here."""
+        """Get the tiered read priority that is set here."""
         offload = read(policies, name).offload
         priority = (
             None if offload is None else offload.tiered_read_priority or offload.offloaded_read_priority
@@ -153,7 +153,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         typer.echo("null" if priority is None else priority.value)
 
     def remove_tiered_read_priority(policies: PolicyStore, name: Name) -> None:
-        """Say nothing of the tiered read priority any more, by neither of its names."""
+        """Remove the tiered read priority, by both of its names."""
         write(
             policies,
             name,
@@ -167,7 +167,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         mode: FilterMode = None,
         option: FilterOptions = None,
     ) -> None:
-        """Offload through this filter: disabled, transactions, or a plugin's."""
+        """Set the offload filter: disabled, transactions, or a plugin's."""
         fields: dict[str, Any] = {"filter": offload_filter, "filter_mode": mode}
         fields["filter_options"] = named(option, "the filter") or None
         if MASK in (fields["filter_options"] or {}).values():
@@ -175,7 +175,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         write(policies, name, lambda level: level.saying(**fields))
 
     def get_offload_filter(policies: PolicyStore, name: Name) -> None:
-        """Show the filter that is said here, what takes an entry's place, and the filter's options, secrets masked."""
+        """Get the offload filter that is set here, its mode and its options, secrets masked."""
         shown = read(policies, name).shown_offload() or {}
         fields = ("", "Mode", "Options")
         said = {
@@ -185,13 +185,13 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         _print(said if any(said.values()) else None)
 
     def remove_offload_filter(policies: PolicyStore, name: Name) -> None:
-        """Say nothing of a filter any more."""
+        """Remove the offload filter."""
         write(policies, name, lambda level: level.saying(filter=None, filter_mode=None, filter_options=None))
 
     def set_retention(policies: PolicyStore, name: Name, size: Size = None, time: Time = None) -> None:
-        """Keep so much of what is consumed, and so long."""
+        """Set how much of consumed messages is kept, and how long."""
         if size is None or time is None:
-            raise OptionError("how much is kept, and how long?", expected="--size and --time")
+            raise OptionError("a retention has a size and a time", expected="--size and --time")
         kept_bytes, kept_s = parse_size(size), parse_seconds(time)
         retention = parse_retention(
             {
@@ -203,12 +203,12 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         write(policies, name, lambda level: replace(level, retention=retention))
 
     def get_retention(policies: PolicyStore, name: Name) -> None:
-        """Show the retention that is said here."""
+        """Get the retention that is set here."""
         retention = read(policies, name).retention
         _print(None if retention is None else retention.model_dump(mode="json", by_alias=True))
 
     def remove_retention(policies: PolicyStore, name: Name) -> None:
-        """Say nothing of retention any more."""
+        """Remove the retention."""
         remove(policies, name, "retention")
 
     for command in (

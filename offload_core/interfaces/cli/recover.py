@@ -1,4 +1,4 @@
-"""`offload recover`: managed ledgers' records from a bucket alone, into a metadata store that lacks them."""
+"""`offload recover`: rebuild managed ledgers' records from a tier alone, into a metadata store that lacks them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def recover(
     that is in none; 2 if something failed.
     """
     if changes.yes and into is None:
-        raise OptionError("where are the records to be written?", expected="--into URL")
+        raise OptionError("records need a place", expected="--into URL")
     log = changes.open_log()
     seen = FoundTopics.of_names(topic)
     wanted = topics_wanted([parse_topic(each) for each in topic or ()])

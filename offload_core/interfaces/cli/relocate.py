@@ -77,7 +77,7 @@ from offload_hooks.errors import OptionError, UnknownPluginError
 _SHOWN_TOPICS = 10
 
 
-class Format(enum.Enum):
+class CopyFormat(enum.Enum):
     """Format of the new copies."""
 
     PIP17 = "pip17"
@@ -112,7 +112,7 @@ def relocate(
         typer.Option(help="Only this ledger, and segments with it; may be given again; needs --topic."),
     ] = None,
     to_format: Annotated[
-        Format | None,
+        CopyFormat | None,
         typer.Option("--format", help="The format of the new copies; without it they keep theirs."),
     ] = None,
     merge: Annotated[

@@ -90,8 +90,8 @@ def repair(
 ) -> None:
     """Rebuild indexes, save what damaged objects still hold into new ones, and quarantine the rest.
 
-    Everything is verified first, to the last byte. Without --yes it is shown what would be done. The exit code is 0 if
-    nothing is left to be done, 1 if something is, 2 if something failed.
+    Everything is verified first, to the last byte. Without --yes the command shows what it would do. The exit code is
+    0 if nothing is left to be done, 1 if something is, 2 if something failed.
     """
     with ExitStack() as held:
         if switch_records and records.records is None:

@@ -48,7 +48,6 @@ from offload_core.metadata.catalogue import (
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_hooks.errors import OptionError
 
 
 @command(failed=2)
@@ -60,12 +59,11 @@ def plan(
 ) -> None:
     """Show what an old version would not find if it were put back, and what to do before.
 
-    The exit code is 0 if it would find all and keep it, 1 if not, or if that is not known: without records only the
-    tier says what there is; 2 if something failed.
+    The exit code is 0 if it would find and keep everything, 1 if not, or if that is not known, as without records; 2 if
+    something failed.
     """
     with where.open() as tier:
-        infos = None if records.records is None else tier.records(records.records, records.given())
-        planned = plan_rollback(tier.store, infos, prefix=prefix)
+        planned = plan_rollback(tier.store, records.read(tier), prefix=prefix)
         if as_json:
             typer.echo(json.dumps(plan_to_json(planned), indent=2))
         else:
@@ -83,7 +81,7 @@ def list_objects(
     prefix: Prefix = "",
     as_json: AsJson = False,
 ) -> None:
-    """List all streaming objects of a tier, told apart by key and magic, with what is wrong with them."""
+    """List all streaming objects of a tier, by key and magic, and what is wrong with them."""
     with where.open() as tier:
         found = list_streaming(tier.store, prefix).objects
         if as_json:
@@ -119,16 +117,16 @@ def delete(
     prefix: Prefix = "",
     as_json: AsJson = False,
 ) -> None:
-    """Delete streaming objects, never others. What records say to be a ledger's only copy is kept.
+    """Delete streaming objects, and no others; keep a ledger's only copy by its record.
 
-    What no record knows is kept in any case. Without --yes, which needs --records of a metadata store, it is shown what
-    would become of each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
-    object is kept, or would be deleted; 2 if something failed.
+    Objects that no record names are kept in any case. Without --yes, which needs --records of a metadata store, the
+    command shows what it would do with each. It can be called again after any failure, and goes on. The exit code is 1
+    if a streaming object is kept, or would be deleted; 2 if something failed.
     """
-    if changes.yes and records.records is None:
-        raise OptionError("only records tell which objects are needed", expected="--records URL")
-    if release and records.records is None:
-        raise OptionError("segments are released in records", expected="--records URL")
+    if changes.yes:
+        records.require("only records tell which objects are needed")
+    if release:
+        records.require("segments are released in records")
     log = changes.open_log()
     wanted = [parse_topic(each) for each in topic or ()]
     allowed = Allowed(recorded=not release, loss=accept_loss)

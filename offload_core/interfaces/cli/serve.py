@@ -72,7 +72,7 @@ def explain(
     topic: Annotated[str, typer.Argument(help="The topic: persistent://tenant/namespace/topic.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show each policy that holds for a topic, and which level says it: topic, namespace, broker or default."""
+    """Show each policy in force for a topic, and the level that sets it: topic, namespace, broker or default."""
     name = parse_topic(topic)
     rows = policies.resolve(name).explain()
     if as_json:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_topics
 from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
@@ -75,7 +75,9 @@ Timeout = Annotated[
 Lag = Annotated[
     str | None,
     typer.Option(
-        "--lag", "-l", help="Only those offloaded so long ago: 300, 5m, 1d; else what the policies say."
+        "--lag",
+        "-l",
+        help="Only those offloaded so long ago: 300, 5m, 1d; by default the policies' lag.",
     ),
 ]
 
@@ -91,9 +93,9 @@ def offload(
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Offload a topic's sealed ledgers to the tier that its policies name; of one that is streamed all that there is.
+    """Offload a topic's sealed ledgers to the tier of its policies; of a streamed topic everything.
 
-    A topic that is streamed has its segment completed by its owner, or here where no process has it open.
+    The owner of a streamed topic completes its segment; this command does if no process has the topic open.
     """
     name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
     holding = policies.resolve(name).offload
@@ -131,10 +133,10 @@ def delete_hot_copies(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones.
+    """Delete hot copies of ledgers that were offloaded, after a check of the cold ones.
 
-    Without --yes it is shown which would be deleted, and the exit code is 1 if there are any. Each deletion stands
-    before in the audit log that the settings name.
+    Without --yes the command shows which it would delete, and the exit code is 1 if there are any. Each deletion is
+    recorded before, in the audit log of the settings.
     """
     name = parse_topic(topic)
     lag_s = policies.resolve(name).offload.deletion_lag_s if lag is None else parse_seconds(lag)
@@ -154,7 +156,7 @@ def delete_hot_copies(
 def _complete_segment(
     environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float, as_json: bool
 ) -> None:
-    """Have the owner complete its segment, or do it here if it has none, and report how far the topic is offloaded."""
+    """Have the owner complete its segment, or do it here without an owner; print how far the topic is offloaded."""
     with err.status("Waiting until the topic's segment is complete"):
         info = complete_streamed(environment, name, policies, timeout_s)
     first, waits_for = first_unoffloaded(info), waits_of(info)

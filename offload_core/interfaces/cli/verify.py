@@ -1,4 +1,4 @@
-"""`offload verify`: whether what lies in a tier is right, by itself and by what records say of it."""
+"""`offload verify`: check the integrity of objects and indexes, and compare them with records."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def verify(
     """
     if not deep and (state is not None or seal or by_checksums):
         raise OptionError(
-            "this is for every byte of objects", expected="--deep with --seal, --state, --by-checksums"
+            "these options need every byte", expected="--deep with --seal, --state, --by-checksums"
         )
     if not deep and executors != ExecutorOptions():
         raise OptionError(
-            "only the bytes of objects are work for others",
+            "executors only read the bytes of objects",
             expected="--deep with --master, --workers, --processes",
         )
     if not seal and (changes.yes or changes.audit_log is not None):

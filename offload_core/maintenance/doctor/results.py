@@ -79,22 +79,22 @@ class Diagnosis:
 
 
 def ok(seen: str) -> CheckFinding:
-    """All is as it should be."""
+    """Return the finding of a check that passed."""
     return CheckFinding(status="ok", seen=seen)
 
 
 def warning(seen: str, fix: str) -> CheckFinding:
-    """It works, but something should be looked at."""
+    """Return the finding of a check that passed, with advice."""
     return CheckFinding(status="warning", seen=seen, fix=fix)
 
 
 def failed(seen: str, fix: str) -> CheckFinding:
-    """It does not work, or not as the hooks ask for."""
+    """Return the finding of a check that failed."""
     return CheckFinding(status="failed", seen=seen, fix=fix)
 
 
 def skipped(why: str) -> CheckFinding:
-    """It was not tried."""
+    """Return the finding of a check that was not made."""
     return CheckFinding(status="skipped", seen=why)
 
 
@@ -149,13 +149,8 @@ _HDFS = {
     "list uploads": "read and execute (r-x) on the tier's directory .offload-uploads",
     "delete": "write and execute (-wx) on the tier's directory (with the sticky bit: owner of the files)",
 }
-_LOCAL = {
-    "list": "read and execute (r-x) on the tier's directory and execute (--x) on those above it",
-    "read": "read (r--) on the files and execute (--x) on the directories above them",
+_LOCAL = _HDFS | {
     "write": "write and execute (-wx) on the tier's directory, on a file system that is not mounted read-only",
-    "abort": "write and execute (-wx) on the tier's directory .offload-uploads",
-    "list uploads": "read and execute (r-x) on the tier's directory .offload-uploads",
-    "delete": "write and execute (-wx) on the tier's directory (with the sticky bit: owner of the files)",
 }
 _PERMISSIONS: Mapping[str, Mapping[str, str]] = {
     "s3": _S3,

@@ -1,8 +1,8 @@
 """Contents of a tier, however large it is: rows by level, bytes by place, and the life of ledgers."""
 
 from offload_core.maintenance.inventory.inventory_rows import (
-    Level,
     Row,
+    RowLevel,
     Spool,
     TopicPatterns,
     recorded_ledgers,
@@ -12,8 +12,8 @@ from offload_core.maintenance.inventory.tier_usage import By, Usage, measure
 
 __all__ = [
     "By",
-    "Level",
     "Row",
+    "RowLevel",
     "Spool",
     "TopicPatterns",
     "Usage",

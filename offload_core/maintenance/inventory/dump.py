@@ -10,21 +10,27 @@ from collections.abc import Generator, Iterator
 
 from google.protobuf.message import DecodeError, Message
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, HEADER_FIELDS, parse_block_header
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_FIELDS,
+    FRAME_HEADER_BYTES,
+    HEADER_FIELDS,
+    Span,
+    parse_block_header,
+    walk_frames,
+)
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.frames import FRAME_FIELDS, FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.index import BLOCK_FIELDS
-from offload_core.format.codec.mapfile.fields import CutOffError, FieldReader
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.record_batches import read_sync_block, walk_records
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
+    CutOffError,
+    FieldReader,
     FileCompression,
     SequenceHeader,
     parse_header,
 )
-from offload_core.format.codec.mapfile.records import walk_records
-from offload_core.format.codec.mapfile.sync_blocks import read_sync_block
-from offload_core.format.codec.named_fields import Span
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import HEAD_FIELDS as PIP17_HEAD
 from offload_core.format.codec.streaming import HEAD_FIELDS as STREAMING_HEAD

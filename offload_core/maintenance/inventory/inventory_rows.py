@@ -40,8 +40,8 @@ from offload_hooks.errors import FormatError
 _DOMAIN = "persistent://"
 
 
-class Level(enum.Enum):
-    """Level of the rows."""
+class RowLevel(enum.Enum):
+    """RowLevel of the rows."""
 
     TENANT = "tenant"
     NAMESPACE = "namespace"
@@ -137,11 +137,11 @@ class Row:
         )
 
 
-def rows_of(found: Iterable[FoundLedger], level: Level) -> Iterator[Row]:
+def rows_of(found: Iterable[FoundLedger], level: RowLevel) -> Iterator[Row]:
     """The rows of a level, of ledgers by topic, cluster and id."""
-    if level is Level.LEDGER:
+    if level is RowLevel.LEDGER:
         yield from map(_of_ledger, found)
-    elif level is Level.SEGMENT:
+    elif level is RowLevel.SEGMENT:
         for _, of_topic in groupby(found, key=_owner):
             yield from _of_objects(of_topic)
     else:
@@ -163,14 +163,14 @@ def _name(found: FoundLedger) -> str:
     return UNKNOWN_TOPIC if found.topic is None else found.topic.full.removeprefix(_DOMAIN)
 
 
-def _group(found: FoundLedger, level: Level) -> tuple[str, str | None]:
+def _group(found: FoundLedger, level: RowLevel) -> tuple[str, str | None]:
     """The row that a ledger belongs to: tenants and namespaces are those of all clusters."""
     name = _name(found)
-    if level is Level.TOPIC:
+    if level is RowLevel.TOPIC:
         return name, found.cluster
     if found.topic is None:
         return name, None
-    return "/".join(name.split("/")[: 1 if level is Level.TENANT else 2]), None
+    return "/".join(name.split("/")[: 1 if level is RowLevel.TENANT else 2]), None
 
 
 def _of_ledger(found: FoundLedger) -> Row:

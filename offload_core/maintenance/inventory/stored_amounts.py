@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from offload_core.format.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
+from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.maintenance.inventory.prices import StorageClass
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
 from offload_core.metadata.catalogue.concurrency import in_batches, look_at

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue import Ledger
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment

@@ -19,8 +19,8 @@ from tempfile import SpooledTemporaryFile
 from types import MappingProxyType
 from uuid import UUID
 
-from offload_core.format.codec.mapfile.checksums import CHUNK_BYTES, HEAD_BYTES, make_checksums
-from offload_core.format.codec.mapfile.header import SYNC_BYTES, FileCompression
+from offload_core.format.codec.mapfile.crc_files import CHUNK_BYTES, HEAD_BYTES, make_checksums
+from offload_core.format.codec.mapfile.sequence_file import SYNC_BYTES, FileCompression
 from offload_core.format.codec.mapfile.writer import MapFileWriter
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION_KEY,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.entry_directory import Longs
+from offload_core.format.codec.arrays import Longs
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.verify import Code, Severity
 from offload_core.maintenance.verify.deep import DeepCheck, DeepTask

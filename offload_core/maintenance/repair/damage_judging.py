@@ -15,10 +15,9 @@ from datetime import UTC, datetime, timedelta
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import STRIDE_BYTES
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
+from offload_core.format.codec.mapfile.index_file import parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
     SOFTWARE_VERSION_KEY,

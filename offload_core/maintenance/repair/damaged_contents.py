@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import LostEntries

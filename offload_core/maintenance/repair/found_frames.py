@@ -10,8 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from functools import partial
 
-from offload_core.format.codec.block_header import BlockHeader
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.block_layout import FRAME_HEADER_BYTES, BlockHeader
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.entry import CHECKSUM_MAGIC, skip_broker_metadata, split_entry
 from offload_core.storage.tier import Tier

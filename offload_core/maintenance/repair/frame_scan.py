@@ -13,13 +13,14 @@ from itertools import islice
 
 import numpy as np
 
-from offload_core.format.codec.block_header import (
+from offload_core.format.codec.block_layout import (
     BLOCK_HEADER_BYTES,
     BLOCK_MAGIC,
+    FRAME_HEADER_BYTES,
+    PADDING,
     BlockHeader,
     parse_block_header,
 )
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.entry import CHECKSUM_MAGIC
 from offload_core.maintenance.repair.found_frames import (

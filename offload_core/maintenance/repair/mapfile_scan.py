@@ -11,26 +11,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, parse_ledger_metadata
-from offload_core.format.codec.mapfile.fields import Buffer, CutOffError, FieldReader
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.index_file import METADATA_KEY
+from offload_core.format.codec.mapfile.record_batches import (
+    KEY_BYTES,
+    RECORD_HEAD_BYTES,
+    SYNC_ESCAPE,
+    SYNC_MARK_BYTES,
+    Inflater,
+    SyncBlock,
+    inflate,
+    most_of,
+    open_value,
+    read_sync_block,
+)
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     MAX_HEADER_BYTES,
     SYNC_BYTES,
+    Buffer,
+    CutOffError,
+    FieldReader,
     FileCompression,
     SequenceHeader,
     pack_header,
     parse_header,
 )
-from offload_core.format.codec.mapfile.layout import METADATA_KEY
-from offload_core.format.codec.mapfile.records import (
-    KEY_BYTES,
-    RECORD_HEAD_BYTES,
-    SYNC_ESCAPE,
-    SYNC_MARK_BYTES,
-    open_value,
-)
-from offload_core.format.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
-from offload_core.format.codec.mapfile.zlib_streams import Inflater, inflate, most_of
 from offload_core.maintenance.repair.found_frames import (
     EntryVerdict,
     FoundFrame,

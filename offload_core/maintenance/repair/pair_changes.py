@@ -9,7 +9,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums
-from offload_core.format.codec.mapfile.checksums import make_checksums
+from offload_core.format.codec.mapfile.crc_files import make_checksums
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.maintenance.repair.damage_judging import Judged, is_whole
 from offload_core.maintenance.repair.quarantine import Reason, keep_copy, move

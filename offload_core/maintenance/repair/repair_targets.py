@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair.damaged_contents import Expected
 from offload_core.maintenance.repair.quarantine import is_put_aside

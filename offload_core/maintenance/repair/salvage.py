@@ -18,20 +18,26 @@ from uuid import UUID, uuid5
 
 import numpy as np
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+    walk_frames,
+)
 from offload_core.format.codec.entry_directory import STRIDE_BYTES, first_of_each_stride, pack_directory
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.index import BlockEntry, ObjectIndex
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
-from offload_core.format.codec.ledger_info import LedgerInfo, parse_ledger_info
 from offload_core.format.codec.ledger_metadata import (
     DigestType,
     Ensemble,
+    LedgerInfo,
     LedgerMetadata,
     LedgerState,
+    parse_ledger_info,
     parse_ledger_metadata,
 )
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.sequence_file import (
     LONG_WRITABLE,
     SYNC_BYTES,
     FileCompression,

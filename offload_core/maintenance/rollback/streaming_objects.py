@@ -11,7 +11,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from offload_core.format.codec.block_header import BLOCK_MAGIC
+from offload_core.format.codec.block_layout import BLOCK_MAGIC
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
 from offload_core.metadata.catalogue import StoredObject, concurrently
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, list_pairs

@@ -18,16 +18,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.block_checksums import BlockChecksums, RunningChecksums, block_lengths_of
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC
-from offload_core.format.codec.byte_arrays import Bytes, read_only
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, walk_frames
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    BLOCK_MAGIC,
+    FRAME_HEADER_BYTES,
+    walk_frames,
+)
 from offload_core.format.codec.index import IndexedBlock, ObjectIndex
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.entry import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC, split_entry
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
 from offload_core.maintenance.verify.codes import Code
 from offload_core.maintenance.verify.findings import (
     ENTRY_CODES,

@@ -17,9 +17,9 @@ from offload_core.format.codec.block_checksums import BlockChecksums
 from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable, LedgerIndex, ObjectIndex
-from offload_core.format.codec.mapfile.checksums import ChecksumVerifier
+from offload_core.format.codec.mapfile.crc_files import ChecksumVerifier
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.format.messages.decode import BATCH_BYTES
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.maintenance.verify.block_walk import BlockSums, BlockWalk, MessageCheck, WalkedEntries
 from offload_core.maintenance.verify.codes import Code
 from offload_core.maintenance.verify.findings import Finding, Findings, of_error

@@ -14,8 +14,7 @@ import numpy as np
 from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.index import LedgerIndex, ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.mapfile.index_file import parse_index_file
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import (
     LedgerRecord,

@@ -19,13 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES
 from offload_core.format.codec.index import NO_BLOCKS, BlockTable, LedgerIndex, ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
-from offload_core.format.codec.mapfile.header import SequenceFile
+from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY, ObjectKey
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.metadata.catalogue.index_reading import read_index

@@ -9,9 +9,9 @@ from __future__ import annotations
 from offload_core.format.codec.block_checksums import BlockChecksums, parse_block_checksums
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.mapfile.checksums import verify_whole
-from offload_core.format.codec.mapfile.fields import CutOffError
-from offload_core.format.codec.mapfile.layout import parse_mapfile
+from offload_core.format.codec.mapfile.crc_files import verify_whole
+from offload_core.format.codec.mapfile.index_file import parse_mapfile
+from offload_core.format.codec.mapfile.sequence_file import CutOffError
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.memory_budget import MemoryBudget

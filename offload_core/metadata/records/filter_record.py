@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from offload_core.format.codec.index import LedgerIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY, DriverMetadata, EntryPosition
 from offload_hooks.errors import MetadataError, placed
 from offload_hooks.json_text import INT64, JsonObject

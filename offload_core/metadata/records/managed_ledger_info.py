@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
 
-from offload_core.format.codec import ledger_info
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.protobuf import parse_protobuf, text_of, unknown_fields
+from offload_core.format.codec import ledger_metadata as ledger_info
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.protobuf_records import parse_protobuf, text_of, unknown_fields
 from offload_core.metadata.records.offload_context import (
     BOOKKEEPER_DELETED_PROPERTY,
     DriverMetadata,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offload_core.format.codec.protobuf import parse_protobuf
+from offload_core.format.codec.protobuf_records import parse_protobuf
 from offload_core.format.messages.compression import Compression, compress, decompress_into
 from offload_core.metadata.records.managed_ledger_info import (
     ManagedLedgerInfo,

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
 from offload_core.format.messages.encryption import Decryptor
-from offload_core.format.messages.opening import EntryCounts, PayloadOpener
+from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
 from offload_core.reading.scan.extents import extents_around
 from offload_core.reading.scan.tasks import (
     KeyProviderSpec,

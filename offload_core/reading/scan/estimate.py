@@ -12,7 +12,7 @@ from typing import Any
 
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import NO_BLOCKS
-from offload_core.format.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
+from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
 from offload_core.reading.scan.extents import extents_of, read_ledger, read_scan_ledger

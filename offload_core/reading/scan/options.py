@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, get_args
 
 from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
-from offload_core.format.messages.schema import MODES, Level, Mode
+from offload_core.format.messages.message_columns import MODES, Level, Mode
 from offload_core.format.schemas import CORRUPT_RECORD, Payloads
 from offload_core.metadata.catalogue import RecordSource
 from offload_core.reading.scan.chunks_around import key_provider_spec

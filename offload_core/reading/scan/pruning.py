@@ -16,12 +16,11 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.kernels import entries
-from offload_core.format.messages.kernels import fields as f
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.reading.scan.extents import read_scan_ledger
 from offload_core.reading.scan.positions import Position, position_of_message_id
 from offload_core.reading.scan.tasks import EntryRange, ScanLedger, TimeRange

@@ -18,17 +18,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.extent import ENTRIES_AT_ONCE, EntryCursor, LedgerExtent
-from offload_core.format.codec.mapfile.checksums import (
+from offload_core.format.codec.mapfile.crc_files import (
     CHECKSUM_BYTES,
     HEAD_BYTES,
     ChecksumVerifier,
     parse_checksum_head,
 )
-from offload_core.format.messages.arrays import Constant, new_bytes, new_offsets
-from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
-from offload_core.format.messages.kernels.fields import ABORTED, COMMITTED, OPEN
-from offload_core.format.messages.opening import PayloadOpener
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.arrow_arrays import Constant, new_bytes, new_offsets
+from offload_core.format.messages.kernels.entry_fields import ABORTED, COMMITTED, OPEN
+from offload_core.format.messages.message_columns import arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
+from offload_core.format.messages.payload_opener import PayloadOpener
 from offload_core.format.schemas import PayloadDecoder, decoded
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan.chunks_around import TaskOpening

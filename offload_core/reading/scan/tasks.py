@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
-from offload_core.format.messages.schema import MODES, Level, Mode, arrow_schema
+from offload_core.format.messages.message_columns import MODES, Level, Mode, arrow_schema
 from offload_core.format.schemas import Payloads
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Ledger
 from offload_core.reading.scan.positions import Position

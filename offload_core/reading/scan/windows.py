@@ -15,9 +15,9 @@ import pyarrow as pa
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.chunks import Chunk
-from offload_core.format.messages.decode import BATCH_BYTES, MessageDecoder
-from offload_core.format.messages.opening import PayloadOpener
-from offload_core.format.messages.schema import arrow_schema
+from offload_core.format.messages.message_columns import arrow_schema
+from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
+from offload_core.format.messages.payload_opener import PayloadOpener
 from offload_core.reading.scan.tasks import ReadOptions, ScanExtent
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_map import bounded_map

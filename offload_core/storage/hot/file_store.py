@@ -135,7 +135,7 @@ class IntervalSync:
         self._thread: threading.Thread | None = None
 
     def add(self, writer: FileLedgerWriter) -> None:
-        """A writer has acknowledged what is not durable."""
+        """A writer has acknowledged entries that are not durable."""
         with self._lock:
             self._dirty.add(writer)
             if self._thread is None:

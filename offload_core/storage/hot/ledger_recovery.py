@@ -1,4 +1,4 @@
-"""Taking a ledger from its writer: it is fenced, and what is whole is sealed; or it is deleted.
+"""Take a ledger from its writer: fence it, and seal its whole entries; or delete it.
 
 Recovery goes through these steps, under the file's lock:
 

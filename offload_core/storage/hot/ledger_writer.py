@@ -9,7 +9,7 @@ all of it. A write goes through these steps, under the file's lock:
     4. write the state into the other slot       from here on readers see the entries
     5. the calls return                          they are acknowledged
 
-A kill between 2 and 4 leaves entries that nobody acknowledged; recovery keeps those that are whole.
+A kill between 2 and 4 leaves entries that were not acknowledged; recovery keeps those that are whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels.hot_frames import frame_entries
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.storage.hot.descriptors import DescriptorPool, OpenFile
@@ -272,7 +272,7 @@ class FileLedgerWriter:
             try:
                 self.sync()
             except LedgerFencedError:
-                pass  # whoever has it now has made it durable
+                pass  # its current holder has made it durable
             finally:
                 with self._turn:
                     if self._ended is None:
@@ -434,7 +434,7 @@ class FileLedgerWriter:
             raise self._fail("an fsync failed", error) from error
 
     def _sync_before_leaving(self, file: OpenFile) -> None:
-        """The descriptor is about to be closed; nobody writes by it meanwhile."""
+        """The descriptor is about to be closed; no thread writes by it meanwhile."""
         try:
             sync_file(file.descriptor)
             self._durable = self._state.acknowledged

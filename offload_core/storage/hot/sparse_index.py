@@ -44,7 +44,7 @@ class SparseIndex:
         if offset < self.next_offset:
             return
         with self._lock:
-            if offset < self.next_offset:  # another has told it meanwhile
+            if offset < self.next_offset:  # another thread has added it meanwhile
                 return
             self._entry_ids.append(entry_id)
             self._offsets.append(offset)

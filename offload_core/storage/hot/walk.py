@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels.hot_frames import (
     BAD_FRAME,
     CUT_OFF,
@@ -31,7 +31,7 @@ from offload_hooks.errors import FormatError, TruncatedError
 from offload_hooks.ledger_stores import EntryBatch
 
 MAX_BYTES = 8 << 20
-"""What is larger is not kept; nor are more than four."""
+"""Larger ones are not kept, nor more than four."""
 
 _spare: deque[bytearray] = deque(maxlen=4)
 
@@ -46,7 +46,7 @@ def take_buffer(size: int) -> bytearray:
 
 
 def give_buffer(buffer: bytearray) -> None:
-    """It is not used any more, by nobody."""
+    """Give it back: no thread uses it any more."""
     if 0 < len(buffer) <= MAX_BYTES:
         _spare.append(buffer)
 

@@ -1,7 +1,7 @@
 """A Tier: a driver and its layers behind one typed face; the only caller of the driver hooks."""
 
 from offload_core.storage.tier.block_upload import check_blocks, upload_blocks
-from offload_core.storage.tier.chain import Layer, Rest
+from offload_core.storage.tier.chain import Layer
 from offload_core.storage.tier.memory_budget import MemoryBudget
 from offload_core.storage.tier.registry import (
     LayerSpec,
@@ -32,7 +32,6 @@ __all__ = [
     "MemoryBudget",
     "PluginReport",
     "Requests",
-    "Rest",
     "Tier",
     "TierSpec",
     "UploadProcess",

@@ -42,7 +42,7 @@ THREADS = 8
 Call = Callable[..., Any]
 
 
-class Rest:
+class HooksBelow:
     """The hooks of everything below a layer, as attributes that are called by keyword."""
 
     __slots__ = ("_calls",)
@@ -66,7 +66,7 @@ class Layer:
     """A layer that is yet to be made: its name, and what makes it over the rest."""
 
     name: str
-    make: Callable[[Rest], object]
+    make: Callable[[HooksBelow], object]
 
 
 class Chain:
@@ -83,8 +83,8 @@ class Chain:
         self._manager = _Manager(PROJECT)
         self._manager.add_hookspecs(TierHooks)
         self._hook_names = tuple(vars(self._manager.hook))
-        self.hooks = Rest()
-        rests = [self.hooks] + [Rest() for _ in layers]
+        self.hooks = HooksBelow()
+        rests = [self.hooks] + [HooksBelow() for _ in layers]
         who = [f"layer {layer.name!r}" for layer in layers] + [f"driver {driver_name!r}"]
         plugins = [layer.make(rest) for layer, rest in zip(layers, rests[1:], strict=True)] + [driver]
         # The last to be registered is the first to be called, so: from the driver upwards.
@@ -136,7 +136,7 @@ class Chain:
         if missing:
             raise BrokenPluginError(f"the {self._who[-1]} lacks required hooks: {', '.join(missing)}")
 
-    def _call(self, name: str, level: int, rest: Rest) -> Call:
+    def _call(self, name: str, level: int, rest: HooksBelow) -> Call:
         """The caller of one hook at one level."""
         taking_part: list[object] = []
         for i in range(level, len(self._plugins)):
@@ -180,7 +180,7 @@ def _answered(caller: pluggy.HookCaller, name: str, who: str) -> Call:
     return call
 
 
-def _read_each(rest: Rest, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+def _read_each(rest: HooksBelow, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
     """The hook `read_ranges` made of `read_range`."""
 
     def read(each: ByteRange) -> ReadableBuffer:
@@ -207,9 +207,9 @@ _T = TypeVar("_T")
 class FirstThatHas:
     """The hooks of several tiers, for reading."""
 
-    def __init__(self, all_hooks: Sequence[Rest]) -> None:
+    def __init__(self, all_hooks: Sequence[HooksBelow]) -> None:
         self._all = all_hooks
-        self._known: dict[str, Rest] = {}
+        self._known: dict[str, HooksBelow] = {}
 
     def stat(self, *, key: str) -> object:
         """See the hook."""
@@ -241,7 +241,7 @@ class FirstThatHas:
 
         return refuse
 
-    def _ask(self, key: str, call: Callable[[Rest], _T]) -> _T:
+    def _ask(self, key: str, call: Callable[[HooksBelow], _T]) -> _T:
         """Ask the one that had it, or all."""
         known = self._known.get(key)
         missing: ObjectNotFoundError | None = None

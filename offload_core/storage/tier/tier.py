@@ -23,9 +23,9 @@ from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
-from offload_core.format.codec.byte_arrays import Bytes
+from offload_core.format.codec.arrays import Bytes
 from offload_core.storage.tier import registry
-from offload_core.storage.tier.chain import Chain, FirstThatHas, Layer, Rest
+from offload_core.storage.tier.chain import Chain, FirstThatHas, HooksBelow, Layer
 from offload_core.storage.tier.registry import TierSpec
 from offload_hooks import (
     BlockReceipt,
@@ -56,7 +56,7 @@ class PartOrder:
     """Lets the blocks of each upload through one after another, in order of their part numbers.
 
     It knows the uploads that were begun here. One that was begun elsewhere goes straight to the driver:
-    whoever continues another process's upload must keep the order.
+    a process that continues another one's upload must keep the order.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class PartOrder:
         return receipt
 
     def end(self, upload: Upload) -> None:
-        """Forget an upload; whoever still waits to write to it gets an `UploadError`."""
+        """Forget an upload; a thread that still waits to write to it gets an `UploadError`."""
         progress = self._uploads.pop(upload, None)
         if progress is not None:
             with progress.turn:
@@ -188,7 +188,7 @@ class Tier:
     def begin_data(
         self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA
     ) -> Upload:
-        """Begin a data object, which nobody sees before `commit_data`."""
+        """Begin a data object, which is not visible before `commit_data`."""
         answer = self._hooks.begin_data(key=key, content_type=content_type, user_metadata=dict(user_metadata))
         upload = self._typed(Upload, "begin_data", answer)
         if self._order is not None:
@@ -361,7 +361,7 @@ class _SeveralTiers(Tier):
     def __init__(self, tier: Tier, others: Sequence[Tier]) -> None:
         vars(self).update(vars(tier))
         self._several = (tier, *others)
-        self._hooks = cast("Rest", FirstThatHas([each._hooks for each in self._several]))
+        self._hooks = cast("HooksBelow", FirstThatHas([each._hooks for each in self._several]))
         specs = [each.spec for each in others]
         is_named = tier.spec is not None and None not in specs
         self._spec = replace(tier.spec, others=(*tier.spec.others, *specs)) if is_named else None  # type: ignore[union-attr,type-var]

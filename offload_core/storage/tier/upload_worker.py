@@ -73,7 +73,7 @@ def main(socket: int, memory: int) -> None:
     try:
         _serve(connection, memory)
     except (EOFError, OSError):
-        os._exit(0)  # nobody waits for what is still under way
+        os._exit(0)  # no caller waits for the rest
 
 
 def _serve(connection: Connection[bytes, StartWorker | WriteBlock], memory: int) -> None:

@@ -26,7 +26,7 @@ class TierView(Tier):
         vars(self).update(vars(tier))  # it is that tier, driver and layers and all
 
     def close(self) -> None:
-        """Does nothing: the tier is closed by who opened it."""
+        """Does nothing: the opener of the tier closes it."""
 
 
 _T = TypeVar("_T")

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo

@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.segment_deletion import condemn_ledgers
 from offload_core.metadata.records.segment_shares import covered_stop, shares_of, with_hot_copy_deleted

@@ -17,8 +17,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offload_core.format.messages.new_entry import pack_marker
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, pack_marker
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import (

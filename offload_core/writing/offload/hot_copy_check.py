@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.catalogue.copy_check import (
     Mismatch,
     check_coverage,

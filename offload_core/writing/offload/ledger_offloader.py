@@ -21,15 +21,19 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+)
 from offload_core.format.codec.entry_directory import (
     STRIDE_BYTES,
     first_of_each_stride,
     no_anchors,
     pack_directory,
 )
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey

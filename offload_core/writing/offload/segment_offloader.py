@@ -24,8 +24,8 @@ from uuid import UUID
 
 import numpy as np
 
-from offload_core.format.codec.byte_arrays import read_only
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.arrays import read_only
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord

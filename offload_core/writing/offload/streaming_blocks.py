@@ -18,12 +18,16 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
-from offload_core.format.codec.byte_arrays import Bytes
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES
+from offload_core.format.codec.arrays import Bytes
+from offload_core.format.codec.block_layout import (
+    BLOCK_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+)
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.streaming import (
     LEAST_PADDING_BYTES,

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from entries import WrittenObject, ledger_metadata, pip17_object
 
-from offload_core.format.codec.block_header import BlockHeader, pack_block_header
+from offload_core.format.codec.block_layout import BlockHeader, pack_block_header, padding
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.frames import padding
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 

@@ -10,7 +10,7 @@ from entries import entry, frame_entry, pip17_object
 from damage.corpus import Place, damage
 from damage.in_indexes import alone, of_index, repacked, segments
 from damage.scenes import LEDGER, PAYLOADS, Scene, filtered
-from offload_core.format.codec.frames import padding
+from offload_core.format.codec.block_layout import padding
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.maintenance.verify import Code
 from offload_proto.messages_pb2 import LZ4, MessageMetadata

@@ -20,8 +20,7 @@ from damage.scenes import (
     with_directory,
 )
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
+from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code

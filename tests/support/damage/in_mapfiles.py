@@ -8,7 +8,7 @@ from mapfiles import MANAGED_LEDGER, index_file, mapfile
 
 from damage.corpus import Place, damage
 from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.maintenance.verify import Code
 
 assert MANAGED_LEDGER

@@ -27,9 +27,9 @@ from damage.filtered import filtered_object, record_of
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, pack_directory
 from offload_core.format.codec.index import ObjectIndex
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.mapfile.checksums import make_checksums
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.format.codec.streaming import pack_streaming_index
@@ -47,7 +47,7 @@ from offload_core.metadata.records import (
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryTier
-from offload_hooks.testing.memory import StoredObject
+from offload_hooks.testing.memory import MemoryObject
 from offload_hooks.values import Capabilities, ObjectStat
 from offload_proto.messages_pb2 import LZ4, ZLIB, ZSTD
 
@@ -211,7 +211,7 @@ def in_memory_tier(objects: Mapping[str, Stored]) -> MemoryTier:
             modified_at=stored.modified_at,
             user_metadata=dict(stored.metadata),
         )
-        tier.objects[key] = StoredObject(blocks=(stored.data,), stat=stat)
+        tier.objects[key] = MemoryObject(blocks=(stored.data,), stat=stat)
     return tier
 
 

@@ -16,7 +16,7 @@ from damage.scenes import (
     with_directory,
 )
 from damage.sealed import sealed
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 SCENES: dict[str, Callable[[], Scene]] = {
     "empty": Scene,

@@ -23,7 +23,7 @@ from service import Service
 from stores import new_store
 from tiers import lay_out_broker_objects
 
-from offload_core.format.messages.new_entry import NewMessage, pack_entry
+from offload_core.format.messages.entry import NewMessage, pack_entry
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import open_metadata_store
 from offload_core.reading.schema_providers import FOLDER, SchemaFiles

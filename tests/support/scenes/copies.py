@@ -14,11 +14,10 @@ from mapfiles import MANAGED_LEDGER, mapfile
 from records import closed, segment
 from tiers import MemoryDriver, Names, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, walk_frames
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
-from offload_core.format.codec.frames import walk_frames
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_marks import FILTERED_KEY
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record

@@ -23,8 +23,8 @@ from mapfiles import mapfile
 from records import CLOSED_AT_MS, closed, managed_ledger, segment
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
-from offload_core.format.codec.ledger_info import LedgerInfo
-from offload_core.format.codec.mapfile.header import FileCompression
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
 from offload_core.metadata.catalogue.known_tiers import tier_record

@@ -13,8 +13,7 @@ from managed_ledgers import NAME, environment_of
 from scenes.segments import SETTINGS, Topic
 from scenes.transactions import NEVER, Model, message
 
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, LedgerRecord

@@ -16,9 +16,8 @@ from records import segment
 from stores import Store
 from tiers import Names, uuid_of
 
-from offload_core.format.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.metadata.records import OffloadContext, SegmentLayout
 from offload_core.metadata.records.managed_ledger_info import context_record
 from offload_core.storage.tier import upload_blocks

@@ -10,7 +10,7 @@ from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from tiers import TOPIC
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from entries import CODECS, PUBLISH_TIME_MS, frame_entry, key_values
 
-from offload_core.format.messages.decode import EntryCounts, MessageDecoder
 from offload_core.format.messages.entry import EntryParts, Message, read_messages, split_entry
-from offload_core.format.messages.opening import PayloadOpener
-from offload_core.format.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_core.format.messages.message_decoder import EntryCounts, MessageDecoder
+from offload_core.format.messages.payload_opener import PayloadOpener
 from offload_hooks.errors import MetadataError
 from offload_proto.messages_pb2 import EncryptionKeys, MessageIdData, MessageMetadata
 

@@ -13,7 +13,7 @@ from managed_ledgers import NAME, Audit, Clock, offloads_of
 from scenes.filters import PlainFilter
 from scenes.segments import SegmentedOffloads
 
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import (
     MappingRegistry,

@@ -16,8 +16,8 @@ from entries import read_through
 from hypothesis import strategies as st
 from records import CLOSED_AT_MS, segment
 
-from offload_core.format.codec.frames import pack_frames, padding
-from offload_core.format.codec.ledger_info import LedgerInfo
+from offload_core.format.codec.block_layout import pack_frames, padding
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
 from offload_core.reading.read_handles import ColdReaders, ReadMemory

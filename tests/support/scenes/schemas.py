@@ -23,11 +23,11 @@ from grpc_tools import protoc
 from hypothesis import strategies as st
 from tiers import in_memory
 
-from offload_core.format.schemas.avro.decode import AvroDecoder
-from offload_core.format.schemas.avro.plain import read_datum
-from offload_core.format.schemas.avro.types import AvroType, parse_avro
+from offload_core.format.schemas.avro_program import AvroDecoder
+from offload_core.format.schemas.avro_reference import read_datum
+from offload_core.format.schemas.avro_types import AvroType, parse_avro
 from offload_core.format.schemas.decoders import make_decoder
-from offload_core.format.schemas.spans import spans_of
+from offload_core.format.schemas.payload_spans import spans_of
 from offload_hooks.errors import PayloadError
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 from pulsar_offload import TierReader

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from managed_ledgers import NAME, environment_of
 from mapfiles import mapfile
 
-from offload_core.format.codec.mapfile.header import FileCompression
-from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.new_entry import NewMessage, pack_entry, pack_tombstone
-from offload_core.format.messages.transaction_id import TransactionId
+from offload_core.format.codec.mapfile.sequence_file import FileCompression
+from offload_core.format.messages.entry import (
+    NewMessage,
+    TransactionId,
+    pack_entry,
+    pack_tombstone,
+    split_entry,
+)
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import (
     BufferSnapshot,

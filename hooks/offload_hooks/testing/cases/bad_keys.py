@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Keys that are none, or would leave the tier: refused by every hook, and nothing is written."""
 
 from __future__ import annotations

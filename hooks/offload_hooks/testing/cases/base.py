@@ -22,28 +22,28 @@ class SuiteBase:
     """Keys that the driver refuses because it needs the names for itself."""
 
     many_keys: ClassVar[int] = 1100
-    """How many objects the longest listing has: more than one page of the store's."""
+    """Objects of the longest listing: more than one page of the store's."""
 
     racers: ClassVar[int] = 8
-    """How many threads do the same thing at once."""
+    """Threads that do the same thing at once."""
 
     races: ClassVar[int] = 3
-    """How often a race is run."""
+    """Times that a race is run."""
 
     max_examples: ClassVar[int] = 20
-    """How many sequences of calls are compared with a dict; 0 for none."""
+    """Sequences of calls that are compared with a dict; 0 for none."""
 
     steps: ClassVar[int] = 50
-    """How many calls such a sequence has at most."""
+    """The most calls of such a sequence."""
 
     shrink: ClassVar[bool] = True
-    """Whether a sequence that fails is made as short as it goes, which may take some minutes."""
+    """True if a sequence that fails is made as short as possible, which may take some minutes."""
 
     deadline_s: ClassVar[float] = 60.0
     """After how many seconds concurrent calls, or a forked child, count as hanging."""
 
     clock_skew_s: ClassVar[float] = 300.0
-    """How far the store's clock may be from ours, in seconds."""
+    """The most that the store's clock may differ from ours, in seconds."""
 
     @pytest.fixture
     def make_driver(self) -> Callable[[], object]:

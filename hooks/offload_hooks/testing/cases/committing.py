@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """The end of an upload: a commit that is right or refused, or an abort."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_OBJECT: dict[str, list[tuple[int, int]]] = {
 
 
 def _alike(one: ObjectStat, two: ObjectStat) -> bool:
-    """Whether two stats tell of the same object; some stores round its time to seconds, or do not say its class."""
+    """True if two stats are of the same object; some stores round its time to seconds, or omit its class."""
     near = abs(one.modified_at - two.modified_at) <= timedelta(seconds=2)
     storage_class = one.storage_class or two.storage_class
     return near and replace(one, modified_at=two.modified_at, storage_class=storage_class) == two

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Create-only: an object that is there stays as it is, and of many writers at once exactly one makes it."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _writer(store: Store, how: _How, key: str, data: bytes, name: str) -> Callab
 
 
 class CreateOnlyCases(SuiteBase):
-    """What a driver promises that declares `create_only`."""
+    """Promises of a driver that declares `create_only`."""
 
     @_either
     def test_create_only_makes_an_object_that_was_not_there(self, store: Store, how: _How) -> None:

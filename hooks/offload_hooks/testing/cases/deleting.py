@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Deleting: gone for everybody, with all that belongs to it, and as often as one likes."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
-"""Who a driver says that it is."""
+# ruff: noqa: D102 (the names of the cases state the promises)
+"""A driver's description of itself."""
 
 from __future__ import annotations
 

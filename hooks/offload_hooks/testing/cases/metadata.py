@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """User metadata and content types: kept exactly, or refused before anything is stored."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _store(
 
 
 class MetadataCases(SuiteBase):
-    """What `stat` tells besides the size."""
+    """The fields of `stat` besides the size."""
 
     @_either
     def test_user_metadata_and_content_type_are_kept(self, store: Store, how: _How) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Many threads, forks, and a driver that is used after it was closed."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _all_verbs(store: Store, name: str) -> None:
 
 
 class ProcessCases(SuiteBase):
-    """Where calls come from."""
+    """Calls from several processes."""
 
     def test_calls_may_come_from_many_threads_at_once(self, store: Store) -> None:
         together([partial(_all_verbs, store, f"thread-{i}") for i in range(self.racers)], self.deadline_s)

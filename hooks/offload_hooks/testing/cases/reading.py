@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Ranges: exactly the bytes that were asked for, one range or many at once."""
 
 from __future__ import annotations

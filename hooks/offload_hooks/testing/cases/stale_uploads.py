@@ -1,5 +1,5 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
-"""Uploads that somebody began and left: found by anyone, and by nobody once they have ended."""
+# ruff: noqa: D102 (the names of the cases state the promises)
+"""Uploads that were begun and abandoned: every process finds them until they have ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offload_hooks.testing.store import Store
 
 
 class StaleUploadCases(SuiteBase):
-    """What a driver promises that declares `stale_uploads`."""
+    """Promises of a driver that declares `stale_uploads`."""
 
     def test_an_upload_is_listed_with_its_time(self, store: Store) -> None:
         store.requires("stale_uploads")

@@ -18,16 +18,16 @@ class LedgerSuiteBase:
     """A fixture that the author writes, attributes that he may set, and fixtures that the cases use."""
 
     racers: ClassVar[int] = 8
-    """How many threads do the same thing at once."""
+    """Threads that do the same thing at once."""
 
     max_examples: ClassVar[int] = 30
-    """How many sequences of calls are compared with a list; 0 for none."""
+    """Sequences of calls that are compared with a list; 0 for none."""
 
     steps: ClassVar[int] = 40
-    """How many calls such a sequence has at most."""
+    """The most calls of such a sequence."""
 
     shrink: ClassVar[bool] = True
-    """Whether a sequence that fails is made as short as it goes, which may take some minutes."""
+    """True if a sequence that fails is made as short as possible, which may take some minutes."""
 
     deadline_s: ClassVar[float] = 60.0
     """After how many seconds concurrent calls, or a forked child, count as hanging."""
@@ -91,7 +91,7 @@ def all_of(reader: LedgerReader, max_bytes: int = 1 << 20) -> list[bytes]:
 
 @contextmanager
 def refuses(*kinds: type[OffloadError], ledger_id: int | None = None) -> Iterator[None]:
-    """What is done here must raise one of these errors: one that can be pickled, and names the ledger."""
+    """The block must raise one of these errors: one that can be pickled, and names the ledger."""
     with pytest.raises(OffloadError) as caught:
         yield
     error = caught.value

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Ledgers taken from their writers, by recovery and deletion."""
 
 from __future__ import annotations

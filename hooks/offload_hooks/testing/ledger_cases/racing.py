@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Many threads and stores at once."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EACH = 25
 
 
 class RacingCases(LedgerSuiteBase):
-    """What holds when calls come at the same time."""
+    """Promises for calls at the same time."""
 
     def test_ids_are_unique_over_stores(self, store: LedgerStore, other: LedgerStore) -> None:
         def create(each: LedgerStore) -> list[int]:

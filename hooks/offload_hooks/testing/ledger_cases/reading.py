@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Reading ranges of entries, of ledgers that are sealed or grow."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NONE = {
 }
 
 
-class ReadingCases(LedgerSuiteBase):
+class LedgerReadingCases(LedgerSuiteBase):
     """`open`, `verify`, `ledger_ids`, and all of `LedgerReader`."""
 
     @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Calls in any order."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
 from offload_hooks.testing.ledger_machine import ledger_state_machine
 
 
-class SequenceCases(LedgerSuiteBase):
+class LedgerSequenceCases(LedgerSuiteBase):
     """The state machine; the same sequences in every run."""
 
     def test_any_sequence_of_calls_matches_lists(self, make_store: Callable[[], LedgerStore]) -> None:

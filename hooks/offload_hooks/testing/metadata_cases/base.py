@@ -22,28 +22,28 @@ class MetadataSuiteBase:
     """Texts that no error may show: the passwords that the store is given."""
 
     one_process: ClassVar[bool] = False
-    """Whether nobody but this process can see what the store keeps: then cases of several processes are skipped."""
+    """True if only this process sees the store's content: then cases of several processes are skipped."""
 
     large_bytes: ClassVar[int] = 500_000
     """The size of the largest value that is stored."""
 
     many_children: ClassVar[int] = 300
-    """How many names the longest answer of `children` has."""
+    """Names in the longest answer of `children`."""
 
     racers: ClassVar[int] = 6
-    """How many threads, or processes, do the same thing at once."""
+    """Threads, or processes, that do the same thing at once."""
 
     rounds: ClassVar[int] = 10
-    """How often each of them does it."""
+    """Times that each of them does it."""
 
     max_examples: ClassVar[int] = 20
-    """How many sequences of calls are compared with a dict; 0 for none."""
+    """Sequences of calls that are compared with a dict; 0 for none."""
 
     steps: ClassVar[int] = 40
-    """How many calls such a sequence has at most."""
+    """The most calls of such a sequence."""
 
     shrink: ClassVar[bool] = True
-    """Whether a sequence that fails is made as short as it goes, which may take some minutes."""
+    """True if a sequence that fails is made as short as possible, which may take some minutes."""
 
     deadline_s: ClassVar[float] = 60.0
     """After how many seconds concurrent calls, or a forked child, count as hanging."""

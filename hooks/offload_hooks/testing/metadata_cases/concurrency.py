@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Many threads and processes at once, forks, and processes that are killed."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def number_at(store: WritableMetadataStore, path: str) -> int:
 
 
 class ConcurrencyCases(MetadataSuiteBase):
-    """Where calls come from."""
+    """Calls from several processes."""
 
     def test_of_threads_that_create_the_same_exactly_one_wins(self, open_store: MakeStore) -> None:
         stores = [open_store() for _ in range(self.racers)]
@@ -128,7 +128,7 @@ class ConcurrencyCases(MetadataSuiteBase):
 def _acknowledged(
     work: Callable[[], object], read_end: int, write_end: int, enough: int, deadline_s: float
 ) -> int:
-    """How many bytes a child wrote before it was killed, which happens after `enough`, or the deadline."""
+    """The bytes that a child wrote before it was killed, which happens after `enough`, or the deadline."""
     written = 0
     with forked(work) as child:
         os.close(write_end)

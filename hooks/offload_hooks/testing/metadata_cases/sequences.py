@@ -1,4 +1,4 @@
-# ruff: noqa: D102 (the names of the cases say what is promised)
+# ruff: noqa: D102 (the names of the cases state the promises)
 """Calls in any order."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from offload_hooks.testing.metadata_cases.base import MakeStore, MetadataSuiteBa
 from offload_hooks.testing.metadata_machine import metadata_state_machine
 
 
-class SequenceCases(MetadataSuiteBase):
+class MetadataSequenceCases(MetadataSuiteBase):
     """The state machine; the same sequences in every run."""
 
     def test_any_sequence_of_calls_matches_a_dict(self, open_store: MakeStore) -> None:

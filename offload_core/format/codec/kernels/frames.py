@@ -1,4 +1,4 @@
-"""Compiled walks over the entry frames of a block; the twin is `offload_core.format.codec.frames`.
+"""Compiled walks over the entry frames of a block; the twin is `offload_core.format.codec.block_layout`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position with
 `BAD_FRAME`; the twin then names the fault. Every length is checked against the block before it is used.
@@ -235,3 +235,35 @@ def fill_padding(block, position, end):
     while position < end:
         block[position] = _PADDING_BYTES[position - start]
         position += 1
+
+
+@kernel
+def copy_kept(data, offsets, dropped, out, out_offsets):
+    """Copy the payloads that are not `dropped` to `out`; answers how many.
+
+    `data` uint8; `offsets` int64, one more than there are payloads, ascending and within `data`; `dropped` bool, of
+    each. `out` has room for `offsets[-1] - offsets[0]` bytes; `out_offsets` (int64, as long as `offsets`) is filled
+    up to one behind the answer.
+    Bounds: payloads lie in `data`, by `are_borders`; all of them fit `out`, and `out_offsets` has one more than there
+    are payloads, so that what is kept of them fits as well.
+    """
+    count = len(dropped)
+    if (
+        not are_borders(offsets, 0, count, len(data))
+        or offsets[count] - offsets[0] > len(out)
+        or count >= len(out_offsets)
+    ):
+        raise IndexError("payloads to be copied do not fit their offsets or the output")
+    kept, place = 0, np.int64(0)
+    run = offsets[0]  # what is kept from there on is still to be copied to `place`
+    out_offsets[0] = 0
+    for i in range(count):
+        if dropped[i]:
+            copy_bytes(out, place, data, run, offsets[i] - run)
+            place += offsets[i] - run
+            run = offsets[i + 1]
+        else:
+            kept += 1
+            out_offsets[kept] = place + offsets[i + 1] - run
+    copy_bytes(out, place, data, run, offsets[count] - run)
+    return kept

@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.arrays import Bytes, Longs, read_only
 from offload_core.format.codec.blocks import Fault, OnFault
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import mapfile as kernels
-from offload_core.format.codec.mapfile.batches import Batch, batch_reader
-from offload_core.format.codec.mapfile.fields import CutOffError
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.index_file import METADATA_KEY
+from offload_core.format.codec.mapfile.record_batches import Batch, batch_reader
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
+    CutOffError,
     FileCompression,
     SequenceFile,
     parse_header,
 )
-from offload_core.format.codec.mapfile.layout import METADATA_KEY
-from offload_core.format.codec.mapfile.window import StretchWindow
 from offload_hooks.errors import (
     BadMagicError,
     EntryOrderError,
@@ -33,8 +33,68 @@ from offload_hooks.errors import (
     placed,
 )
 
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
+MOST_AGAIN_BYTES = 1 << 20
+
+
+class StretchWindow:
+    """Bytes of the stretch that begins at the file's byte `begin` and ends before `stretch_end`.
+
+    `array` (uint8, read only) begins at the file's byte `place`; `position` is how far in it was read.
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview, begin: int, stretch_end: int) -> None:
+        self.array = read_only(data)
+        self.place = begin
+        self.position = 0
+        self._stretch_end = stretch_end
+        self._needed = 0
+        self._waiting: list[Bytes] = []
+
+    @property
+    def end(self) -> int:
+        """Where the stretch ends, counted from the array's begin."""
+        return self._stretch_end - self.place
+
+    @property
+    def reached(self) -> int:
+        """The place in the file up to which it was read."""
+        return self.place + self.position
+
+    @property
+    def wanted(self) -> int:
+        """The place in the file from which on the next window should have its bytes.
+
+        To have a little that is left over again saves a copy of the window; much of it would be fetched in vain.
+        """
+        held = len(self.array) - self.position + sum(map(len, self._waiting))
+        return self.reached if held < MOST_AGAIN_BYTES else self.reached + held
+
+    def need(self, needed: int) -> None:
+        """Reading cannot go on before the array has its byte `needed` − 1."""
+        self._needed = needed
+
+    def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """The next bytes, from the file's byte `offset` on: what follows all before, or from before `reached`."""
+        window = read_only(data)
+        if offset <= self.reached:
+            reached = self.reached
+            self.array, self.place, self.position = window, offset, reached - offset
+            self._needed, self._waiting = 0, []
+        else:
+            self._waiting.append(window)
+
+    def join(self) -> bool:
+        """Put together what has come; False if that is not enough."""
+        if len(self.array) + sum(map(len, self._waiting)) < self._needed:
+            return False
+        if not self._waiting:
+            return True
+        rest = self.array[self.position :]
+        self.place, self.position = self.reached, 0
+        self.array = read_only(np.concatenate([rest, *self._waiting]).data)
+        self._needed, self._waiting = 0, []
+        return True
+
 
 _NO_ENTRIES = Batch(
     array=np.empty(0, dtype=np.uint8),

@@ -7,18 +7,19 @@ docs/formats/mapfile.md.
 from __future__ import annotations
 
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
-from offload_core.format.codec.mapfile.fields import Buffer, pack_counted, pack_vint
-from offload_core.format.codec.mapfile.header import (
+from offload_core.format.codec.mapfile.index_file import METADATA_KEY
+from offload_core.format.codec.mapfile.record_batches import KEY_BYTES, LENGTH_BYTES, SYNC_ESCAPE, deflate
+from offload_core.format.codec.mapfile.sequence_file import (
     BYTES_WRITABLE,
     LONG_WRITABLE,
     SYNC_BYTES,
+    Buffer,
     FileCompression,
     SequenceHeader,
+    pack_counted,
     pack_header,
+    pack_vint,
 )
-from offload_core.format.codec.mapfile.layout import METADATA_KEY
-from offload_core.format.codec.mapfile.records import KEY_BYTES, LENGTH_BYTES, SYNC_ESCAPE
-from offload_core.format.codec.mapfile.zlib_streams import deflate
 from offload_hooks.errors import OptionError
 
 SYNC_INTERVAL_BYTES = 102_400

@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import load_i32
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.fields import (
+from offload_core.format.messages.kernels.entry_fields import (
     E_BATCH_SIZE,
     E_CHUNKS,
     E_COMPRESSION,
@@ -57,7 +57,7 @@ from offload_core.format.messages.kernels.fields import (
     VALUE_IN_SCRATCH,
     VALUE_IS_RAW,
 )
-from offload_core.format.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
+from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""

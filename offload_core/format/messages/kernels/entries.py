@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import address_of, call_checksum, load_i32, load_u32
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.fields import (
+from offload_core.format.messages.kernels.entry_fields import (
     E_BATCH_SIZE,
     E_BROKER_INDEX,
     E_BROKER_TIMESTAMP,
@@ -55,7 +55,7 @@ from offload_core.format.messages.kernels.fields import (
     NULL_KEY,
     NULL_VALUE,
 )
-from offload_core.format.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
+from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_MAGIC = np.uint32(0x0E01)

@@ -19,7 +19,7 @@ from offload_core.format.codec.kernels.intrinsics import (
 )
 from offload_core.format.kernel import kernel
 from offload_core.format.messages.kernels.entries import read_entry
-from offload_core.format.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME
+from offload_core.format.messages.kernels.entry_fields import E_MARKER_TYPE, E_PUBLISH_TIME
 
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_BYTES = 6

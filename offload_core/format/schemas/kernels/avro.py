@@ -1,6 +1,6 @@
 """The program of a schema, run over a batch's datums: each value goes to the cells of its column (`schemas.cells`).
 
-A datum that is not right gets a mark and nulls, never an error. The reference implementation is `schemas.avro.plain`.
+A datum that is not right gets a mark and nulls, never an error. The reference implementation is `avro_reference`.
 Source: the AVRO specification 1.12, "Binary Encoding".
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import operations as op
-from offload_core.format.schemas.kernels.cells import is_text
+from offload_core.format.schemas.kernels.cell_arrays import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 

@@ -1,4 +1,4 @@
-"""Payloads of key and value, taken apart. The reference implementation is `schemas.key_value.explain_inline`."""
+"""Payloads of key and value, taken apart. The reference implementation is `schemas.decoders.explain_inline`."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.extent import LedgerExtent
-from offload_core.format.messages.kernels.fields import ABORTED, COMMITTED, OPEN
-from offload_core.format.messages.kernels.transactions import ABORT, COMMIT
+from offload_core.format.messages.kernels.entry_fields import ABORTED, COMMITTED, OPEN
+from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
 from offload_core.reading.scan.extents import read_ledger
 from offload_core.reading.scan.tasks import EntryRanges

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable
-from offload_core.format.messages.transactions import NO_TIMES, TransactionFinder, join_ranges
+from offload_core.format.messages.transaction_finder import NO_TIMES, TransactionFinder, join_ranges
 from offload_core.reading.scan.windows import fetch_windows, walk_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_cache import BoundedCache

@@ -1,4 +1,4 @@
-"""Bytes as arrays, as the kernels take them."""
+"""Arrays as the kernels take them: bytes, and numbers of 64 bits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
 
 
 def read_only(data: bytes | bytearray | memoryview) -> Bytes:

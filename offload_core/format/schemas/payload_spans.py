@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.messages.arrays import Bytes, spans_to_array
+from offload_core.format.messages.arrow_arrays import Bytes, spans_to_array
 from offload_hooks.errors import FormatError
 
 

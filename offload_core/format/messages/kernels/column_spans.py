@@ -10,12 +10,12 @@ import numpy as np
 from offload_core.format.codec.kernels.frames import INT32_MAX
 from offload_core.format.codec.kernels.intrinsics import copy_bytes
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.fields import (
+from offload_core.format.messages.kernels.entry_fields import (
     ENTRY_PROPERTIES_TAG,
     METADATA_IN_SCRATCH,
     SINGLE_PROPERTIES_TAG,
 )
-from offload_core.format.messages.kernels.protobuf import read_varint, skip_field
+from offload_core.format.messages.kernels.protobuf_fields import read_varint, skip_field
 
 
 @kernel

@@ -1,7 +1,7 @@
-"""Protobuf messages of a batch, read by the tables of `schemas.protobuf.layout`: each value goes to its column's cell.
+"""Protobuf messages of a batch, read by the tables of `schemas.protobuf_decoder`: each value goes to its column's cell.
 
 A frame begins with all its cells, of what a field has that is not there; fields that come replace them. A payload that
-is not right gets a mark and nulls, never an error. The reference implementation is `schemas.protobuf.plain`.
+is not right gets a mark and nulls, never an error. The reference implementation is `schemas.protobuf_reference`.
 Source: protobuf.dev, "Encoding".
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import operations as op
 from offload_core.format.schemas.kernels import wire
-from offload_core.format.schemas.kernels.cells import is_text
+from offload_core.format.schemas.kernels.cell_arrays import is_text
 
 
 @kernel
@@ -231,10 +231,10 @@ def read_messages(
 ):
     """Read every payload; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
-    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: a `Layout`. base
-    int64 (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts (cells
-    used), items (of a list), need (output: the most items that a list had at once). cells int64, there uint8: the
-    output. faults uint8 per payload (output): 1 if it is not right, `TOO_MANY_CELLS` if it has too many by itself.
+    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: `ProtobufTables`.
+    base int64 (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts
+    (cells used), items (of a list), need (output: the most items that a list had at once). cells int64, there uint8:
+    the output. faults uint8 per payload (output): 1 if it is not right, `TOO_MANY_CELLS` if it has too many by itself.
 
     A cell for which its slot has no room is counted and not written: with room for `need` items all are there.
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from isal import isal_zlib
 
-from offload_core.format.codec.byte_arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels import mapfile as kernels
 from offload_core.format.codec.kernels.c_functions import crc32_address
-from offload_core.format.codec.mapfile.fields import Buffer
+from offload_core.format.codec.mapfile.sequence_file import Buffer
 from offload_hooks.errors import BadLengthError, BadMagicError, ChecksumError, TruncatedError
 
 CHUNK_BYTES = 512

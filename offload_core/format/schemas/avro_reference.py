@@ -11,7 +11,7 @@ from collections.abc import Collection
 from decimal import Context, Decimal
 from typing import Any
 
-from offload_core.format.schemas.avro.program import (
+from offload_core.format.schemas.avro_program import (
     Branches,
     convert,
     goes_to,
@@ -19,8 +19,7 @@ from offload_core.format.schemas.avro.program import (
     named,
     writer_fields,
 )
-from offload_core.format.schemas.avro.targets import simple
-from offload_core.format.schemas.avro.types import AvroType, Field
+from offload_core.format.schemas.avro_types import AvroType, Field, simple
 from offload_hooks.errors import PayloadError
 
 _EXACT = Context(prec=60)

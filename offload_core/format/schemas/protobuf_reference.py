@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from offload_core.format.schemas.kernels import wire
-from offload_core.format.schemas.protobuf.types import FieldType, MessageType
+from offload_core.format.schemas.protobuf_types import FieldType, MessageType
 from offload_hooks.errors import PayloadError
 
 _FIXED = {

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.kernels.frames import INT32_MAX
-from offload_core.format.messages.kernels import columns as kernels
+from offload_core.format.messages.kernels import column_spans as kernels
 from offload_hooks.errors import BadLengthError, MetadataError
 
 Bytes = npt.NDArray[np.uint8]

@@ -7,6 +7,7 @@ messages in it that are no items lie in the same frame. Source: docs/schemas.md,
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,11 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.schemas.cells import Column, Symbols
+from offload_core.format.messages.arrow_arrays import Bytes
+from offload_core.format.schemas.cells import Column, Room, Symbols, too_many_cells
 from offload_core.format.schemas.kernels import operations as op
 from offload_core.format.schemas.kernels import wire
-from offload_core.format.schemas.protobuf.types import EnumType, FieldType, MessageType
-from offload_hooks.errors import SchemaError
+from offload_core.format.schemas.kernels.protobuf_payloads import read_messages
+from offload_core.format.schemas.payload_spans import Spans, spans_of_one
+from offload_core.format.schemas.protobuf_reference import read_message
+from offload_core.format.schemas.protobuf_types import EnumType, FieldType, MessageType
+from offload_hooks.errors import BadLengthError, FormatError, SchemaError
 
 MOST_SLOTS = 4096
 
@@ -47,7 +52,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ProtobufTables:
     """The columns of a message, and what the kernel needs.
 
     Attributes:
@@ -72,7 +77,7 @@ class Layout:
     pool: npt.NDArray[np.uint8]
 
 
-def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> Layout:
+def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> ProtobufTables:
     """The layout of a message; `wanted` are those of its own fields that become columns, None for all.
 
     Raises:
@@ -82,7 +87,7 @@ def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> 
     slot = builder.slot(-1, is_there=True)
     builder.frames[0] = -1
     root = builder.struct(message, slot, -1, None if wanted is None else frozenset(wanted))
-    return Layout(
+    return ProtobufTables(
         root=root,
         owners=np.array(builder.owners, dtype=np.int64),
         is_list=np.array(builder.is_list, dtype=np.uint8),
@@ -232,3 +237,48 @@ class _Builder:
         if field.kind in ("float", "double"):
             return int(struct.unpack("<q", struct.pack("<d", value))[0])
         return int(value) - (1 << 64 if int(value) >> 63 > 0 else 0)
+
+
+class ProtobufValues:
+    """Decodes messages of a type; `fields` are those that are wanted, None for all."""
+
+    def __init__(self, message: MessageType, fields: Collection[str] | None = None) -> None:
+        self._message, self._fields = message, fields
+        self._layout = make_layout(message, fields)
+        self.data_type: pa.DataType = self._layout.root.data_type
+        self._room = Room(self._layout.owners)
+
+    def decode(self, spans: Spans) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        """See `ValueDecoder`."""
+        if len(spans.data) > op.LONGEST:
+            raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
+        array, faults = self._read(spans)
+        return array, faults != 0
+
+    def _read(self, spans: Spans) -> tuple[pa.Array, Bytes]:
+        layout = self._layout
+        read = functools.partial(
+            read_messages,
+            spans.data,
+            spans.offsets,
+            spans.lengths,
+            layout.messages,
+            layout.fields,
+            layout.numbers,
+            layout.owners,
+            layout.is_list,
+            layout.initial,
+            layout.initially_there,
+        )
+        cells, faults = self._room.fill(read, spans.lengths, data=spans.data, pool=layout.pool)
+        return cells.array_of_rows(layout.root, faults), faults
+
+    def explain(self, payload: bytes) -> FormatError:
+        """See `ValueDecoder`."""
+        if self._read(spans_of_one(payload))[1][0] == op.TOO_MANY_CELLS:
+            return too_many_cells(payload)
+        try:
+            read_message(payload, self._message, self._fields)
+        except FormatError as error:
+            return error
+        raise AssertionError("the message is right")

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from offload_core.format.kernel import kernel
 from offload_core.format.messages.kernels.entries import is_span, read_entry
-from offload_core.format.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME, E_TXN_LEAST, E_TXN_MOST
+from offload_core.format.messages.kernels.entry_fields import (
+    E_MARKER_TYPE,
+    E_PUBLISH_TIME,
+    E_TXN_LEAST,
+    E_TXN_MOST,
+)
 
 COMMITTING, COMMIT, ABORT = 20, 21, 22
 """Types of the markers of transactions."""

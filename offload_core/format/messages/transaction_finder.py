@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.messages.arrays import Bytes, Table
+from offload_core.format.messages.arrow_arrays import Bytes, Table
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.entry import split_entry
-from offload_core.format.messages.kernels import fields as f
-from offload_core.format.messages.kernels.transactions import find_transactions
+from offload_core.format.messages.kernels import entry_fields as f
+from offload_core.format.messages.kernels.transaction_ranges import find_transactions
 from offload_hooks.errors import FormatError, MetadataError, placed
 
 RANGE_COLUMNS = ("first entry", "stop entry", "txnid_most_bits", "txnid_least_bits")

@@ -15,15 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.messages.arrays import Bytes, Constant, Table
+from offload_core.format.messages.arrow_arrays import Bytes, Constant, Table
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.chunks import Chunk
 from offload_core.format.messages.columns import MAKERS, Group
 from offload_core.format.messages.entry import read_messages, split_entry
 from offload_core.format.messages.kernels import batches, entries
-from offload_core.format.messages.kernels import fields as f
-from offload_core.format.messages.opening import EntryCounts, PayloadOpener
-from offload_core.format.messages.payloads import WrongPayloadError, fill_scratch, survey_payloads
+from offload_core.format.messages.kernels import entry_fields as f
+from offload_core.format.messages.payload_opener import (
+    EntryCounts,
+    PayloadOpener,
+    WrongPayloadError,
+    fill_scratch,
+    survey_payloads,
+)
 from offload_hooks.errors import FormatError, MetadataError, UnresolvedTransactionError, placed
 
 __all__ = ["BATCH_BYTES", "EntryCounts", "MessageDecoder"]

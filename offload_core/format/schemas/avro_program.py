@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from offload_core.format.schemas.avro.targets import Layout, Target
-from offload_core.format.schemas.avro.types import AvroType, Field
+from offload_core.format.messages.arrow_arrays import Bytes
+from offload_core.format.schemas.avro_types import AvroColumns, AvroType, Field, Target, make_layout
+from offload_core.format.schemas.cells import Cells, Room
+from offload_core.format.schemas.kernels import avro as kernels
 from offload_core.format.schemas.kernels import operations as op
-from offload_hooks.errors import SchemaError
+from offload_core.format.schemas.payload_spans import spans_of_one
+from offload_hooks.errors import BadLengthError, SchemaError
 
 MOST_INSTRUCTIONS = 200_000
 """How many steps may be compiled for a schema, those of branches that are given up counted as well."""
@@ -58,7 +62,7 @@ class Program:
     most_depth: int
 
 
-def compile_program(writer: AvroType, reader: AvroType, layout: Layout) -> Program:
+def compile_program(writer: AvroType, reader: AvroType, layout: AvroColumns) -> Program:
     """The program that reads what `writer` wrote into the layout of `reader`.
 
     Raises:
@@ -131,7 +135,7 @@ class _TooLongError(SchemaError):
 
 
 class _Compiler:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: AvroColumns) -> None:
         self.instructions: list[tuple[int, ...]] = []
         self.numbers: list[int] = []
         self.pool = bytearray()
@@ -477,3 +481,93 @@ def _no_default(value: object, reader: AvroType) -> SchemaError:
         expected=named(reader.branches) or reader.kind,
         found=repr(value)[:100],
     )
+
+
+_NO_BYTES = np.zeros(1, dtype=np.uint8)
+
+
+class AvroDecoder:
+    """Reads what `writer` wrote as `reader` says; `fields` are those of a record that are wanted, None for all.
+
+    Raises:
+        SchemaError: the two schemas do not go together.
+    """
+
+    def __init__(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> None:
+        self.layout: AvroColumns = make_layout(reader, fields)
+        self.data_type: pa.DataType = self.layout.root.data_type
+        self._program = compile_program(writer, reader, self.layout)
+        owners = np.array(self.layout.owners, dtype=np.int64)
+        self._top_level = np.flatnonzero(owners < 0)
+        self._nested = np.flatnonzero(owners >= 0)
+        self._room = Room(owners)
+
+    def decode(
+        self, data: Bytes, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        """One value per datum, and which datums are not right; theirs, and those of length −1, are null.
+
+        `data` uint8; `offsets`, `lengths` int64, per datum.
+
+        Raises:
+            BadLengthError: the data, or what is made of it, does not fit an Arrow array.
+            TooManyCells: the datums have to be decoded in two parts.
+        """
+        if len(data) > op.LONGEST:
+            raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
+        cells, faults = self._read(data, offsets, lengths, check_text=False)
+        array = cells.array_of_rows(self.layout.root, faults)
+        if not _is_text(array):
+            cells, faults = self._read(data, offsets, lengths, check_text=True)
+            array = cells.array_of_rows(self.layout.root, faults)
+        return array, faults != 0
+
+    def has_too_many_cells(self, datum: bytes) -> bool:
+        """Whether a datum is not right because it has more values in lists than one may have."""
+        one = spans_of_one(datum)
+        cells, faults = self._read(one.data, one.offsets, one.lengths, check_text=False)
+        cells.array_of_rows(self.layout.root, faults)
+        return bool(faults[0] == op.TOO_MANY_CELLS)
+
+    def _read(
+        self,
+        data: Bytes,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        *,
+        check_text: bool,
+    ) -> tuple[Cells, npt.NDArray[np.uint8]]:
+        program = self._program
+        return self._room.fill(
+            lambda base, most_cells, counts, items, need, cells, there, faults: kernels.read_datums(
+                data if len(data) else _NO_BYTES,
+                offsets,
+                lengths,
+                program.instructions,
+                program.numbers,
+                program.most_depth,
+                self._top_level,
+                self._nested,
+                check_text,
+                base,
+                most_cells,
+                counts,
+                items,
+                need,
+                cells,
+                cells.view(np.float64),
+                there,
+                faults,
+            ),
+            lengths,
+            data=data,
+            pool=program.pool,
+        )
+
+
+def _is_text(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
