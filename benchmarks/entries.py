@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.material import LEDGER_ID, Block, block_of, random_entries, run_over
+from benchmarks.material import Block, block_of, extent_over, random_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
-from offload_core.format.codec.blocks import BlockCursor
-from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.extent import EntryCursor
 from offload_core.format.messages.message_columns import ENTRY_COLUMNS, arrow_schema
 from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.reading.scan.read import entry_reader
@@ -51,9 +50,10 @@ def run(_: Path) -> Iterator[Result]:
 
 def read(block: Block, columns: list[str] | None) -> None:
     """Decode the whole block."""
-    run_of_block = run_over(block)
-    reader = entry_reader(run_of_block, arrow_schema("entries", columns))
-    cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
+    extent = extent_over(block)
+    reader = entry_reader(extent, arrow_schema("entries", columns))
+    cursor = EntryCursor(extent)
+    cursor.feed(block.indexed, block.data, 0)
     rows = sum(batch.num_rows for batch in reader(cursor))
     if rows != block.indexed.end_entry_id:
         raise AssertionError(f"{rows} entries")

@@ -15,10 +15,11 @@ from entries import batch_entry, entry, ledger_metadata
 
 from offload_core.format.codec.block_layout import BlockHeader
 from offload_core.format.codec.blocks import write_block
-from offload_core.format.codec.index import BlockEntry, IndexedBlock
+from offload_core.format.codec.index import BlockEntry, BlockTable, IndexedBlock, LedgerIndex
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
-from offload_core.reading.scan.tasks import Run
+from offload_core.reading.scan.tasks import ScanExtent
 from pulsar_offload import TierReader, open_tier
 
 DISTINCT = 64
@@ -81,15 +82,17 @@ def block_of(entries: Sequence[bytes], total: int) -> Block:
     return Block(data=data, indexed=indexed, payload_bytes=int(lengths.sum()))
 
 
-def run_over(block: Block) -> Run:
-    """The run of a scan that reads just this block."""
-    return Run(
+def extent_over(block: Block) -> ScanExtent:
+    """The extent of a scan that reads just this block."""
+    return ScanExtent(
         topic="persistent://bench/marks/topic",
         partition=-1,
-        ledger_id=LEDGER_ID,
-        object_format=ObjectFormat.PIP17,
-        data_key="",
-        blocks=(block.indexed,),
+        key=ObjectKey(folder="", uuid=UUID(int=LEDGER_ID), ledger_id=LEDGER_ID, is_index=False),
+        ledger=LedgerIndex(
+            ledger_id=LEDGER_ID,
+            metadata=LedgerInfo(ledger_id=LEDGER_ID),
+            blocks=BlockTable.of([block.indexed]),
+        ),
     )
 
 

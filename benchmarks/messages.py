@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.material import LEDGER_ID, Block, block_of, message_entries, run_over
+from benchmarks.material import Block, block_of, extent_over, message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
-from offload_core.format.codec.blocks import BlockCursor
-from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.extent import EntryCursor
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.message_columns import MESSAGE_COLUMNS, arrow_schema
@@ -57,8 +56,9 @@ def run(_: Path) -> Iterator[Result]:
 
 def read(block: Block, columns: list[str] | None) -> int:
     """Decode the whole block; the number of messages."""
-    run_of_block = run_over(block)
-    decoder = message_decoder(run_of_block, arrow_schema("messages", columns), ReadOptions())
-    reader = message_reader(run_of_block, decoder)
-    cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
+    extent = extent_over(block)
+    decoder = message_decoder(extent, arrow_schema("messages", columns), ReadOptions())
+    reader = message_reader(extent, decoder)
+    cursor = EntryCursor(extent)
+    cursor.feed(block.indexed, block.data, 0)
     return sum(batch.num_rows for batch in reader(cursor))

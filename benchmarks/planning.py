@@ -54,10 +54,10 @@ def work() -> None:
         seconds = time.perf_counter() - began
         used = peak() - before
         requests = driver.requests
-        expected = len(reading.tasks[0].runs) * driver.messages
+        expected = len(reading.tasks[0].extents) * driver.messages
         for task in (reading.tasks[0], reading.tasks[-1]):
             rows = sum(batch.num_rows for batch in read_task(tier.store, task, reading.options))
-            if rows != len(task.runs) * driver.messages:
+            if rows != len(task.extents) * driver.messages:
                 raise AssertionError(f"{rows} messages instead of {expected}")
     print(json.dumps([seconds, used, requests, len(reading.tasks)]))
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import UUID
 
 import boto3
 import obstore
@@ -27,15 +28,17 @@ from obstore.store import S3Store
 from servers.versitygw import Versitygw
 
 from benchmarks.measure import Result
-from offload_core.format.codec.index import IndexedBlock
-from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.reading.scan.tasks import Run
+from offload_core.format.codec.extent import LedgerExtent
+from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
+from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.reading.scan.windows import fetch_windows
 from offload_core.storage.tier import Layer, MemoryBudget, Tier, open_store, upload_blocks
 from offload_drivers.s3 import S3Driver
 from offload_hooks import hookimpl
 
 MIB = 1 << 20
+KEY = ObjectKey(folder="", uuid=UUID(int=1), ledger_id=1, is_index=False)
 IN_MEMORY = Path("/dev/shm")
 BLOCK_BYTES = 64 * MIB
 OBJECT_BYTES = 1 << 30
@@ -120,7 +123,7 @@ def upload(server: Versitygw, source: Path) -> Iterator[Result]:
     def ours() -> None:
         upload_blocks(
             tier,
-            "object",
+            KEY.data_key,
             (mapped[begin : begin + BLOCK_BYTES] for begin in range(0, OBJECT_BYTES, BLOCK_BYTES)),
             block_bytes=BLOCK_BYTES,
             total_bytes=OBJECT_BYTES,
@@ -277,15 +280,11 @@ def work(kind: str, given: dict[str, str]) -> None:
 def fetch(tier: Tier, size: int) -> None:
     """The first `size` bytes of the object, in the windows of a scan."""
     block = IndexedBlock(part_number=1, offset=0, length=size, first_entry_id=0, end_entry_id=1)
-    run = Run(
-        topic=None,
-        partition=-1,
-        ledger_id=1,
-        object_format=ObjectFormat.PIP17,
-        data_key="object",
-        blocks=(block,),
+    extent = LedgerExtent(
+        key=KEY,
+        ledger=LedgerIndex(ledger_id=1, metadata=LedgerInfo(ledger_id=1), blocks=BlockTable.of([block])),
     )
-    got = sum(len(window.data) for window in fetch_windows(tier, [run]))
+    got = sum(len(window.data) for window in fetch_windows(tier, [extent]))
     if got != size:
         raise AssertionError(f"{got} bytes instead of {size}")
 

@@ -26,7 +26,6 @@ from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
 from offload_core.format.schemas.schema_history import MOST_BYTES, history_from_rest, parse_saved, saved_bytes
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import name_of
-from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.tier import (
     Tier,
     is_schema_provider,
@@ -83,7 +82,7 @@ class SchemaFiles:
         return key
 
     def close(self) -> None:
-        """Give back the store's connections."""
+        """Close the store."""
         self._store.close()
 
     def _key(self, topic: str) -> str:
@@ -181,7 +180,7 @@ class LiteralSchema:
         return self._history
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def type_of_definition(declared: Any) -> str:
@@ -192,20 +191,6 @@ def type_of_definition(declared: Any) -> str:
 
 def _for_all(version: SchemaVersion) -> SchemaHistory:
     return SchemaHistory(versions=(version,), stands_for_all=True)
-
-
-class AdminSchemas(AdminPlugin):
-    """The schema provider `admin`; its options are those of `AdminPlugin`."""
-
-    def history(self, topic: str) -> SchemaHistory | None:
-        """See `offload_hooks.schemas.SchemaProvider`."""
-        name = parse_topic(topic).base.removeprefix("persistent://")
-        path = f"/admin/v2/schemas/{'/'.join(quote(part, safe='') for part in name.split('/', 2))}/schemas"
-        answer = self._client.get_json(path)
-        if answer is None or answer == {"getSchemaResponses": []}:
-            return None
-        with placed(key=path):
-            return history_from_rest(answer)
 
 
 SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | SchemaProvider

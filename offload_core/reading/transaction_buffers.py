@@ -59,7 +59,7 @@ class BufferSnapshot:
         return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
 
     def is_behind(self, other: BufferSnapshot) -> bool:
-        """Whether the other one is settled farther."""
+        """True if the other one is settled farther."""
         return self.stop < other.stop
 
 
@@ -72,7 +72,7 @@ def pack_snapshot(snapshot: BufferSnapshot, topic: str) -> bytes:
     stable = snapshot.stable_position
     entry_id, ledger_id = _NONE if stable is None else (stable.entry_id, stable.ledger_id)
     name = topic.encode()
-    # a union's branch comes first, an array's items behind their count, and 0 ends it
+    # a union's branch comes first, an array's items after their count, and 0 ends it
     blocks = [len(numbers), *chain.from_iterable(numbers)] if numbers else []
     return b"".join(map(_long, [1, *blocks, 0, entry_id, ledger_id, 1, len(name)])) + name
 
@@ -222,14 +222,14 @@ def _path(name: str) -> str:
 
 
 Decision = Literal["committed", "aborted", "undecided"]
-"""What became of an entry: `committed` also if it is of no transaction."""
+"""The outcome of an entry: `committed` also if it is of no transaction."""
 
 Event = tuple[int, int, int, int, int]
 """First entry, stop entry, type of marker or 0 for messages, most and least bits."""
 
 
 class BufferState(Enum):
-    """How far a buffer is."""
+    """The state of a buffer's recovery."""
 
     NO_SNAPSHOT = "NoSnapshot"
     INITIALIZING = "Initializing"
@@ -237,14 +237,14 @@ class BufferState(Enum):
 
 
 class _Opened(NamedTuple):
-    """Where a transaction begins, and the last position before it."""
+    """The begin of a transaction, and the last position before it."""
 
     before: EntryPosition | None
     first: EntryPosition
 
 
 class TransactionBuffer:
-    """What is known of a topic's transactions. Not for several threads at once.
+    """The state of a topic's transactions. Not thread-safe.
 
     Attributes:
         state: see the module.
@@ -259,7 +259,7 @@ class TransactionBuffer:
 
     @classmethod
     def restore(cls, snapshot: BufferSnapshot) -> Self:
-        """A buffer as of a snapshot, `INITIALIZING`: the entries behind its stable position are to be given."""
+        """A buffer as of a snapshot, `INITIALIZING`: the entries after its stable position must follow."""
         buffer = cls()
         buffer.state = BufferState.INITIALIZING
         buffer.last_position = snapshot.stable_position
@@ -267,17 +267,17 @@ class TransactionBuffer:
         return buffer
 
     def become_ready(self) -> None:
-        """All entries that there are were given, and a snapshot is persisted."""
+        """Note that all entries were given and a snapshot is persisted."""
         self.state = BufferState.READY
 
     def add(self, ledger_id: int, entries: EntryBatch) -> None:
-        """Take the next entries, behind all that were given; ids that are skipped are of no entries.
+        """Take the next entries, after all that were given; ids that are skipped are of no entries.
 
-        A batch without entries says that there are none before its `stop_entry_id`.
+        A batch without entries means that there are none before its `stop_entry_id`.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; with its place. Nothing was taken.
-            EntryOrderError: they are not behind the others.
+            EntryOrderError: they are not after the others.
         """
         if not len(entries):
             self._pass(ledger_id, entries.stop_entry_id)
@@ -288,7 +288,7 @@ class TransactionBuffer:
                 "entries were given to a transaction buffer out of order",
                 ledger_id=ledger_id,
                 entry_id=entries.first_entry_id,
-                expected=f"behind {self.last_position}",
+                expected=f"after {self.last_position}",
             )
         for entry_id, stop, marker, *transaction in find_events(ledger_id, entries):
             before = EntryPosition(ledger_id, entry_id - 1) if entry_id else self.last_position
@@ -308,21 +308,21 @@ class TransactionBuffer:
 
     @property
     def aborted(self) -> Mapping[TransactionId, EntryPosition]:
-        """Those that were aborted, and where the last is that is known of each: its marker, or an entry behind it."""
+        """Those that were aborted, and where the last is that is known of each: its marker, or an entry after it."""
         return self._aborted
 
     def is_open(self, transaction: TransactionId) -> bool:
-        """Whether it has entries and no marker."""
+        """True if it has entries and no marker."""
         return transaction in self._open
 
     def is_aborted(self, transaction: TransactionId) -> bool:
-        """Whether it has a marker of its abort."""
+        """True if it has a marker of its abort."""
         return transaction in self._aborted
 
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
-        """What became of an entry, by its position and its transaction (None for none).
+        """Decide the outcome of an entry, by its position and its transaction (None for none).
 
-        `undecided` behind the stable position, and while the buffer is not `READY`.
+        `undecided` after the stable position, and while the buffer is not `READY`.
         """
         stable = self.stable_position
         if self.state is not BufferState.READY or stable is None or position > stable:
@@ -330,7 +330,7 @@ class TransactionBuffer:
         return "aborted" if transaction is not None and transaction in self._aborted else "committed"
 
     def end_before(self, last: EntryPosition) -> None:
-        """All transactions that began up to here have ended, by markers that were left out: such are not open."""
+        """Note that all transactions that began up to here have ended, by markers that were left out."""
         for transaction in [each for each, opened in self._open.items() if opened.first <= last]:
             del self._open[transaction]
 
@@ -340,7 +340,7 @@ class TransactionBuffer:
             del self._aborted[transaction]
 
     def snapshot(self) -> BufferSnapshot:
-        """What is to be persisted; the entries behind its stable position say the rest."""
+        """The snapshot to persist; the entries after its stable position have the rest."""
         return BufferSnapshot(stable_position=self.stable_position, aborted=dict(self._aborted))
 
     def _pass(self, ledger_id: int, stop_entry_id: int) -> None:
@@ -360,7 +360,7 @@ class TransactionBuffer:
 
 
 def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
-    """What entries have to do with transactions, in their order; None for entries that are in no ledger yet.
+    """The transaction or marker of each entry, in order; None for entries that are in no ledger yet.
 
     Errors as `TransactionBuffer.add`.
     """

@@ -19,7 +19,8 @@ from pulsar.schema import AvroSchema, JsonSchema
 from scenes.schemas import Compiled, fill
 from servers.broker import Broker
 
-from offload_core.reading.schema_providers import AdminSchemas, SavedSchemas, saved_in
+from offload_core.reading.admin_schemas import AdminSchemas
+from offload_core.reading.schema_providers import SavedSchemas, saved_in
 from offload_hooks.errors import SchemaError, StoreUnavailableError
 from pulsar_offload import open_tier, scan
 

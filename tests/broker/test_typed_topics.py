@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from scenes.schemas import record
 from servers.broker import Broker
 
-from offload_core.reading.schema_providers import AdminSchemas, SavedSchemas
+from offload_core.reading.admin_schemas import AdminSchemas
+from offload_core.reading.schema_providers import SavedSchemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 

@@ -108,7 +108,7 @@ def change_by_another(kind: str, out: Path) -> None:
         DeltaTable(out).alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
 
 
-def test_iceberg_prunes_by_topic_and_duckdb_reads_the_files(tier, tmp_path):
+def test_an_iceberg_table_is_pruned_by_topic_and_keeps_the_state_in_properties_and_snapshots(tier, tmp_path):
     export(tier, "iceberg", tmp_path / "out")
     table = iceberg_table(tmp_path / "out")
     of_one = table.scan(row_filter=EqualTo("__topic", f"{TOPIC}1"))
@@ -116,15 +116,7 @@ def test_iceberg_prunes_by_topic_and_duckdb_reads_the_files(tier, tmp_path):
     files = [task.file.file_path.removeprefix("file://") for task in of_one.plan_files()]
     assert len(files) == 2
     assert duckdb.sql(f"select count(*) from read_parquet({files!r})").fetchall() == [(32,)]
-
-
-def test_iceberg_keeps_the_state_in_properties_and_snapshots(tier, tmp_path):
-    export(tier, "iceberg", tmp_path / "out")
-    table = iceberg_table(tmp_path / "out")
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert snapshot.summary[STATE] == table.properties[STATE]
+    assert table.current_snapshot().summary[STATE] == table.properties[STATE]
     assert '"persistent://acme/cold/orders-partition-1": "6:0:0"' in table.properties[STATE]
 
 
@@ -147,36 +139,22 @@ def test_a_state_of_another_kind_is_refused(tier, tmp_path, state, error):
         export(tier, "iceberg", out)
 
 
-def test_delta_keeps_the_state_in_transaction_ids(tier, tmp_path):
-    export(tier, "delta", tmp_path / "out")
-    table = DeltaTable(tmp_path / "out")
-    assert table.transaction_version("pulsar-offload") == 1
-    found = [
-        table.transaction_version(f"pulsar-offload/{part}/{TOPIC}1") for part in ("ledger", "entry", "batch")
-    ]
-    assert found == [6, 0, 0]
-
-
-def test_the_state_of_delta_outlives_its_log(tier, tmp_path):
+def test_a_delta_table_has_partitions_and_keeps_the_state_in_ids_that_outlive_its_log(tier, tmp_path):
     out = tmp_path / "out"
     export(tier, "delta", out)
     table = DeltaTable(out)
+    assert table.transaction_version("pulsar-offload") == 1
+    ids = [f"pulsar-offload/{part}/{TOPIC}1" for part in ("ledger", "entry", "batch")]
+    assert [table.transaction_version(each) for each in ids] == [6, 0, 0]
+    assert table.metadata().partition_columns == ["topic", "date"]
+    query = "select topic, date, count(*) as n from exported group by topic, date order by 1, 2"
+    found = pa.table(QueryBuilder().register("exported", table).execute(query).read_all()).to_pylist()
+    rows = [(row["topic"], str(row["date"]), row["n"]) for row in found]
+    assert rows == [(f"{TOPIC}{n}", day, 16) for n in (0, 1) for day in ("2023-12-09", "2023-12-10")]
     table.create_checkpoint()
     for log in sorted((out / "_delta_log").glob("*.json"))[:-1]:
         log.unlink()
     assert export(tier, "delta", out) == ExportReport()
-
-
-def test_a_delta_table_has_topic_and_date_as_partitions(tier, tmp_path):
-    export(tier, "delta", tmp_path / "out")
-    table = DeltaTable(tmp_path / "out")
-    assert table.metadata().partition_columns == ["topic", "date"]
-    query = QueryBuilder().register("exported", table)
-    found = query.execute(
-        "select topic, date, count(*) as n from exported group by topic, date order by 1, 2"
-    )
-    rows = [(row["topic"], str(row["date"]), row["n"]) for row in pa.table(found.read_all()).to_pylist()]
-    assert rows == [(f"{TOPIC}{n}", day, 16) for n in (0, 1) for day in ("2023-12-09", "2023-12-10")]
 
 
 def test_times_that_no_calendar_has_are_in_the_tables(tmp_path):

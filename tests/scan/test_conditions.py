@@ -125,7 +125,7 @@ def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(
 ) -> None:
     condition = Condition(column=column, operator=compared, value=value)
     reading = scan(TIER, columns=COLUMNS, conditions=[condition], time_slack_ms=0)
-    read = {run.ledger_id for task in reading.planned for run in task.runs}
+    read = {run.ledger_id for task in reading.planned for run in task.extents}
     if column == "__publishTime":  # the ledger before it may hold the time as well, by its first block's
         assert {row["__ledgerId"] for row in reading.to_table().to_pylist()} == ledgers
         assert len(read) <= 2

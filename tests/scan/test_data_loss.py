@@ -19,21 +19,16 @@ from pulsar_offload import TierReader, open_tier, scan
 # --- whole ledgers -----------------------------------------------------------------------------
 
 
-def test_a_start_in_a_ledger_that_is_not_here_is_an_error() -> None:
-    error = lose(in_memory(whole(3), whole(5)), start=at(4, 1, 2))
+def test_a_start_in_a_ledger_that_is_not_here_is_an_error_or_reads_on_from_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tier = in_memory(whole(3), whole(5))
+    error = lose(tier, start=at(4, 1, 2))
     assert str(error) == (
         f"{TOPIC} was asked for from 4:1:2, but that ledger has no copy here (ledger 4): found ledgers 3, 5. {HINT}"
     )
-
-
-def test_a_start_in_a_ledger_that_is_not_here_reads_on_from_the_next_if_told_so(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    found = read(in_memory(whole(3), whole(5)), start=at(4, 1), fail_on_data_loss=False)
-    assert found == payloads(5, 0, 3)
-    assert caplog.messages == [
-        f"{TOPIC} was asked for from 4:1:0, but that ledger has no copy here (ledger 4): found ledgers 3, 5. {HINT}"
-    ]
+    assert read(tier, start=at(4, 1, 2), fail_on_data_loss=False) == payloads(5, 0, 3)
+    assert caplog.messages == [str(error)]
 
 
 def test_a_start_beyond_the_stop_is_no_loss() -> None:
@@ -48,24 +43,20 @@ def incomplete(tmp_path: Path, ledger_id: int) -> TierReader:
     return open_tier(tmp_path)
 
 
-@pytest.mark.parametrize("ledger_id", [3, 5])
-def test_a_ledger_in_the_middle_without_a_complete_copy_is_an_error(tmp_path: Path, ledger_id: int) -> None:
-    error = lose(incomplete(tmp_path, ledger_id))
+@pytest.mark.parametrize(("ledger_id", "others"), [(3, (5, 8)), (5, (3, 8))])
+def test_a_ledger_in_the_middle_without_a_complete_copy_is_an_error_or_left_out(
+    tmp_path: Path, ledger_id: int, others: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    tier = incomplete(tmp_path, ledger_id)
+    error = lose(tier)
     assert error.what == f"a ledger of {TOPIC} has no complete copy"
-    assert error.ledger_id == ledger_id
+    assert (error.ledger_id, error.expected) == (ledger_id, f"positions from {ledger_id}:0 on")
     assert "the data object has no index: an attempt that did not finish" in str(error)
     assert f"-ledger-{ledger_id}: " in str(error)
-
-
-def test_a_ledger_in_the_middle_without_a_complete_copy_is_left_out_if_told_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    found = read(incomplete(tmp_path, 5), fail_on_data_loss=False)
-    assert found == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
-    (message,) = caplog.messages
-    assert message.startswith(
-        f"a ledger of {TOPIC} has no complete copy (ledger 5): expected positions from 5:0 on, found "
-    )
+    assert read(tier, fail_on_data_loss=False) == [
+        payload for each in others for payload in payloads(each, 0, 3)
+    ]
+    assert caplog.messages == [str(error)]
 
 
 def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
@@ -134,20 +125,15 @@ def broken(ledger_id: int) -> WrittenObject:
     return WrittenObject(key=written.key, data=written.data, index=longer, entries=written.entries)
 
 
-def test_a_broken_index_that_a_task_reads_is_an_error() -> None:
+def test_a_broken_index_that_a_task_reads_is_an_error_or_left_out(caplog: pytest.LogCaptureFixture) -> None:
     tier = in_memory(whole(3), broken(5), whole(8))
     scan(tier)  # planning does not look at it
     error = lose(tier)
     assert error.what == f"a ledger of {TOPIC} has no complete copy"
     assert error.ledger_id == 5
     assert "the data object has 173 bytes, its index says 174" in str(error)
-
-
-def test_a_broken_index_that_a_task_reads_is_left_out_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
-    found = read(in_memory(whole(3), broken(5), whole(8)), fail_on_data_loss=False)
-    assert found == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
-    (message,) = caplog.messages
-    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 5): found ")
+    assert read(tier, fail_on_data_loss=False) == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
+    assert caplog.messages == [str(error)]
 
 
 def test_a_broken_index_of_the_last_ledger_is_an_error_as_an_index_is_written_last(
@@ -184,20 +170,18 @@ def gapped() -> TierReader:
     return in_memory(segment(7, 0, 3), segment(7, 5, 8), whole(9))
 
 
-def test_a_gap_between_segments_is_an_error_that_says_what_is_missing() -> None:
+def test_a_gap_between_segments_is_an_error_or_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     error = lose(gapped())
     assert str(error) == (
         f"entries of a ledger of {TOPIC} have no copy here "
         "(object 00000000-0000-4000-8000-000000000000, ledger 7, entry 3): expected entries 3 to 4. " + HINT
     )
     assert (error.key, error.ledger_id, error.entry_id) == ("00000000-0000-4000-8000-000000000000", 7, 3)
-
-
-def test_a_gap_is_passed_over_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert lose(gapped(), task_bytes=1).expected == "entries 3 to 4"
     found = read(gapped(), fail_on_data_loss=False)
     assert found == [*payloads(7, 0, 3), *payloads(7, 5, 8), *payloads(9, 0, 3)]
     (message,) = caplog.messages
-    assert message.startswith(f"entries of a ledger of {TOPIC} have no copy here")
+    assert message.startswith(error.what)
     assert "expected entries 3 to 4" in message
 
 
@@ -232,10 +216,16 @@ def beheaded() -> TierReader:
 @pytest.mark.parametrize(
     "bounds", [{}, {"start": at(7, 3)}, {"stop": at(7, 2)}, {"start": at(7, 1), "stop": at(7, 3)}]
 )
-def test_first_entries_that_are_missing_are_an_error(bounds: Any) -> None:
+def test_first_entries_that_are_missing_are_an_error_or_passed_over(
+    bounds: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     error = lose(beheaded(), **bounds)
-    assert error.what == f"the first entries of a ledger of {TOPIC} have no copy here"
-    assert (error.ledger_id, error.found) == (7, "entries from 4 on")
+    assert str(error) == (
+        f"the first entries of a ledger of {TOPIC} have no copy here (ledger 7): found entries from 4 on. {HINT}"
+    )
+    found = read(beheaded(), **bounds, fail_on_data_loss=False)
+    assert found == ([] if "stop" in bounds else payloads(7, 4, 8))
+    assert caplog.messages == [str(error)]
 
 
 def test_first_entries_that_are_not_asked_for_may_be_missing() -> None:
@@ -245,23 +235,13 @@ def test_first_entries_that_are_not_asked_for_may_be_missing() -> None:
     assert read(beheaded(), start=at(7, 2), stop=at(7, 2)) == []
 
 
-def test_first_entries_that_are_missing_are_passed_over_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
-    assert read(beheaded(), fail_on_data_loss=False) == payloads(7, 4, 8)
-    assert caplog.messages == [
-        f"the first entries of a ledger of {TOPIC} have no copy here (ledger 7): found entries from 4 on. {HINT}"
-    ]
-
-
-def test_the_missing_tail_of_a_closed_ledger_is_an_error() -> None:
-    error = lose(in_memory(closed_with(segment(7, 0, 3), 6), whole(9)))
-    assert error.what == f"entries of a ledger of {TOPIC} have no copy here"
-    assert (error.ledger_id, error.entry_id, error.expected) == (7, 3, "entries 3 to 5")
-
-
-def test_the_missing_tail_of_a_closed_ledger_is_passed_over_if_told_so(
+def test_the_missing_tail_of_a_closed_ledger_is_an_error_or_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
+    error = lose(tier)
+    assert error.what == f"entries of a ledger of {TOPIC} have no copy here"
+    assert (error.ledger_id, error.entry_id, error.expected) == (7, 3, "entries 3 to 5")
     assert read(tier, fail_on_data_loss=False) == [*payloads(7, 0, 3), *payloads(9, 0, 3)]
     assert len(caplog.messages) == 1
 
@@ -283,7 +263,3 @@ def test_the_tail_of_the_last_ledger_may_be_on_its_way() -> None:
     assert read(tier) == [*payloads(5, 0, 3), *payloads(7, 0, 3)]
     assert lose(tier, stop=at(7, 5)).expected == "entries 3 to 4"
     assert lose(tier, stop=at(8, 0)).expected == "entries 3 to 5"
-
-
-def test_a_gap_is_found_however_tasks_are_cut() -> None:
-    assert lose(gapped(), task_bytes=1).expected == "entries 3 to 4"

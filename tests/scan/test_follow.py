@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
-from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.records import LedgerRecord, OffloadContext
 from offload_core.reading.scan import (
     Bounds,
@@ -333,7 +333,3 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
         anew = select_catalogue(tier, selection, ScanOptions(), known=again)
         assert anew.topics[0].ledgers[0].attempts[0] is not ours.attempts[0]
         assert anew.topics[0].ledgers[1].attempts[0] is again.topics[0].ledgers[1].attempts[0]
-
-
-def test_names_of_which_nothing_is_here_yet_may_be_asked_for() -> None:
-    assert TopicName("persistent://acme/cold/others") == OTHER

@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, pip17_object
 from tiers import in_memory, lay_out
@@ -36,6 +37,11 @@ def test_pandas_takes_a_scan_as_it_is(planned: Scan) -> None:
         assert list(frame.columns) == ["value", "__entryId", "__messageProperties"]
         assert frame["value"].tolist() == VALUES
         assert frame["__entryId"].tolist() == IDS
+
+
+def test_arrow_takes_a_scan_as_it_is(planned: Scan) -> None:
+    assert pa.table(planned) == planned.to_table()
+    assert pa.table(planned).schema == planned.schema
 
 
 def test_duckdb_queries_a_scan_as_it_is(planned: Scan) -> None:

@@ -14,7 +14,7 @@ from tiers import TOPIC, in_memory, uuid_of
 
 from offload_core.format.messages.message_columns import Level
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan import LedgerShare, Position, Run, ScanTask, read_task
+from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, read_task
 from offload_core.reading.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader, scan
@@ -182,7 +182,7 @@ def test_bounds_of_a_topic_that_is_not_read_are_refused(option: str) -> None:
 def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
     reading = scan(TIER, start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
     (task,) = reading.planned
-    fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.runs]
+    fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.extents]
     assert fetched == [("2", [6]), ("3", [8])]
     assert reading.data_bytes == task.data_bytes == 1024
 
@@ -191,7 +191,7 @@ def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
 
 
 def blocks_of(tasks: Any) -> list[tuple[str, int]]:
-    return [(run.data_key, block.offset) for task in tasks for run in task.runs for block in run.blocks]
+    return [(run.data_key, block.offset) for task in tasks for run in task.extents for block in run.blocks]
 
 
 @given(min_partitions=st.integers(-1, 40), task_bytes=st.integers(1, 20_000))
@@ -201,9 +201,9 @@ def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_byte
     assert len(whole) == 1
     assert blocks_of(tasks) == blocks_of(whole)
     assert len(set(blocks_of(tasks))) == 13
-    assert all(task.runs and all(run.blocks for run in task.runs) for task in tasks)
+    assert all(task.extents and all(run.blocks for run in task.extents) for task in tasks)
     for task in tasks:
-        assert task.data_bytes <= task_bytes or sum(len(run.blocks) for run in task.runs) == 1
+        assert task.data_bytes <= task_bytes or sum(len(run.blocks) for run in task.extents) == 1
     assert len(tasks) >= min(min_partitions, 9)
 
 
@@ -219,16 +219,16 @@ def test_a_large_ledger_is_split_between_its_blocks() -> None:
     blocks = [[entry(b"x" * 100)] * 2] * 20
     tier = in_memory(streaming_object([LedgerPart(ledger_id=7, blocks=blocks)]))
     reading = scan(tier, min_partitions=4)
-    assert [sum(len(run.blocks) for run in task.runs) for task in reading.planned] == [5, 5, 5, 5]
-    assert [task.runs[0].next_entry_id for task in reading.planned] == [10, 20, 30, None]
-    assert all(run.payload_bytes is None for task in reading.planned for run in task.runs)
+    assert [sum(len(run.blocks) for run in task.extents) for task in reading.planned] == [5, 5, 5, 5]
+    assert [task.extents[0].next_entry_id for task in reading.planned] == [10, 20, 30, None]
+    assert all(run.payload_bytes is None for task in reading.planned for run in task.extents)
 
 
 def test_small_ledgers_share_a_task() -> None:
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(6)))
     (task,) = scan(tier).planned
-    assert [run.ledger_id for run in task.runs] == [0, 1, 2, 3, 4, 5]
-    assert [len(task.runs) for task in scan(tier, min_partitions=3).planned] == [2, 2, 2]
+    assert [run.ledger_id for run in task.extents] == [0, 1, 2, 3, 4, 5]
+    assert [len(task.extents) for task in scan(tier, min_partitions=3).planned] == [2, 2, 2]
 
 
 def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() -> None:
@@ -269,10 +269,10 @@ def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> N
     tier = in_memory(*OBJECTS)
     reading = scan(tier)
     assert sorted(keys_read(tier)) == STREAMING_INDEXES
-    assert [type(run) for task in reading.planned for run in task.runs] == [
-        LedgerShare,
-        *[Run] * 5,
-        LedgerShare,
+    assert [type(run) for task in reading.planned for run in task.extents] == [
+        ScanLedger,
+        *[ScanExtent] * 5,
+        ScanLedger,
     ]
 
 
@@ -320,5 +320,5 @@ def test_a_task_of_many_small_ledgers_is_small_on_its_way() -> None:
 
 def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
     for ledger_id in (3, 6):
-        (run,) = scan(TIER, ledger=ledger_id).planned[0].runs
+        (run,) = scan(TIER, ledger=ledger_id).planned[0].extents
         assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)

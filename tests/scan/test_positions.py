@@ -128,9 +128,15 @@ def test_another_form_of_offsets_is_refused_by_the_options_name(text: str) -> No
     assert "earliest, latest, or {" in str(caught.value.expected)
 
 
-@pytest.mark.parametrize("text", ['{"orders": {"-1": "3:4"}}', '{"acme/cold/orders": {"-1": "3"}}'])
-def test_a_topic_or_position_in_offsets_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(OptionError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"orders": {"-1": "3:4"}}', "not the name of a persistent topic"),
+        ('{"acme/cold/orders": {"-1": "3"}}', "this is not a position"),
+    ],
+)
+def test_a_wrong_topic_or_position_in_offsets_is_refused(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         parse_offsets(text, "startingOffsets")
 
 

@@ -76,7 +76,7 @@ def test_behind_what_was_not_trimmed_it_is_loss(before: WrittenObject) -> None:
 def test_it_is_loss_where_an_object_does_not_tell_what_it_holds() -> None:
     broken = segment(5, 0, 4)
     broken = WrittenObject(key=broken.key, data=broken.data, index=broken.index[:-1], entries=())
-    assert "nothing tells which entries" in lose(in_memory(broken, ending_one(4)), topics=TOPIC).what
+    assert "it is not known which entries" in lose(in_memory(broken, ending_one(4)), topics=TOPIC).what
 
 
 def test_a_segment_of_one_ledger_would_have_gone_with_it() -> None:

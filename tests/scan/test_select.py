@@ -140,22 +140,25 @@ def test_of_many_known_topics_ten_are_named() -> None:
 def test_an_empty_tier_knows_no_topic() -> None:
     with pytest.raises(UnknownTopicError, match="expected one of none at all"):
         select_topics(build_catalogue([]), Selection(topics=("a/b/c",)))
+    assert select_topics(build_catalogue([]), Selection(topics=("a/b/c",), may_be_absent=True)) == []
 
 
-def test_names_and_a_pattern_at_once_are_refused() -> None:
-    with pytest.raises(OptionError, match="by name and by pattern at once"):
-        labels(topics=("acme/cold/orders",), topics_pattern=".*")
-
-
-def test_what_is_no_pattern_is_refused() -> None:
-    with pytest.raises(OptionError, match="not a regular expression") as caught:
-        labels(topics_pattern="acme/(")
-    assert caught.value.found == "acme/("
-
-
-def test_what_is_no_topic_name_is_refused() -> None:
-    with pytest.raises(OptionError, match="not the name of a persistent topic"):
-        labels(topics=("orders",))
+@pytest.mark.parametrize(
+    ("selection", "message", "found"),
+    [
+        (
+            {"topics": ("acme/cold/orders",), "topics_pattern": ".*"},
+            "by name and by pattern at once",
+            None,
+        ),
+        ({"topics_pattern": "acme/("}, "not a regular expression", "acme/("),
+        ({"topics": ("orders",)}, "not the name of a persistent topic", "orders"),
+    ],
+)
+def test_a_wrong_choice_is_refused(selection: dict[str, Any], message: str, found: str | None) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        labels(**selection)
+    assert caught.value.found == found
 
 
 def test_a_topic_that_two_clusters_have_is_refused_with_both() -> None:

@@ -13,7 +13,8 @@ from network.fronts import Answer, Request
 from servers.process import free_port
 
 from offload_core.format.schemas import history_from_rest
-from offload_core.reading.schema_providers import AdminSchemas, open_provider
+from offload_core.reading.admin_schemas import AdminSchemas
+from offload_core.reading.schema_providers import open_provider
 from offload_hooks.errors import (
     AccessDeniedError,
     OptionError,

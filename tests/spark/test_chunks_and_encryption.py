@@ -40,10 +40,8 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
-    reader = spark.read.format("pulsar_offload").option("columns", "__ledgerId,__entryId,value")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader.load(str(tier))
+    options = {"columns": "__ledgerId,__entryId,value", **options}
+    return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
 def test_partitions_join_what_begins_in_others(spark: SparkSession, tier: Path, tmp_path: Path) -> None:

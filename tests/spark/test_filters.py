@@ -34,10 +34,8 @@ def is_on(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bool]
 
 
 def frame_of(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
-    reader = spark.read.format("pulsar_offload").option("minPartitions", 1000)
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader.load(str(tier))
+    options = {"minPartitions": 1000, **options}
+    return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
 @pytest.fixture(scope="module")

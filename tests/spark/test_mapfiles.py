@@ -20,12 +20,14 @@ _numbers = itertools.count()
 
 
 def read(spark: SparkSession, url: str, topic: str, **storage: str) -> DataFrame:
-    reader = spark.read.format("pulsar_offload").option("driver", "filesystem")
-    reader = reader.option("storage.fileSystemURI", url).option("topic", f"acme/cold/{topic}")
-    reader = reader.option("columns", ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]))
-    for name, value in storage.items():
-        reader = reader.option(f"storage.{name}", value)
-    return reader.option("minPartitions", "2").load()
+    options = {
+        "driver": "filesystem",
+        "topic": f"acme/cold/{topic}",
+        "columns": ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]),
+        "minPartitions": 2,
+        **{f"storage.{name}": value for name, value in {"fileSystemURI": url, **storage}.items()},
+    }
+    return spark.read.format("pulsar_offload").options(**options).load()
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, object]]:

@@ -5,54 +5,32 @@ from __future__ import annotations
 import pytest
 
 from offload_core.interfaces.spark.source_options import parse_options
-from offload_core.reading.scan import Position
-from offload_core.reading.scan.tasks import KeyProviderSpec
 from offload_hooks.errors import OptionError
 
 
-def test_all_options_in_the_lower_case_that_spark_hands_over():
+def test_options_of_the_source_come_in_the_lower_case_that_spark_hands_over():
+    """Those of a scan are in `tests/scan/test_options.py`."""
     options = parse_options(
         {
             "path": "file:///x",
             "driver": "local",
             "storage.root": "/y",
-            "prefix": "a/",
             "records": "http://broker:8080",
             "records.token_file": "/z",
             "topics": "t/n/a, t/n/b,",
-            "ledger": "7",
-            "level": "entries",
-            "columns": "value,__entryId",
-            "startingoffsets": '{"t/n/a": {"-1": "3:4:5"}}',
-            "endingoffsets": "latest",
+            "verifychecksums": "TRUE",
             "minpartitions": "8",
             "maxpartitionbytes": "1000",
-            "failondataloss": "False",
-            "verifychecksums": "TRUE",
-            "maxmessagebytes": "99",
-            "mode": "dropMalformed",
-            "keyprovider": "pem:directory=/keys",
-            "cryptofailureaction": "discard",
-            "chunks": "RAW",
-            "chunklookbackbytes": "5",
-            "maxpendingchunkbytes": "6",
         }
     )
-    scan = options.scan
     assert options.storage == {"root": "/y"}
-    assert (scan.records, scan.records_options) == ("http://broker:8080", {"token_file": "/z"})
-    assert options.topics == ("t/n/a", "t/n/b")
-    assert (scan.ledger, scan.level, scan.columns) == (7, "entries", ("value", "__entryId"))
-    assert list(scan.start.values()) == [Position(3, 4, 5)]
-    assert (options.min_partitions, options.max_partition_bytes, scan.max_message_bytes) == (8, 1000, 99)
-    assert (scan.fail_on_data_loss, scan.verify_checksums) == (False, True)
-    assert (scan.mode, scan.crypto_failure_action, scan.chunks) == (
-        "DROPMALFORMED",
-        "DISCARD",
-        "raw",
+    assert (options.scan.records, options.scan.records_options) == (
+        "http://broker:8080",
+        {"token_file": "/z"},
     )
-    assert scan.key_provider == KeyProviderSpec(name="pem", options={"directory": "/keys"})
-    assert (scan.chunk_look_back_bytes, scan.max_pending_chunk_bytes) == (5, 6)
+    assert options.topics == ("t/n/a", "t/n/b")
+    assert (options.min_partitions, options.max_partition_bytes) == (8, 1000)
+    assert options.scan.verify_checksums
 
 
 @pytest.mark.parametrize(

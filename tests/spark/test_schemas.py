@@ -42,11 +42,9 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(spark: SparkSession, tier: Path, topic: str, **options: object) -> DataFrame:
-    reader = spark.read.format("pulsar_offload").option("topic", f"acme/cold/{topic}")
-    options.setdefault("schemas", BROKER / "topics" / topic / "schemas.json")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader.load(str(tier))
+    schemas = BROKER / "topics" / topic / "schemas.json"
+    options = {"topic": f"acme/cold/{topic}", "schemas": schemas, **options}
+    return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
 @pytest.mark.parametrize("topic", ["avro", "json"])

@@ -39,10 +39,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
-    reader = spark.read.format("pulsar_offload")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader.load(str(tier))
+    return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
 def arrow_rows(frame: DataFrame) -> list[dict[str, object]]:
@@ -128,8 +125,8 @@ def test_one_ledger_is_split_between_its_blocks(spark, tier):
 
 
 def test_the_driver_and_its_options_instead_of_a_path(spark, tier):
-    reader = spark.read.format("pulsar_offload").option("driver", "local").option("storage.root", str(tier))
-    assert reader.option("topic", "acme/cold/jstring").load().count() == 100
+    options = {"driver": "local", "storage.root": str(tier), "topic": "acme/cold/jstring"}
+    assert spark.read.format("pulsar_offload").options(**options).load().count() == 100
 
 
 def test_an_empty_tier_has_no_rows(spark, tmp_path):

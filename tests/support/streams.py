@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark import cloudpickle
+
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.interfaces.spark.stream import OffloadStreamReader
@@ -62,12 +64,13 @@ class Query:
         return start, self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
 
     def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """The rows between two offsets, planned anew."""
-        partitions = pickle.loads(pickle.dumps(self.reader.partitions(start, end)))
+        """The rows between two offsets, planned anew; partitions and reader cross to another process."""
+        partitions = self.reader.partitions(start, end)
+        partitions, read = pickle.loads(cloudpickle.dumps((partitions, self.reader.read)))
         return [
             tuple(row[name] for name in self._columns)
             for partition in partitions
-            for batch in self.reader.read(partition)
+            for batch in read(partition)
             for row in batch.to_pylist()
         ]
 

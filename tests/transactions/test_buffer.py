@@ -226,7 +226,7 @@ def of_entry(payload: bytes) -> TransactionId | None:
 def test_entries_that_are_not_behind_the_others_are_refused() -> None:
     buffer = buffer_of([PLAIN, PLAIN])
     for ledger_id, entry_id in ((7, 1), (7, 0), (6, 9)):
-        with pytest.raises(EntryOrderError, match="behind 7:1"):
+        with pytest.raises(EntryOrderError, match="after 7:1"):
             buffer.add(ledger_id, EntryBatch.of(entry_id, [PLAIN.pack(0)]))
     buffer.add(7, EntryBatch.of(5, [PLAIN.pack(0)]))
     buffer.add(7, EntryBatch.of(6, []))

@@ -135,7 +135,7 @@ def test_what_comes_behind_an_open_transaction_is_not_fetched() -> None:
     driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
     reading = scan(TierReader(Tier(driver)), TOPIC)
     (task,) = reading.tasks
-    assert [(run.ledger_id, run.stop_entry_id) for run in task.runs] == [(1, 30)]
+    assert [(run.ledger_id, run.stop_entry_id) for run in task.extents] == [(1, 30)]
     assert task.data_bytes < len(objects[0].data)
 
 
@@ -170,7 +170,7 @@ def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open() -> 
     reading = scan(TierReader(Tier(driver)), TOPIC, stop={TopicName(TOPIC): Position(2, 0)})
     driver.reads.clear()
     (task,) = reading.tasks
-    assert all(not run.open.bounds.size for run in task.runs)
+    assert all(not run.open.bounds.size for run in task.extents)
     assert 9 <= len({key for key, _, _ in driver.reads if not key.endswith("-index")}) < 20
 
 

@@ -77,7 +77,7 @@ def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
     for looks in (True, False):
         tasks = scan(tier, TOPIC, summaries=tmp_path).tasks
         assert bool(data_reads(driver)) == looks
-        assert [run.aborted.bounds.tolist() for task in tasks for run in task.runs] == [[[0, 1]]]
+        assert [run.aborted.bounds.tolist() for task in tasks for run in task.extents] == [[[0, 1]]]
     kept = parse_summary(summary_file(tmp_path).read_bytes())
     assert (kept.ledger_id, kept.data_bytes) == (7, len(WRITTEN.data))
     assert kept.ranges.tolist() == [[0, 1, *ONE], [2, 3, *OTHER]]

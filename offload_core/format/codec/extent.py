@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +83,11 @@ class LedgerExtent:
         """Bytes of the blocks."""
         return self.ledger.blocks.data_bytes
 
-    def with_blocks(self, blocks: BlockTable) -> LedgerExtent:
+    def with_blocks(self, blocks: BlockTable) -> Self:
         """The same with some of the blocks."""
         return replace(self, ledger=replace(self.ledger, blocks=blocks))
 
-    def between(self, begin_entry_id: int, stop_entry_id: int | None) -> LedgerExtent | None:
+    def between(self, begin_entry_id: int, stop_entry_id: int | None) -> Self | None:
         """The part with the entries from `begin_entry_id` up to `stop_entry_id` (half-open, None for no bound).
 
         None if no block can have any.

@@ -52,7 +52,7 @@ class SparkExecutor:
                 raise OffloadError(
                     "Spark has not done the work",
                     found=_reason(error),
-                    hint="Its log says more, and --debug all of it. The command can be called again.",
+                    hint="Its log has more, and --debug shows all of it. The command can be called again.",
                 ) from error
             for result in results:
                 if isinstance(result, _Raised):
@@ -62,13 +62,13 @@ class SparkExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What work raised; an error that it gives is a result like any other."""
+    """An error that work raised; an error that it returns is a result."""
 
     error: OffloadError
 
 
 def _reason(error: Exception) -> str:
-    """The one line of Spark's text that says why: Java's message, or the last line of a worker's traceback."""
+    """The one line of Spark's text that has the reason: Java's message, or the last line of a worker's traceback."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     of_java = (line.removeprefix(": ") for line in lines if line.startswith(": "))
     return next(of_java, lines[-1] if lines else type(error).__name__)
@@ -93,7 +93,7 @@ def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:
 
 
 def _was_tried() -> bool:
-    """Whether this task is another try of one that failed, was lost, or is slow."""
+    """True if this task is another attempt at one that failed, was lost, or is slow."""
     task = TaskContext.get()
     return task is not None and task.attemptNumber() > 0
 

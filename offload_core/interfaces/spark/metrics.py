@@ -1,4 +1,4 @@
-"""What the tasks of Spark queries read, added up on the driver by Spark's accumulators.
+"""Add up what the tasks of Spark queries read, on the driver, by Spark's accumulators.
 
 Accumulators reach a data source only inside its class, which Spark hands to the workers by value if it is made in a
 function. So the source is registered anew, under its own name.
@@ -37,12 +37,12 @@ class ReadMetrics:
 
     @property
     def tasks(self) -> int:
-        """How many tasks have ended."""
+        """The number of tasks that have ended."""
         return int(self._totals["tasks"].value)
 
     @property
     def total(self) -> TaskMetrics:
-        """What they did together; on the driver only."""
+        """The sum of their metrics; on the driver only."""
         values: dict[str, Any] = {each.name: self._totals[each.name].value for each in fields(TaskMetrics)}
         return TaskMetrics(**values)
 
@@ -57,7 +57,7 @@ def measure_reads(session: SparkSession) -> ReadMetrics:
     metrics = ReadMetrics({name: context.accumulator(0.0 if name == "seconds" else 0) for name in names})
 
     class MeasuredDataSource(PulsarOffloadDataSource):
-        """The same, with accumulators."""
+        """Register the source so that its tasks report to accumulators."""
 
         def reader(self, schema: StructType) -> DataSourceReader:
             return self.batch_reader(schema, metrics)

@@ -145,22 +145,22 @@ class OffloadReader(DataSourceReader):
 
     @property
     def joins_chunks(self) -> bool:
-        """Whether messages are put together from chunks."""
+        """True if messages are joined from chunks."""
         return self._read_options.joins_chunks
 
     @property
     def payloads(self) -> Payloads | None:
-        """How payloads become columns; None if they do not."""
+        """The schemas by which payloads become columns; None for none."""
         return self._read_options.payloads
 
     @property
     def needs_outcomes(self) -> bool:
-        """Whether what is read depends on what became of transactions."""
+        """True if the read depends on outcomes of transactions."""
         return self._read_options.needs_outcomes
 
     @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
-        """What Spark hands filters down to, where it is told to."""
+        """The filters that Spark pushes down."""
         return PushFilters(self._push)
 
     def _push(self, conditions: tuple[Condition, ...]) -> None:
@@ -169,12 +169,12 @@ class OffloadReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         with self._tier as tier:
-            # Of no partition at all Spark makes one of its own, which nobody can read.
-            tasks = self._planned(tier, scan).tasks or (ScanTask(runs=()),)
+            # Of no partition at all Spark makes one of its own, which cannot be read.
+            tasks = self._planned(tier, scan).tasks or (ScanTask(extents=()),)
             return [OffloadPartition(task) for task in tasks]
 
     def explain(self) -> ScanEstimate:
-        """What the query takes if all of it is read: requests, bytes and partitions (docs/cost.md)."""
+        """Estimate the cost of the query if all of it is read: requests, bytes and partitions (docs/cost.md)."""
         with self._tier as tier:
             return self._planned(tier, explain_scan)
 

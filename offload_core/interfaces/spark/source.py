@@ -18,7 +18,7 @@ from offload_core.reading.scan import Report, ScanEstimate
 
 
 def explain(path: str | os.PathLike[str] | None = None, **options: object) -> ScanEstimate:
-    """What `spark.read.format("pulsar_offload").options(**options).load(path)` takes if all of it is read.
+    """Estimate the cost of `spark.read.format("pulsar_offload").options(**options).load(path)` if all of it is read.
 
     Needs no session: it plans as Spark's driver would. Options have their names of docs/spark.md; those with a dot,
     such as `storage.region`, are given by `**{"storage.region": "eu-west-1"}`.
@@ -56,7 +56,7 @@ class PulsarOffloadDataSource(DataSource):
         return self.batch_reader(schema)
 
     def batch_reader(self, schema: StructType, report: Report | None = None) -> OffloadReader:
-        """The same; its tasks report what they did."""
+        """A reader whose tasks report their metrics."""
         return OffloadReader(parse_options(self.options), schema, report)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -64,5 +64,5 @@ class PulsarOffloadDataSource(DataSource):
         return self.stream_reader(schema)
 
     def stream_reader(self, schema: StructType, report: Report | None = None) -> DataSourceStreamReader:
-        """The same; its tasks report what they did."""
+        """A reader whose tasks report their metrics."""
         return OffloadStreamReader(parse_options(self.options), schema, report)

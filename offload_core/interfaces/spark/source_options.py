@@ -29,7 +29,7 @@ RECORDS_PREFIX = "records."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query asks of the source. Options of `storage` are not shown: they may be secret.
+    """The options of a query. Those of `storage` are not shown: they may be secret.
 
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` say where it is.
@@ -131,7 +131,7 @@ def open_source(options: SourceOptions) -> TierReader:
 def read_options(
     options: SourceOptions, columns: Sequence[str] | None, opened: Callable[[], TierReader]
 ) -> ReadOptions:
-    """How the messages are read; the topics' schemas are asked for here, in the tier if they are kept there."""
+    """The options for reading messages; loads the topics' schemas, from the tier if they are saved there."""
     asked = options.scan.having(columns=columns)
     payloads = None
     if asked.schemas is not None:

@@ -95,7 +95,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins. A topic that has no position in it is read from its beginning."""
+        """The start of a new query. A topic without a position in it is read from its beginning."""
         starting = self._options.scan.start
         if starting == "earliest":
             return {}
@@ -145,7 +145,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From here on nothing new is looked for."""
+        """Stop looking for new ledgers."""
         self._follower.freeze()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -181,7 +181,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.read(partition)
 
     def stop(self) -> None:
-        """Give back what planning holds."""
+        """Close the tier that planning has opened."""
         if self._following is not None:
             self._following[0].close()
             self._following = None

@@ -1,4 +1,4 @@
-"""What is installed on Spark's driver and on its executors, compared before anything else crosses between them.
+"""Compare the versions installed on Spark's driver and on its executors, before anything else crosses between them.
 
 A reader travels as the driver's versions and some bytes. The bytes are unpickled only where the versions allow it: what
 cannot work is an error that names both, what may is a warning. That Python itself is the same Spark checks before.

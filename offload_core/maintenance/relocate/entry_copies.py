@@ -60,7 +60,7 @@ from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, lo
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
-from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces
+from offload_core.reading.read_handles.cold_copy import ColdExtent, open_extents
 from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.writing.offload.attempt_objects import ledger_metadata
@@ -570,7 +570,7 @@ class EntryCopies:
             raise OptionError("some of the ledgers went through a filter, and others did not")
         return found
 
-    def _filter(self, piece: ColdPiece) -> FilterRecord | None:
+    def _filter(self, piece: ColdExtent) -> FilterRecord | None:
         record = indexed_filter(piece.ledger)
         said = piece.tier.stat(piece.key.data_key).user_metadata
         if LOST_KEY in said:
@@ -587,9 +587,9 @@ class EntryCopies:
             )
         return record
 
-    def _pieces(self, name: str, ledger: LedgerRecord) -> tuple[ColdPiece, ...]:
+    def _pieces(self, name: str, ledger: LedgerRecord) -> tuple[ColdExtent, ...]:
         memory = self._memory or ReadMemory()
-        return open_pieces(self._source, ledger, name, memory)
+        return open_extents(self._source, ledger, name, memory)
 
 
 def _together(records: Sequence[FilterRecord]) -> FilterRecord:

@@ -42,7 +42,7 @@ from offload_core.maintenance.verify.findings import (
 from offload_core.maintenance.verify.pair_checks import Examined, ledger_facts
 from offload_core.metadata.records.filter_record import DroppedEntries, indexed_filter
 from offload_core.reading.scan.read import checksum_verifier
-from offload_core.reading.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, Run
+from offload_core.reading.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
 from offload_core.reading.scan.windows import Window, fetch_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
@@ -212,7 +212,7 @@ class _ObjectCheck:
     def compare(self) -> None:
         """Compare all blocks with the checksums beside them."""
         for ledger in self._task.index.ledgers:
-            with contextlib.closing(fetch_windows(self._tier, (_run(self._extent(ledger)),))) as fetched:
+            with contextlib.closing(fetch_windows(self._tier, (self._extent(ledger),))) as fetched:
                 for _ in self.sums.passed(fetched):
                     pass
 
@@ -229,9 +229,9 @@ class _ObjectCheck:
     def _walk(self, extent: LedgerExtent, counted: _Counted) -> Iterator[LocatedEntries]:
         """Yield the entries of all blocks, about a batch full at a time; faults become findings."""
         faults = _Faults(extent, self._found)
-        cursor, run = EntryCursor(extent, on_fault=faults.take), _run(extent)
-        verifier = self._verifier(run)
-        with contextlib.closing(fetch_windows(self._tier, (run,))) as fetched:
+        cursor = EntryCursor(extent, on_fault=faults.take)
+        verifier = self._verifier(extent)
+        with contextlib.closing(fetch_windows(self._tier, (extent,))) as fetched:
             for window in self.sums.passed(fetched):
                 if verifier is not None:
                     try:
@@ -254,11 +254,11 @@ class _ObjectCheck:
                 counted.is_right &= faults.is_right
                 window.walked_to(cursor.reached)
 
-    def _verifier(self, run: Run) -> ChecksumVerifier | None:
+    def _verifier(self, extent: LedgerExtent) -> ChecksumVerifier | None:
         try:
-            return checksum_verifier(self._tier, run)
+            return checksum_verifier(self._tier, extent)
         except FormatError as error:
-            self._found.add(of_error(Code.MAPFILE_CHECKSUM, error, key=run.checksum_key))
+            self._found.add(of_error(Code.MAPFILE_CHECKSUM, error, key=extent.checksum_key))
             return None
 
     def _check_follow(self, window: Window, counted: _Counted, entry_ids: Longs) -> None:
@@ -269,7 +269,7 @@ class _ObjectCheck:
             self._found.add(
                 Finding(
                     code=Code.ENTRY_WRONG_ID,
-                    ledger_id=window.run.ledger_id,
+                    ledger_id=window.extent.ledger_id,
                     block=window.block.part_number,
                     entry_id=before,
                     offset=window.block.offset,
@@ -337,19 +337,6 @@ def _wrong(code: Code, key: ObjectKey, ledger: LedgerIndex, expected: int | None
         ledger_id=ledger.ledger_id,
         expected=f"{expected} by the index",
         found=f"{found} in the data object",
-    )
-
-
-def _run(extent: LedgerExtent) -> Run:
-    return Run(
-        topic=None,
-        partition=-1,
-        ledger_id=extent.ledger_id,
-        object_format=extent.object_format,
-        data_key=extent.data_key,
-        blocks=extent.blocks,
-        sequence_file=extent.sequence_file,
-        checksum_key=extent.checksum_key,
     )
 
 
@@ -466,7 +453,7 @@ class BlockSums:
         self._found.add(
             Finding(
                 code=code,
-                ledger_id=window.run.ledger_id,
+                ledger_id=window.extent.ledger_id,
                 block=window.block.part_number if window.block.offset == offset else None,
                 offset=offset,
                 expected=f"{self._known.crcs[number]:08x}",

@@ -107,7 +107,7 @@ class DeltaTarget:
 
 
 class _Positions(Mapping[TopicName, Position]):
-    """By topic what its three transaction ids say; topics are known by those who ask."""
+    """Positions by topic, from three transaction ids each; a table does not list its ids."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
@@ -119,10 +119,10 @@ class _Positions(Mapping[TopicName, Position]):
         return Position(ledger_id, entry_id, batch_index)
 
     def __iter__(self) -> Iterator[TopicName]:
-        raise TypeError("a Delta table does not tell which ids its transactions have")
+        raise TypeError("a Delta table does not list the ids of its transactions")
 
     def __len__(self) -> int:
-        raise TypeError("a Delta table does not tell which ids its transactions have")
+        raise TypeError("a Delta table does not list the ids of its transactions")
 
 
 class _DeltaSink:
@@ -156,7 +156,7 @@ class DeltaPlace:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """What a store says may quote a credential, so only the error's type is shown."""
+    """Translate a store's errors; their text may quote a credential, so only the type is shown."""
     try:
         yield
     except (DeltaError, OSError) as error:

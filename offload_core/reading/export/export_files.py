@@ -28,7 +28,7 @@ COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:
-    """How Parquet files are written.
+    """Options for writing Parquet files.
 
     Attributes:
         compression: one of `COMPRESSIONS`; `compression_level` None for the codec's own.
@@ -53,7 +53,7 @@ class ParquetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedUpload:
-    """A file that is stored and that nobody sees: what any process needs to make it visible."""
+    """A file that is stored but not visible, with what any process needs to make it visible."""
 
     upload: Upload
     receipts: tuple[BlockReceipt, ...]
@@ -82,7 +82,7 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What one scan task became.
+    """The result of one scan task.
 
     `reached` is, by topic, where a later export goes on once the files are committed.
     """
@@ -93,39 +93,39 @@ class TaskResult:
 
 
 class FileSink(Protocol):
-    """A file that is being written: `file` is what pyarrow writes to, and what knows by `tell()` how much."""
+    """A file that is being written: pyarrow writes to `file`, whose `tell()` gives its size."""
 
     file: Any
 
     def finish(self) -> StagedUpload | None:
-        """All is written; the upload, if it is not visible yet."""
+        """Complete the file; return the upload if it is not visible yet."""
 
     def discard(self) -> None:
         """Give up what was written so far, as far as the store lets us."""
 
 
 class FilePlace(Protocol):
-    """Where workers write files; picklable."""
+    """A place where workers write files; picklable."""
 
     def open(self, key: str) -> FileSink:
         """A new file. `key` is relative to the place."""
 
     @property
     def attempt(self) -> str:
-        """What ends a file's name: empty, or different for each export where files are visible at once."""
+        """The end of a file's name: empty, or different for each export where files are visible at once."""
 
 
 class Target(Protocol):
-    """Where an export goes, which is also where it is written down how far it has come."""
+    """The target of an export; it also stores the position up to which each topic is exported."""
 
     commit_bytes: int
-    """About so many stored bytes of topics make a commit."""
+    """Commit after about this many stored bytes of topics."""
 
     def load(self) -> Mapping[TopicName, Position]:
-        """Finish what a killed export left half done; by topic the first position that is not exported."""
+        """Complete the last commit of a killed export; return the next position to export by topic."""
 
     def place(self, schema: pa.Schema) -> FilePlace:
-        """Where files of this schema are written."""
+        """The place for files of this schema."""
 
     def commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
         """Make the files part of the target, and write down how far it has come: both at once, or neither.
@@ -140,7 +140,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportProgress:
-    """How far a round has come: stored bytes of topics that were read, of all; what was written, committed or not."""
+    """Progress of a round: stored bytes of topics that were read, of all; what was written, committed or not."""
 
     done_bytes: int
     total_bytes: int
@@ -151,7 +151,7 @@ class ExportProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """What an export has committed.
+    """The rows, files and bytes that an export has committed.
 
     Attributes:
         rows, files, size_bytes: of the files.
@@ -177,7 +177,7 @@ class ExportReport:
 
 
 NEEDED_COLUMNS = ("__topic", "__publishTime", "__ledgerId", "__entryId", "__batchIndex")
-"""What a batch must have to be sorted into files."""
+"""The columns by which rows are sorted into files."""
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 

@@ -33,14 +33,14 @@ from offload_core.reading.scan import (
     DEFAULT_TASK_BYTES,
     Position,
     ReadOptions,
-    Run,
     Scan,
+    ScanExtent,
     ScanOptions,
     ScanTask,
     read_task,
     scan,
 )
-from offload_core.reading.scan.runs import runs_ahead
+from offload_core.reading.scan.extents import extents_ahead
 from offload_core.storage.executors import Executor, ThreadExecutor
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import MissingExtraError, OptionError
@@ -98,44 +98,50 @@ class WriteTask:
 
     def __call__(self, task: ScanTask) -> TaskResult:
         """Errors: those of `read_task`, and `StoreError` of the target."""
-        runs = tuple(runs_ahead(self.tier, task.runs, self.read.fail_on_data_loss))
+        extents = tuple(extents_ahead(self.tier, task.extents, self.read.fail_on_data_loss))
         with ParquetFiles(self.place, self.parquet, self.columns) as files:
-            for batch in read_task(self.tier, replace(task, runs=runs), self.read):
+            for batch in read_task(self.tier, replace(task, extents=extents), self.read):
                 files.write(batch)
             written = files.finish()
-            return TaskResult(files=written, reached=_reached(runs, files.last), data_bytes=task.data_bytes)
+            return TaskResult(
+                files=written, reached=_reached(extents, files.last), data_bytes=task.data_bytes
+            )
 
 
-def _reached(runs: Sequence[Run], last: Mapping[str, Position]) -> dict[TopicName, Position]:
+def _reached(extents: Sequence[ScanExtent], last: Mapping[str, Position]) -> dict[TopicName, Position]:
     reached: dict[TopicName, Position] = {}
-    for run in runs:
-        position = position_after(run, last.get(run.topic or ""))
-        if run.topic is not None and position is not None:
-            reached[TopicName(run.topic)] = position
+    for extent in extents:
+        position = position_after(extent, last.get(extent.topic or ""))
+        if extent.topic is not None and position is not None:
+            reached[TopicName(extent.topic)] = position
     return reached
 
 
-def position_after(run: Run, last: Position | None) -> Position | None:
-    """Where to go on after a run whose last row was at `last`; None if nothing was read and its end is not known.
+def position_after(extent: ScanExtent, last: Position | None) -> Position | None:
+    """The position after an extent whose last row was at `last`; None if nothing was read and its end is not known.
 
     A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
     ledger may grow.
     """
-    end = run.blocks[-1].end_entry_id if run.blocks else None
+    end = extent.blocks[-1].end_entry_id if extent.blocks else None
     if end is None:
-        of_run = last is not None and last.ledger_id == run.ledger_id
-        return Position(run.ledger_id, last.entry_id + 1) if last is not None and of_run else None
-    if run.stop_entry_id is not None and run.stop_entry_id < end:
-        if run.stop_batch:
-            return Position(run.ledger_id, run.stop_entry_id - 1, run.stop_batch)
-        return Position(run.ledger_id, run.stop_entry_id)
-    if run.object_format is not ObjectFormat.STREAMING and run.stop_entry_id == end and not run.stop_batch:
-        return Position(run.ledger_id + 1, 0)
-    return Position(run.ledger_id, end)
+        of_extent = last is not None and last.ledger_id == extent.ledger_id
+        return Position(extent.ledger_id, last.entry_id + 1) if last is not None and of_extent else None
+    if extent.stop_entry_id is not None and extent.stop_entry_id < end:
+        if extent.stop_batch:
+            return Position(extent.ledger_id, extent.stop_entry_id - 1, extent.stop_batch)
+        return Position(extent.ledger_id, extent.stop_entry_id)
+    if (
+        extent.object_format is not ObjectFormat.STREAMING
+        and extent.stop_entry_id == end
+        and not extent.stop_batch
+    ):
+        return Position(extent.ledger_id + 1, 0)
+    return Position(extent.ledger_id, end)
 
 
 Plan = Callable[[Mapping[TopicName, Position]], Scan]
-"""What is to be read after these positions."""
+"""Plans what to read after these positions."""
 
 Listener = Callable[[ExportProgress], None]
 
@@ -218,14 +224,14 @@ def export_once(
     Args:
         columns: those to write; None for all of the scan.
         stop: once it is set no further task begins; those under way are committed.
-        listener: told once all is planned, and after each task.
+        listener: called once all is planned, and after each task.
 
     Raises:
         OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
     """
     parquet.check()
     scan = plan(target.load())
-    if any(run.topic is None for task in scan.planned for run in task.runs):
+    if any(extent.topic is None for task in scan.planned for extent in task.extents):
         raise OptionError(
             "objects that name no topic cannot be exported",
             hint="Give the managed ledgers' records, which name it.",
@@ -255,7 +261,7 @@ def export_once(
     total_bytes = sum(task.data_bytes for task in scan.tasks)
     committed = seen = ExportReport()
 
-    def tell() -> None:
+    def report() -> None:
         if listener is not None:
             listener(
                 ExportProgress(
@@ -267,7 +273,7 @@ def export_once(
                 )
             )
 
-    tell()
+    report()
     waiting: list[TaskResult] = []
     for result in executor.run(work, _until(stop, scan.tasks)):
         waiting.append(result)
@@ -275,7 +281,7 @@ def export_once(
         if seen.data_bytes - committed.data_bytes >= target.commit_bytes:
             _commit(target, waiting)
             committed, waiting = seen, []
-        tell()
+        report()
     if waiting:
         _commit(target, waiting)
     return replace(seen, complete=seen.data_bytes == total_bytes)

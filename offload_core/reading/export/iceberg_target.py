@@ -93,7 +93,7 @@ class IcebergTarget:
             except ValueError as error:
                 raise _unlike(self._identifier, str(error)) from error
             except CommitFailedException as error:
-                # Somebody else has changed the table: try again on what it is now.
+                # Another process has changed the table: try again on its new version.
                 if attempt == _ATTEMPTS:
                     what = f"the table {self._identifier} is changed all the time"
                     raise StoreError(what, found=str(error)) from error
@@ -128,14 +128,14 @@ class IcebergTarget:
                     spec.add_field("__topic", IdentityTransform(), "topic")
                 if "__publishTime" in schema.names:
                     spec.add_field("__publishTime", DayTransform(), "date")
-        except TableAlreadyExistsError:  # made by somebody else meanwhile
+        except TableAlreadyExistsError:  # another process made it
             pass
         return self._catalog.load_table(self._identifier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportState:
-    """How often exports have committed to a table, and how far each topic is exported."""
+    """A table's count of export commits, and the next position of each topic."""
 
     number: int = 0
     positions: Mapping[TopicName, Position] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class IcebergPlace:
 
 @contextlib.contextmanager
 def _translated(identifier: str) -> Iterator[None]:
-    """A catalog may raise anything; what it says may quote a credential, so only its type is shown."""
+    """Translate a catalog's errors; their text may quote a credential, so only the type is shown."""
     try:
         yield
     except OffloadError:

@@ -1,6 +1,6 @@
 """The manifests of a Parquet export: `_offload_export/<number>.json`, one for each commit. Format version 1.
 
-The newest says how far each topic is exported, and all of them together which files there are. A newer version is
+The newest has the next position of each topic, and all of them together list the files. A newer version is
 refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`. Source:
 docs/formats/export-manifest.md.
 """
@@ -40,7 +40,7 @@ class Manifest:
 
     @property
     def key(self) -> str:
-        """Where it is stored."""
+        """The key of the manifest's object."""
         return f"{FOLDER}{self.number:020d}.json"
 
 
@@ -88,7 +88,7 @@ def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
 
 
 def positions_in(fields: JsonObject) -> dict[TopicName, Position]:
-    """How far each topic is exported: the field `positions` of a manifest, or of a table's state.
+    """The next position of each topic: the field `positions` of a manifest, or of a table's state.
 
     Raises:
         MetadataError: the field is not there, or of another kind.

@@ -51,7 +51,7 @@ class UploadSink(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """The number of bytes written."""
         return self._offset + len(self._pending)
 
     def write(self, data: ReadableBuffer) -> int:  # type: ignore[override]
@@ -63,7 +63,7 @@ class UploadSink(io.RawIOBase):
         return len(view)
 
     def finish(self) -> StagedUpload:
-        """Store what is left."""
+        """Store the remaining bytes."""
         if self._pending:
             self._store(len(self._pending))
         return StagedUpload(upload=self._upload, receipts=tuple(self._receipts))
@@ -82,7 +82,7 @@ class UploadSink(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class TierPlace:
-    """Files are uploads to this Tier, named alike by whoever writes them: of several the commit makes one visible."""
+    """Files are uploads to this Tier, with the same name in each attempt: the commit makes one of them visible."""
 
     tier: Tier
     attempt: str = ""

@@ -1,7 +1,7 @@
 """A folder of Parquet files as a target: a manifest is the commit, and files become visible after it.
 
-Workers leave each file as an upload that nobody sees. A commit writes a manifest that names them, then makes them
-visible. Whoever is killed between leaves a manifest whose uploads the next export makes visible; whoever is killed
+Workers leave each file as an upload that is not visible. A commit writes a manifest that names them, then makes them
+visible. An export killed in between leaves a manifest whose uploads the next export makes visible; one killed
 before it leaves uploads that mean nothing. So the folder never holds a row twice, and readers need not know of
 manifests.
 """
@@ -38,7 +38,7 @@ from offload_hooks.errors import (
 )
 
 STALE_AFTER = timedelta(days=1)
-"""Uploads that are older and of no manifest belong to nobody any more."""
+"""Uploads that are older and in no manifest are deleted."""
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class ParquetTarget:
             try:
                 self._tier.commit_data(file.staged.upload, file.staged.receipts)
             except UploadError as error:
-                if not self._is_visible(file):  # else somebody else was faster
+                if not self._is_visible(file):  # unless another process was faster
                     raise DataLossError(
                         "a file that an export has committed is not there, nor is the upload that would become it",
                         key=file.key,
@@ -150,5 +150,5 @@ class ParquetTarget:
         except ObjectNotFoundError:
             return
         for each in stale:
-            _log.info("an upload that an export left is dropped: %s", each.upload.key)
+            _log.info("an upload of an earlier export is aborted: %s", each.upload.key)
             self._tier.abort_data(each.upload)

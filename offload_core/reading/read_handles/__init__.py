@@ -1,4 +1,4 @@
-"""Reading single ledgers: their cold copies, of any format, and the hot ones, as the read priority says."""
+"""Read single ledgers: their cold copies, of any format, and their hot ones, by the read priority."""
 
 from offload_core.reading.read_handles.cold_reader import ColdReader, ColdReaders
 from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
@@ -7,7 +7,6 @@ from offload_core.reading.read_handles.tiered import (
     Copy,
     Fallback,
     FallbackReason,
-    TieredReader,
     TieredReaders,
 )
 
@@ -19,7 +18,6 @@ __all__ = [
     "FallbackReason",
     "ReadMemory",
     "SparseEntries",
-    "TieredReader",
     "TieredReaders",
     "process_memory",
 ]

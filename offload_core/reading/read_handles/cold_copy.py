@@ -1,7 +1,7 @@
-"""A ledger's record → its cold copy, ready to be read: each object looked up in the tier that its record names.
+"""Open a ledger's cold copy by its record: each object is looked up in the tier that its record names.
 
-Three small requests an object: both are there, as long as the index says, of a version that is known. Only complete
-copies are opened. Source: docs/formats/metadata.md.
+Three small requests per object check that both objects exist, with the length that the index states and a known
+version. Only complete copies are opened. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from offload_core.format.codec.entry_directory import DirectoryPlace
-from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
-from offload_core.format.codec.mapfile.sequence_file import SequenceFile
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.extent import LedgerExtent
+from offload_core.format.codec.index import BlockTable, IndexedBlock
 from offload_core.metadata.catalogue.copy_check import (
     FoundCopy,
     Mismatch,
@@ -42,33 +40,24 @@ from offload_hooks.errors import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColdPiece:
-    """Part of a ledger, or all of it, in one object.
+class ColdExtent(LedgerExtent):
+    """An extent of a ledger's cold copy, ready to be read.
+
+    The end of its last block may be unknown, for a streaming object without a record's word.
 
     Attributes:
-        token: which bytes these are, for `ReadMemory`.
-        ledger: the ledger's blocks; the end of the last may be unknown, of a streaming object without a record's word.
-        has_gaps: whether entries were left out on purpose, so that ids only ascend.
-        first_entry_id: the first entry that the object stands for, with gaps also without it.
-        directory: our own entry directory, in the index object.
+        token: identifies its bytes in `ReadMemory`.
     """
 
     tier: Tier
     token: Hashable
-    key: ObjectKey
-    object_format: ObjectFormat
     data_length: int
-    ledger: LedgerIndex
-    has_gaps: bool
-    first_entry_id: int
-    sequence_file: SequenceFile | None
-    directory: DirectoryPlace | None
 
     @property
-    def blocks(self) -> BlockTable:
-        """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
-        if self.ledger.blocks:
-            return self.ledger.blocks
+    def blocks_or_gap(self) -> BlockTable:
+        """The blocks; where a filter left out all entries, one without bytes in their place."""
+        if self.blocks:
+            return self.blocks
         nothing = IndexedBlock(
             part_number=0,
             offset=0,
@@ -79,9 +68,9 @@ class ColdPiece:
         return BlockTable.of([nothing])
 
 
-def open_pieces(
+def open_extents(
     tiers: KnownTiers, record: LedgerRecord, managed_ledger: str | None, memory: ReadMemory
-) -> tuple[ColdPiece, ...]:
+) -> tuple[ColdExtent, ...]:
     """The complete objects of a ledger's cold copy, in the order of their entries; at least one.
 
     Args:
@@ -91,23 +80,23 @@ def open_pieces(
         UnknownLedgerError: no copy is recorded as complete.
         OptionError: the tier of an object is not configured, or a MapFile is to be found without its topic's name.
         ObjectNotFoundError: an object that is recorded as complete is not there.
-        FormatError: it is not what its record or index says.
+        FormatError: it differs from its record or index.
         StoreError: the tier fails.
     """
-    pieces: dict[int, ColdPiece] = {}
+    extents: dict[int, ColdExtent] = {}
     with placed(ledger_id=record.ledger_id):
         for copy in recorded_copies(topic_of_managed_ledger(managed_ledger or ""), record):
             if copy.unfinished is None:
-                piece = _open_piece(tiers.find(copy.driver), record, copy, managed_ledger, memory)
-                pieces[piece.first_entry_id] = piece
-        if not pieces:
+                extent = _open_extent(tiers.find(copy.driver), record, copy, managed_ledger, memory)
+                extents[extent.first_entry_id] = extent
+        if not extents:
             raise UnknownLedgerError("the ledger has no cold copy that is complete")
-    return tuple(pieces[first] for first in sorted(pieces))
+    return tuple(extents[first] for first in sorted(extents))
 
 
-def _open_piece(
+def _open_extent(
     tier: Tier, record: LedgerRecord, copy: RecordedCopy, managed_ledger: str | None, memory: ReadMemory
-) -> ColdPiece:
+) -> ColdExtent:
     if managed_ledger is None:
         if copy.key.is_mapfile:
             raise OptionError(
@@ -124,15 +113,14 @@ def _open_piece(
     assert stat is not None
     ledger = find_ledger(copy, found.index, gaps=stat.marks.has_gaps)
     assert ledger is not None
-    return ColdPiece(
+    return ColdExtent(
         tier=tier,
         token=(memory.token(tier), copy.key.data_key, found.data.size_bytes, found.data.modified_at),
-        key=copy.key,
-        object_format=found.index.object_format,
         data_length=found.index.data_length,
+        key=copy.key,
         ledger=with_end(ledger, copy.stop_entry_id),
-        has_gaps=stat.marks.has_gaps,
-        first_entry_id=copy.begin_entry_id if stat.marks.has_gaps else ledger.first_entry_id,
+        begin_entry_id=copy.begin_entry_id if stat.marks.has_gaps else None,
+        marks=stat.marks,
         sequence_file=found.index.sequence_file,
         directory=found.index.directory,
     )
@@ -156,12 +144,12 @@ _ERRORS: dict[MismatchKind, type[OffloadError]] = {
 }
 
 
-def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
-    """About what an open ledger's pieces take."""
-    return sum(_PIECE_BYTES + _BLOCK_BYTES * len(piece.ledger.blocks) for piece in pieces)
+def pinned_bytes(extents: Sequence[ColdExtent]) -> int:
+    """Estimate the memory of an open ledger's extents."""
+    return sum(_EXTENT_BYTES + _BLOCK_BYTES * len(extent.ledger.blocks) for extent in extents)
 
 
-_PIECE_BYTES = 2400
-"""Of a piece without its blocks, with its key, metadata and reader; measured, as the next."""
+_EXTENT_BYTES = 2400
+"""Of an extent without its blocks, with its key, metadata and reader; measured, as the next."""
 
-_BLOCK_BYTES = 80  # in the index, where the next piece cuts it off, and its end
+_BLOCK_BYTES = 80  # in the index, where the next extent cuts it off, and its end

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from offload_core.format.codec.extent import LocatedEntries
 from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext
-from offload_core.reading.read_handles.cold_copy import ColdPiece, open_pieces, pinned_bytes
+from offload_core.reading.read_handles.cold_copy import ColdExtent, open_extents, pinned_bytes
 from offload_core.reading.read_handles.entry_search import (
+    ExtentBlock,
     KnownPlaces,
-    Located,
     ReadEnd,
-    Stretch,
     Windows,
-    read_stretch,
+    read_block,
 )
 from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
 from offload_core.reading.read_handles.sparse_entries import CollectedEntries, SparseEntries
@@ -31,20 +31,20 @@ class ColdReader:
     """Reads one ledger; see `LedgerReader`.
 
     Args:
-        pieces: the ledger's objects, in the order of their entries.
+        extents: the ledger's objects, in the order of their entries.
         status: the ledger as its record or index has it.
         memory: what all readers share.
         window_bytes: how much is fetched by one range.
     """
 
     def __init__(
-        self, pieces: Sequence[ColdPiece], status: LedgerStatus, memory: ReadMemory, window_bytes: int
+        self, extents: Sequence[ColdExtent], status: LedgerStatus, memory: ReadMemory, window_bytes: int
     ) -> None:
         self._status = status
         self._memory = memory
-        self._pinned = pinned_bytes(pieces)
+        self._pinned = pinned_bytes(extents)
         self._places = KnownPlaces(memory, window_bytes)
-        self._stretches = _Stretches([Windows(piece, memory, window_bytes) for piece in pieces])
+        self._all_blocks = _Blocks([Windows(extent, memory, window_bytes) for extent in extents])
         self._next_entry_id = 0
         self._closed = False
         memory.pin(self._pinned)
@@ -55,7 +55,7 @@ class ColdReader:
         return self._status.ledger_id
 
     def status(self) -> LedgerStatus:
-        """See `LedgerReader`. What the ledger's record or metadata says; its size can be wrong in the field."""
+        """See `LedgerReader`. By the ledger's record or metadata, whose size can be wrong in the field."""
         self._check_open()
         return self._status
 
@@ -90,12 +90,12 @@ class ColdReader:
         check_range(self._status, first, last, max_bytes)
         ahead = first == self._next_entry_id and first > 0
         collected = CollectedEntries(first, last + 1, max_bytes, dense=dense)
-        for stretch, located in self._located(collected, ahead):
+        for of, located in self._located(collected, ahead):
             end = collected.add(located)
             if end is not None:
                 self._places.last_end = ReadEnd(
-                    token=stretch.piece.token,
-                    block_offset=stretch.block.offset,
+                    token=of.extent.token,
+                    block_offset=of.block.offset,
                     entry_id=end.entry_id,
                     place=end.place,
                 )
@@ -105,21 +105,23 @@ class ColdReader:
         self._next_entry_id = int(entries.entry_ids[-1]) + 1 if len(entries) else entries.stop_entry_id
         return entries
 
-    def _located(self, collected: CollectedEntries, ahead: bool) -> Iterator[tuple[Stretch, Located]]:
-        """All entries of the range, in order, or those before entries that no complete copy here has."""
+    def _located(
+        self, collected: CollectedEntries, ahead: bool
+    ) -> Iterator[tuple[ExtentBlock, LocatedEntries]]:
+        """Locate the entries of the range, in order, or those before entries that no complete copy here has."""
         first, stop = collected.first_entry_id, collected.stop_entry_id
         reached = first
-        for stretch in self._stretches.ending_after(first):
-            begin = stretch.block.first_entry_id
-            if (stretch.piece.first_entry_id if stretch.piece.has_gaps else begin) > reached:
+        for of in self._all_blocks.ending_after(first):
+            begin = of.block.first_entry_id
+            if (of.extent.first_entry_id if of.extent.marks.has_gaps else begin) > reached:
                 break
             if begin >= stop:
                 reached = stop  # what is left of the range was left out of this object
                 break
-            for located in read_stretch(stretch, self._places, first, stop, ahead=ahead):
-                yield stretch, located
+            for located in read_block(of, self._places, first, stop, ahead=ahead):
+                yield of, located
                 reached = int(located.entry_ids[-1]) + 1
-            end = _known_end(stretch)
+            end = _known_end(of)
             if end is not None:
                 reached = max(reached, min(stop, end))
         if reached == first:
@@ -143,15 +145,15 @@ def check_range(status: LedgerStatus, first_entry_id: int, last_entry_id: int, m
         )
 
 
-class _Stretches:
-    """The blocks of all pieces, each made when it is asked for; each piece counts up to where the next begins."""
+class _Blocks:
+    """The blocks of all extents, each made when it is asked for; each extent counts up to where the next begins."""
 
-    def __init__(self, pieces: Sequence[Windows]) -> None:
-        self._pieces = pieces
-        self._stops = [*(windows.piece.first_entry_id for windows in pieces[1:]), None]
+    def __init__(self, extents: Sequence[Windows]) -> None:
+        self._extents = extents
+        self._stops = [*(windows.extent.first_entry_id for windows in extents[1:]), None]
         self._blocks = [
             blocks if stop is None else blocks.where(blocks.first_entry_ids < stop)
-            for blocks, stop in zip((each.piece.blocks for each in pieces), self._stops, strict=True)
+            for blocks, stop in zip((each.extent.blocks_or_gap for each in extents), self._stops, strict=True)
         ]
         ends = [
             np.minimum(blocks.end_entry_ids(unknown=_WITHOUT_END), _WITHOUT_END if stop is None else stop)
@@ -160,17 +162,17 @@ class _Stretches:
         self._ends = np.concatenate(ends)
         self._begins = np.cumsum([0, *map(len, self._blocks)])
 
-    def ending_after(self, entry_id: int) -> Iterator[Stretch]:
+    def ending_after(self, entry_id: int) -> Iterator[ExtentBlock]:
         """Those that may have an entry of this id or a greater one, in order."""
         for number in range(int(np.searchsorted(self._ends, entry_id, side="right")), len(self._ends)):
             at = int(np.searchsorted(self._begins, number, side="right")) - 1
-            windows = self._pieces[at]
+            windows = self._extents[at]
             block = self._blocks[at][number - int(self._begins[at])]
-            yield Stretch(piece=windows.piece, windows=windows, block=block, stop_entry_id=self._stops[at])
+            yield ExtentBlock(windows=windows, block=block, stop_entry_id=self._stops[at])
 
 
-def _known_end(stretch: Stretch) -> int | None:
-    ends = (stretch.stop_entry_id, stretch.block.end_entry_id)
+def _known_end(of: ExtentBlock) -> int | None:
+    ends = (of.stop_entry_id, of.block.end_entry_id)
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -179,7 +181,7 @@ DEFAULT_READ_BUFFER_BYTES = 1 << 20
 
 
 class ColdReaders:
-    """Opens cold copies, wherever their records say that they are. Nothing of it is closed.
+    """Open cold copies in the tiers that their records name. It need not be closed.
 
     Args:
         tiers: those that are configured.
@@ -207,11 +209,11 @@ class ColdReaders:
             UnknownLedgerError: no copy is recorded as complete.
             OptionError: its tier is not configured, or a MapFile is to be found without the name.
             ObjectNotFoundError: what is recorded as complete is not there.
-            FormatError: it is not what its record or index says.
+            FormatError: it differs from its record or index.
             StoreError: the tier fails.
         """
-        pieces = open_pieces(self._tiers, record, managed_ledger, self._memory)
-        return ColdReader(pieces, _status(record, pieces), self._memory, self._read_buffer_bytes)
+        extents = open_extents(self._tiers, record, managed_ledger, self._memory)
+        return ColdReader(extents, _status(record, extents), self._memory, self._read_buffer_bytes)
 
     def read_offloaded(
         self, ledger_id: int, context: OffloadContext, driver_metadata: DriverMetadata | None
@@ -225,9 +227,9 @@ class ColdReaders:
         return self.open(LedgerRecord(info=LedgerInfo(ledger_id=ledger_id), context=context))
 
 
-def _status(record: LedgerRecord, pieces: tuple[ColdPiece, ...]) -> LedgerStatus:
-    """The ledger by its record, where that says it, else by the metadata in its last index."""
-    metadata, info = pieces[-1].ledger.metadata, record.info
+def _status(record: LedgerRecord, extents: tuple[ColdExtent, ...]) -> LedgerStatus:
+    """The status by the ledger's record, as far as it has it, otherwise by the metadata in its last index."""
+    metadata, info = extents[-1].ledger.metadata, record.info
     if isinstance(metadata, LedgerMetadata):
         known = (metadata.last_entry_id or 0) + 1, metadata.length, metadata.ctime_ms or 0
         custom = dict(metadata.custom)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,32 +19,32 @@ import numpy as np
 from offload_core.format.codec.arrays import Bytes, Longs, read_only
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.blocks import header_faults
-from offload_core.format.codec.cursor import open_cursor
 from offload_core.format.codec.entry_directory import (
     Anchors,
     first_of_each_stride,
     no_anchors,
     parse_directory,
 )
+from offload_core.format.codec.extent import EntryCursor, LocatedEntries
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
-from offload_core.reading.read_handles.cold_copy import ColdPiece
+from offload_core.reading.read_handles.cold_copy import ColdExtent
 from offload_core.reading.read_handles.read_memory import Fetch, ReadMemory
 from offload_hooks.errors import EntryOrderError, FormatError, placed
 
 WALK_WINDOWS = 8
-"""How many windows are read by one range where a walk only passes over them."""
+"""The number of windows that one range reads where a walk only passes over them."""
 
 
 class Windows:
-    """Reads a piece's data object.
+    """Reads an extent's data object.
 
     Args:
         window_bytes: how long each window is, but the last.
     """
 
-    def __init__(self, piece: ColdPiece, memory: ReadMemory, window_bytes: int) -> None:
-        self.piece = piece
+    def __init__(self, extent: ColdExtent, memory: ReadMemory, window_bytes: int) -> None:
+        self.extent = extent
         self._memory = memory
         self.window_bytes = window_bytes
 
@@ -53,18 +53,18 @@ class Windows:
         number = offset // self.window_bytes
         begin = number * self.window_bytes
         data = self._memory.window(*self._window(number))
-        if ahead and begin + self.window_bytes < self.piece.data_length:
+        if ahead and begin + self.window_bytes < self.extent.data_length:
             self._memory.prefetch(*self._window(number + 1))
         return data[offset - begin : stop - begin]
 
     def read_past(self, offset: int, stop: int) -> memoryview:
-        """Exactly these bytes, which nobody keeps."""
-        return self.piece.tier.read_range(self.piece.key.data_key, offset, stop - offset)
+        """Read exactly these bytes, and do not keep them."""
+        return self.extent.tier.read_range(self.extent.data_key, offset, stop - offset)
 
     def _window(self, number: int) -> tuple[Hashable, int, Fetch]:
         begin = number * self.window_bytes
-        end = min(begin + self.window_bytes, self.piece.data_length)
-        key = (self.piece.token, self.window_bytes, number)
+        end = min(begin + self.window_bytes, self.extent.data_length)
+        key = (self.extent.token, self.window_bytes, number)
         return key, end - begin, partial(self.read_past, begin, end)
 
 
@@ -86,7 +86,7 @@ class BlockBytes:
         self.array: Bytes = read_only(b"")
 
     def drop(self, count: int) -> None:
-        """Leave so many bytes behind."""
+        """Drop this many bytes."""
         self.array, self.base = self.array[count:], self.base + count
 
     def frame_head(self, at: int) -> FrameHead | None:
@@ -98,18 +98,18 @@ class BlockBytes:
         return FrameHead(int.from_bytes(head[4:], "big", signed=True), FRAME_HEADER_BYTES + length)
 
     def is_far(self, at: int) -> bool:
-        """Whether a place is so far behind what was read that what is between need not be fetched."""
+        """True if a place is so far after the bytes read that those between need not be fetched."""
         return at > len(self.array) + self._windows.window_bytes
 
     def jump(self, at: int) -> None:
-        """Go on at a place behind what was read."""
+        """Go on at a place after the bytes read."""
         self.base += at
         self.array = read_only(b"")
 
     def extend(self, at: int, *, far: int | None = None) -> None:
-        """Leave what is before `at` behind, and read on: to the end of the next window.
+        """Drop what is before `at`, and read on: to the end of the next window.
 
-        `far`: what is before this place of the object is wanted to walk over it. Then more is read by one range, but
+        `far`: bytes before this place of the object are only walked over. Then more is read by one range, but
         for the first window, in which the walk may end.
         """
         begin = self.base + len(self.array)
@@ -120,7 +120,7 @@ class BlockBytes:
             self._append(at, self._windows.read(begin, self.block_end, ahead=self._ahead))
 
     def reach(self, at: int, count: int) -> None:
-        """Leave what is before `at` behind, and read on until `count` bytes are there, which the block has."""
+        """Drop what is before `at`, and read on until `count` bytes are there, which the block has."""
         self.drop(at)
         while (missing := count - len(self.array)) > 0:
             begin = self.base + len(self.array)
@@ -142,13 +142,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a walk begins.
+    """The begin of a walk.
 
     Attributes:
         entry_id: the least entry that can stand there; that very one if `is_exact`.
         place: the byte in the object.
         is_block_begin: a block's header stands there, and then the entry.
-        walk_to: the next known place behind the entry that is looked for, or the block's end.
+        walk_to: the next known place after the entry that is searched for, or the block's end.
     """
 
     entry_id: int
@@ -160,7 +160,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEnd:
-    """Where a read has ended: before the frame of `entry_id`, or of the next one that there is."""
+    """The end of a read: before the frame of `entry_id`, or of the next one that there is."""
 
     token: Hashable
     block_offset: int
@@ -176,18 +176,18 @@ class KnownPlaces:
         self._window_bytes = window_bytes
         self.last_end: ReadEnd | None = None
 
-    def start(self, piece: ColdPiece, block: IndexedBlock, entry_id: int) -> Start:
-        """Where to begin to walk to this entry of the block."""
+    def start(self, extent: ColdExtent, block: IndexedBlock, entry_id: int) -> Start:
+        """The place to begin to walk to this entry of the block."""
         last = self.last_end
         nearest = (block.first_entry_id, block.offset)
         is_anchor = False
-        in_block = last is not None and (last.token, last.block_offset) == (piece.token, block.offset)
+        in_block = last is not None and (last.token, last.block_offset) == (extent.token, block.offset)
         if last is not None and in_block and nearest[0] < last.entry_id <= entry_id:
             nearest = (last.entry_id, last.place)
         block_end = block.offset + block.length
         walk_to = block_end
         if entry_id > nearest[0] and block_end - nearest[1] > self._window_bytes:
-            anchors = self._anchors(piece)
+            anchors = self._anchors(extent)
             known = anchors.before(entry_id)
             if known is not None and known[0] > nearest[0] and block.offset < known[1] < block_end:
                 nearest, is_anchor = known, True
@@ -200,11 +200,11 @@ class KnownPlaces:
             walk_to=walk_to,
         )
 
-    def passed(self, piece: ColdPiece, entry_ids: Longs, frames: Longs) -> None:
+    def passed(self, extent: ColdExtent, entry_ids: Longs, frames: Longs) -> None:
         """A walk has passed these entries, which follow one another; their frames begin at these places."""
-        key = _key(piece)
+        key = _key(extent)
         known = self._memory.anchors(key)
-        if piece.directory is not None and (known is None or len(known.entry_ids)):
+        if extent.directory is not None and (known is None or len(known.entry_ids)):
             return
         new = first_of_each_stride(entry_ids, frames, self._window_bytes)
         if known is not None:
@@ -212,17 +212,17 @@ class KnownPlaces:
         if len(new.entry_ids):
             self._memory.learn(key, new)
 
-    def _anchors(self, piece: ColdPiece) -> Anchors:
-        key = _key(piece)
+    def _anchors(self, extent: ColdExtent) -> Anchors:
+        key = _key(extent)
         known = self._memory.anchors(key)
-        if known is None and piece.directory is not None:
-            known = _read_directory(piece)
+        if known is None and extent.directory is not None:
+            known = _read_directory(extent)
             self._memory.learn(key, known)
         return no_anchors() if known is None else known
 
 
-def _key(piece: ColdPiece) -> Hashable:
-    return (piece.token, piece.ledger.ledger_id)
+def _key(extent: ColdExtent) -> Hashable:
+    return (extent.token, extent.ledger_id)
 
 
 def _in_other_strides(new: Anchors, known: Anchors, stride_bytes: int) -> Anchors:
@@ -233,15 +233,15 @@ def _in_other_strides(new: Anchors, known: Anchors, stride_bytes: int) -> Anchor
     return Anchors(entry_ids=new.entry_ids[fresh], offsets=new.offsets[fresh])
 
 
-def _read_directory(piece: ColdPiece) -> Anchors:
+def _read_directory(extent: ColdExtent) -> Anchors:
     """The object's directory; nothing if it is damaged, for it is an aid."""
-    place = piece.directory
+    place = extent.directory
     assert place is not None
-    data = piece.tier.read_range(piece.key.index_key, place.offset, place.length)
+    data = extent.tier.read_range(extent.key.index_key, place.offset, place.length)
     try:
-        return parse_directory(data, piece.data_length)
+        return parse_directory(data, extent.data_length)
     except FormatError as error:
-        _log.warning("the entry directory of %s is not used: %s", piece.key.index_key, error)
+        _log.warning("the entry directory of %s is not used: %s", extent.key.index_key, error)
         return no_anchors()
 
 
@@ -249,38 +249,29 @@ _AT_ONCE = 16384
 _ANY_BYTES = 1 << 40
 
 
-class Located(NamedTuple):
-    """Entries in order, ids ascending: the payload of the i-th is `array[offsets[i] : offsets[i] + lengths[i]]`.
-
-    `base` is the place of `array` in the data object; None if it holds no bytes of it, but inflated ones.
-    """
-
-    entry_ids: Longs
-    array: Bytes
-    offsets: Longs
-    lengths: Longs
-    base: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """A block of a piece, whose bytes `windows` read. From `stop_entry_id` on, if it is set, another piece counts."""
+class ExtentBlock:
+    """A block of an extent, with its bytes. From `stop_entry_id` on, if it is set, the next extent counts."""
 
-    piece: ColdPiece
     windows: Windows
     block: IndexedBlock
     stop_entry_id: int | None
 
+    @property
+    def extent(self) -> ColdExtent:
+        """The extent."""
+        return self.windows.extent
 
-def read_stretch(
-    stretch: Stretch,
+
+def read_block(
+    of: ExtentBlock,
     places: KnownPlaces,
     first_entry_id: int,
     stop_entry_id: int,
     *,
     ahead: bool = False,
-) -> Iterator[Located]:
-    """The stretch's entries from `first_entry_id` to below `stop_entry_id`, those that there are, in order.
+) -> Iterator[LocatedEntries]:
+    """The block's entries from `first_entry_id` to below `stop_entry_id`, those that there are, in order.
 
     Args:
         ahead: the next window is fetched meanwhile.
@@ -289,33 +280,33 @@ def read_stretch(
         FormatError: with object, ledger, block, entry and byte.
         StoreError: the tier fails.
     """
-    piece, block = stretch.piece, stretch.block
-    for end in (stretch.stop_entry_id, block.end_entry_id):
+    extent, block = of.extent, of.block
+    for end in (of.stop_entry_id, block.end_entry_id):
         stop_entry_id = stop_entry_id if end is None else min(stop_entry_id, end)
     if not block.length:
         return
-    with placed(key=piece.key.data_key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
-        if piece.sequence_file is not None:
-            yield from _read_mapfile(stretch, first_entry_id, stop_entry_id, ahead)
+    with placed(key=extent.data_key, ledger_id=extent.ledger_id, block=block.part_number):
+        if extent.sequence_file is not None:
+            yield from _read_mapfile(of, first_entry_id, stop_entry_id, ahead)
             return
-        start = places.start(piece, block, first_entry_id)
-        yield from _walk(stretch, places, start, first_entry_id, stop_entry_id, ahead)
+        start = places.start(extent, block, first_entry_id)
+        yield from _walk(of, places, start, first_entry_id, stop_entry_id, ahead)
 
 
 def _walk(
-    stretch: Stretch,
+    of: ExtentBlock,
     places: KnownPlaces,
     start: Start,
     first: int,
     stop: int,
     ahead: bool,
-) -> Iterator[Located]:
-    piece, block = stretch.piece, stretch.block
+) -> Iterator[LocatedEntries]:
+    extent, block = of.extent, of.block
     entry_id, exact = start.entry_id, start.is_exact
-    data = BlockBytes(stretch.windows, block, start.place, ahead=ahead)
+    data = BlockBytes(of.windows, block, start.place, ahead=ahead)
     if start.is_block_begin:
         data.reach(0, BLOCK_HEADER_BYTES)
-        for fault in header_faults(data.array.data, piece.object_format, piece.ledger.ledger_id, block):
+        for fault in header_faults(data.array.data, extent.object_format, extent.ledger_id, block):
             raise fault
         data.drop(BLOCK_HEADER_BYTES)
     at = 0
@@ -329,7 +320,7 @@ def _walk(
             data.block_end - data.base,
             entry_id,
             target,
-            piece.has_gaps and not exact,
+            extent.marks.has_gaps and not exact,
             _ANY_BYTES,
             *(column[:room] for column in columns),
         )
@@ -337,22 +328,22 @@ def _walk(
         if count:
             exact = False
             ids, offsets, lengths = (column[:count].copy() for column in columns)
-            places.passed(piece, ids, offsets + (data.base - FRAME_HEADER_BYTES))
+            places.passed(extent, ids, offsets + (data.base - FRAME_HEADER_BYTES))
             if target == stop:
-                yield Located(ids, data.array, offsets, lengths, data.base)
+                yield LocatedEntries(data.array, data.base, ids, offsets, lengths)
         if status == kernels.OUT_OF_ROOM or (status == kernels.BAD_FRAME and count):
             if entry_id >= stop:
-                _check_behind(stretch, data.frame_head(at), data.base + at)
+                _check_after(of, data.frame_head(at), data.base + at)
                 return
         elif status == kernels.ALL_READ:
-            _check_end(stretch, entry_id, data.base + at)
+            _check_end(of, entry_id, data.base + at)
             return
         elif status == kernels.BAD_FRAME:
-            _explain(data, at, entry_id, gaps=piece.has_gaps and not exact)
+            _explain(data, at, entry_id, gaps=extent.marks.has_gaps and not exact)
         else:
             head = data.frame_head(at)
             if head is not None and head.entry_id >= stop:
-                _check_behind(stretch, head, data.base + at)
+                _check_after(of, head, data.base + at)
                 return
             if head is not None and head.entry_id >= first:
                 data.reach(at, head.frame_bytes)
@@ -364,10 +355,10 @@ def _walk(
             at = 0
 
 
-def _check_behind(stretch: Stretch, head: FrameHead | None, place: int) -> None:
-    """Where ids may be missing, what stands behind a read is no entry that the block cannot have; if it was fetched."""
-    end = stretch.block.end_entry_id
-    if head is None or end is None or head.entry_id < end or not stretch.piece.has_gaps:
+def _check_after(of: ExtentBlock, head: FrameHead | None, place: int) -> None:
+    """Check, if ids may be missing, that the frame after a read, if fetched, is of an entry that the block can have."""
+    end = of.block.end_entry_id
+    if head is None or end is None or head.entry_id < end or not of.extent.marks.has_gaps:
         return
     raise EntryOrderError(
         "an entry has an id that its block cannot have",
@@ -378,10 +369,10 @@ def _check_behind(stretch: Stretch, head: FrameHead | None, place: int) -> None:
     )
 
 
-def _check_end(stretch: Stretch, entry_id: int, place: int) -> None:
-    """At a block's end: unless entries were left out on purpose, it ends with the entry that its index says."""
-    end = stretch.block.end_entry_id
-    if stretch.piece.has_gaps or entry_id == end or (end is None and entry_id > stretch.block.first_entry_id):
+def _check_end(of: ExtentBlock, entry_id: int, place: int) -> None:
+    """Check that a block ends with the entry that its index states, unless entries were left out on purpose."""
+    end = of.block.end_entry_id
+    if of.extent.marks.has_gaps or entry_id == end or (end is None and entry_id > of.block.first_entry_id):
         return
     raise EntryOrderError(
         "a block does not end with the entry that its index says",
@@ -397,33 +388,17 @@ def _explain(data: BlockBytes, at: int, entry_id: int, *, gaps: bool) -> None:
         data.array.data, at, data.block_end - data.base, entry_id, block_offset=data.base, gaps=gaps
     ):
         break
-    raise AssertionError("the kernel refuses a frame that its twin accepts")
+    raise AssertionError("the kernel refuses a frame that the reference implementation accepts")
 
 
-def _read_mapfile(stretch: Stretch, first: int, stop: int, ahead: bool) -> Iterator[Located]:
-    piece, block = stretch.piece, stretch.block
+def _read_mapfile(of: ExtentBlock, first: int, stop: int, ahead: bool) -> Iterator[LocatedEntries]:
+    block, place = of.block, of.block.offset
     end = block.offset + block.length
-    data = stretch.windows.read(block.offset, end, ahead=ahead)
-    place = block.offset + len(data)
-    cursor = open_cursor(
-        data,
-        piece.object_format,
-        piece.ledger.ledger_id,
-        block,
-        sequence_file=piece.sequence_file,
-        stop_entry_id=stop,
-        more=place < end,
-    )
-    ids, offsets, lengths = (np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))
-    while True:
-        cursor.skip_to(first)
-        count = cursor.locate(ids, offsets, lengths, _ANY_BYTES)
-        if count:
-            located = ids[:count].copy(), cursor.array, offsets[:count].copy(), lengths[:count].copy()
-            yield Located(*located, None)
-        elif cursor.done:
-            return
-        else:
-            data = stretch.windows.read(place, end, ahead=ahead)
-            cursor.feed(data, place)
-            place += len(data)
+    cursor = EntryCursor(replace(of.extent, begin_entry_id=first, stop_entry_id=stop))
+    while place < end and (place == block.offset or not cursor.block_is_done):
+        data = of.windows.read(place, end, ahead=ahead)
+        cursor.feed(block, data, place)
+        place += len(data)
+        for located in cursor.located():
+            columns = (located.entry_ids, located.offsets, located.lengths)
+            yield LocatedEntries(located.array, None, *(column.copy() for column in columns))

@@ -25,7 +25,7 @@ DEFAULT_MEMORY_BYTES = 128 << 20
 PREFETCH_THREADS = 8
 
 _ENTRY_BYTES = 400
-"""What the bookkeeping of one window, or of one ledger's anchors, takes."""
+"""Memory for bookkeeping of one window, or of one ledger's anchors."""
 
 Fetch = Callable[[], memoryview]
 _Window = tuple["Future[memoryview]", int]
@@ -55,7 +55,7 @@ class ReadMemory:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are held now."""
+        """The number of bytes that are held now."""
         with self._lock:
             return self._held()
 
@@ -65,7 +65,7 @@ class ReadMemory:
             return self._tiers.setdefault(tier.identity, next(self._tokens))
 
     def pin(self, count: int) -> None:
-        """A reader holds so many bytes as long as it is open (fewer, if negative)."""
+        """Count this many bytes that a reader holds while it is open (fewer, if negative)."""
         with self._lock:
             self._pinned_bytes += count
             self._trim()
@@ -73,7 +73,7 @@ class ReadMemory:
     # --- windows -------------------------------------------------------------------------------
 
     def window(self, key: Hashable, length: int, fetch: Fetch) -> memoryview:
-        """The window of this key: held, on its way, or fetched now. `length` bytes.
+        """The window of this key: held, being fetched, or fetched now. `length` bytes.
 
         Raises:
             whatever `fetch` raises. An error of another reader's request, or of a prefetch, is not passed on.
@@ -93,7 +93,7 @@ class ReadMemory:
             return fetch()
 
     def prefetch(self, key: Hashable, length: int, fetch: Fetch) -> None:
-        """Begin to fetch a window that will be wanted soon, if it is not here; errors are for who wants it."""
+        """Begin to fetch a window that will be needed soon, if it is not here; the read that needs it gets errors."""
         with self._lock:
             room = self.limit_bytes - self._anchor_bytes - self._pinned_bytes
             if key in self._windows or length > room:
@@ -123,7 +123,7 @@ class ReadMemory:
     # --- anchors -------------------------------------------------------------------------------
 
     def anchors(self, key: Hashable) -> Anchors | None:
-        """What is known of a ledger's entries in an object."""
+        """The known anchors of a ledger in an object."""
         with self._lock:
             known = self._anchors.get(key)
             if known is not None:
@@ -131,7 +131,7 @@ class ReadMemory:
             return known
 
     def learn(self, key: Hashable, anchors: Anchors) -> None:
-        """Keep more of them."""
+        """Keep more anchors."""
         with self._lock:
             known = self._anchors.pop(key, None)
             if known is not None:
@@ -144,7 +144,7 @@ class ReadMemory:
     # --- the memory itself ---------------------------------------------------------------------
 
     def close(self) -> None:
-        """Forget all, and stop the threads; it can be used on."""
+        """Drop everything, and stop the threads; it can be used further."""
         with self._lock:
             self._windows.clear()
             self._anchors.clear()

@@ -11,21 +11,21 @@ import numpy as np
 
 from offload_core.format.codec.arrays import Bytes, Longs, read_only
 from offload_core.format.codec.block_layout import FRAME_HEADER_BYTES
+from offload_core.format.codec.extent import LocatedEntries
 from offload_core.format.codec.kernels.frames import INT32_MAX
 from offload_core.format.codec.kernels.mapfile import copy_values
-from offload_core.reading.read_handles.entry_search import Located
 from offload_hooks.ledger_stores import EntryBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SparseEntries:
-    """All entries that the copy has of the ids from `first_entry_id` to below `stop_entry_id`: perhaps none.
+    """The entries that the copy has of the ids from `first_entry_id` to below `stop_entry_id`: perhaps none.
 
     The next read begins with `stop_entry_id`, which is always greater than `first_entry_id`.
 
     Attributes:
         entry_ids: int64, ascending.
-        data: uint8, the payloads behind one another.
+        data: uint8, the payloads one after another.
         offsets: int64, where each begins in `data`, and the end of the last: one more than entries.
     """
 
@@ -39,7 +39,7 @@ class SparseEntries:
         return len(self.entry_ids)
 
     def runs(self) -> Iterator[EntryBatch]:
-        """The same as batches of entries whose ids follow one another."""
+        """Split into batches of entries with consecutive ids."""
         if not len(self):
             return
         borders = [0, *(np.flatnonzero(np.diff(self.entry_ids) != 1) + 1).tolist(), len(self)]
@@ -47,7 +47,7 @@ class SparseEntries:
             yield self._batch(begin, end)
 
     def dense(self) -> EntryBatch:
-        """All of it as one batch, if no id is missing between the first entry and the last.
+        """Return one batch, if no id is missing between the first entry and the last.
 
         Without an entry, an empty batch at `stop_entry_id`.
         """
@@ -63,7 +63,7 @@ class SparseEntries:
 
 
 MOST_ENTRIES = 1 << 20
-"""How many entries one read gives at most, however small they are."""
+"""The most entries that one read gives, however small they are."""
 
 
 class End(NamedTuple):
@@ -93,7 +93,7 @@ class CollectedEntries:
         self._lengths: list[Longs] = []
         self._values: list[Bytes] = []
 
-    def add(self, located: Located) -> End | None:
+    def add(self, located: LocatedEntries) -> End | None:
         """Take as many entries as there is room for; where in the object what follows them begins, if that is known."""
         count = self._fitting(located)
         if count:
@@ -110,7 +110,7 @@ class CollectedEntries:
         return End(int(self._ids[-1][-1]) + 1, located.base + place)
 
     def entries(self) -> SparseEntries:
-        """All that was taken."""
+        """The entries that were taken."""
         offsets = np.zeros(self._count + 1, dtype=np.int64)
         if self._count:
             np.cumsum(np.concatenate(self._lengths), out=offsets[1:])
@@ -124,7 +124,7 @@ class CollectedEntries:
             offsets=offsets,
         )
 
-    def _fitting(self, located: Located) -> int:
+    def _fitting(self, located: LocatedEntries) -> int:
         ids = located.entry_ids
         count = min(
             int(np.searchsorted(np.cumsum(located.lengths), self._room, side="right")),
@@ -139,7 +139,7 @@ class CollectedEntries:
             count = int(breaks[0]) + 1 if len(breaks) else count
         return count
 
-    def _take(self, located: Located, count: int) -> None:
+    def _take(self, located: LocatedEntries, count: int) -> None:
         lengths = located.lengths[:count]
         size = int(lengths.sum())
         values = np.empty(size, dtype=np.uint8)

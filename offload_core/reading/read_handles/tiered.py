@@ -65,7 +65,7 @@ class FallbackReason(enum.Enum):
 
 
 _REASONS: tuple[tuple[type[OffloadError], FallbackReason | None], ...] = (
-    (LedgerClosedError, None),  # whoever reads has closed it
+    (LedgerClosedError, None),  # the caller has closed it
     (RangeError, FallbackReason.MISSING),
     (UnknownLedgerError, FallbackReason.MISSING),
     (ObjectNotFoundError, FallbackReason.MISSING),
@@ -103,7 +103,7 @@ FallbackListener = Callable[[Fallback], None]
 
 
 class ReadFallbacks:
-    """Counts fallbacks and tells of them. Calls may come from many threads."""
+    """Count fallbacks, log them, and pass them to a listener. Thread-safe."""
 
     def __init__(self, listener: FallbackListener | None = None) -> None:
         self._listener = listener
@@ -112,12 +112,12 @@ class ReadFallbacks:
 
     @property
     def counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
-        """How many there were, by the copy that could not be read and why."""
+        """The number of fallbacks, by the copy that could not be read and the reason."""
         with self._lock:
             return dict(self._counts)
 
-    def tell(self, fallback: Fallback) -> None:
-        """There was one."""
+    def report(self, fallback: Fallback) -> None:
+        """Count and report one."""
         with self._lock:
             self._counts[fallback.copy, fallback.reason] += 1
         _log.log(
@@ -143,13 +143,13 @@ _T = TypeVar("_T")
 
 
 class TieredReaders:
-    """Opens ledgers by their records and a read priority. Nothing of it is closed.
+    """Open ledgers by their records and a read priority. It need not be closed.
 
     Args:
         hot: where ledgers are before they are offloaded.
         cold: opens their cold copies.
-        listener: told of each fallback; it must not raise.
-        fallbacks: counts and tells of them, for several of these together; then no `listener` is given.
+        listener: called with each fallback; it must not raise.
+        fallbacks: counts and reports them, for several of these together; then no `listener` is given.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class TieredReaders:
 
     @property
     def fallback_counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
-        """How often the other copy was tried, by the copy that could not be read and why."""
+        """The number of fallbacks, by the copy that could not be read and the reason."""
         return self._fallbacks.counts
 
     def open(
@@ -177,7 +177,7 @@ class TieredReaders:
     ) -> TieredReader:
         """Open a ledger; `managed_ledger` is its name, by which MapFiles are found.
 
-        A copy that the record does not tell of is no fallback: what was never offloaded is read hot by either
+        A copy that is not recorded is no fallback: what was never offloaded is read hot by either
         `*_FIRST`, what was deleted from the hot tier is read cold.
 
         Raises:
@@ -240,7 +240,7 @@ class TieredReader:
         return self._current
 
     def status(self) -> LedgerStatus:
-        """See `LedgerReader`. Of a ledger that is partly cold, what the hot tier says, as long as that answers."""
+        """See `LedgerReader`. For a ledger that is partly cold, the hot tier's status as long as it answers."""
         return self._ask_status((Copy.HOT, Copy.COLD) if self._cold_stop is not None else None)
 
     def read(
@@ -281,7 +281,7 @@ class TieredReader:
             reader.close()
 
     def _bounds(self, *, only_hot: bool) -> LedgerStatus:
-        """How far the ledger goes: by its record if it is closed, else by the hot tier."""
+        """The end of the ledger: by its record if it is closed, otherwise by the hot tier."""
         info = self._record.info
         if not info.is_closed or info.entries is None:
             return self._ask_status((Copy.HOT,)) if only_hot else self.status()
@@ -320,7 +320,7 @@ class TieredReader:
                 failed[copy] = error
                 if len(failed) == len(copies):
                     raise _neither(self.ledger_id, entry_id, failed) from error
-                self._fallbacks.tell(
+                self._fallbacks.report(
                     Fallback(
                         ledger_id=self.ledger_id, copy=copy, reason=reason, entry_id=entry_id, error=error
                     )
@@ -341,7 +341,7 @@ class TieredReader:
 
 
 def _cold_stop(record: LedgerRecord) -> int | None:
-    """One past the last entry of a ledger that is cold in part; None where all of it is, or nothing, or who knows."""
+    """One past the last cold entry of a ledger that is partly cold; None if it is not, or if that is not known."""
     stop, info = record.offloaded_stop, record.info
     if stop is None or record.context is None or not record.context.segments:
         return None

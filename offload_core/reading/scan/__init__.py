@@ -1,7 +1,6 @@
 """Plan what to read, and read it as Arrow record batches."""
 
 from offload_core.reading.scan.estimate import ScanEstimate, explain_scan
-from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.reading.scan.positions import (
@@ -15,27 +14,26 @@ from offload_core.reading.scan.positions import (
 from offload_core.reading.scan.pruning import Condition, Operator
 from offload_core.reading.scan.read import Report, TaskMetrics, read_task
 from offload_core.reading.scan.scanning import Scan, scan, select_catalogue
-from offload_core.reading.scan.select import Selection, select_records, select_topics
-from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
+from offload_core.reading.scan.select import Selection, select_topics
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
 
 __all__ = [
     "DEFAULT_TASK_BYTES",
     "Bounds",
     "Condition",
-    "LedgerShare",
     "Offsets",
     "Operator",
     "Position",
     "ReadOptions",
     "Report",
-    "Run",
     "Scan",
     "ScanEstimate",
+    "ScanExtent",
+    "ScanLedger",
     "ScanOptions",
     "ScanTask",
     "Selection",
     "TaskMetrics",
-    "TimeRange",
     "explain_scan",
     "message_id_of_position",
     "parse_offsets",
@@ -43,9 +41,7 @@ __all__ = [
     "plan_tasks",
     "position_of_message_id",
     "read_task",
-    "resume_offsets",
     "scan",
     "select_catalogue",
-    "select_records",
     "select_topics",
 ]

@@ -15,21 +15,21 @@ from dataclasses import replace
 from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
 from offload_core.format.messages.encryption import Decryptor
 from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
-from offload_core.reading.scan.runs import runs_around
+from offload_core.reading.scan.extents import extents_around
 from offload_core.reading.scan.tasks import (
     KeyProviderSpec,
-    LedgerShare,
     Neighbours,
     ReadOptions,
-    Run,
+    ScanExtent,
+    ScanLedger,
     ScanTask,
 )
 from offload_core.reading.scan.windows import read_chunks
 from offload_core.storage.tier import Tier, make_key_provider, parse_plugin
 from offload_hooks.key_providers import KeyProvider
 
-RunsOf = Callable[[Run | LedgerShare], Sequence[Run]]
-ReadChunks = Callable[[Run], Generator[Chunk, None, None]]
+ExtentsOf = Callable[[ScanExtent | ScanLedger], Sequence[ScanExtent]]
+ReadChunks = Callable[[ScanExtent], Generator[Chunk, None, None]]
 
 _log = logging.getLogger(__name__)
 
@@ -39,18 +39,23 @@ class LookBack:
 
     Args:
         neighbours: what is around the task.
-        runs_of: the runs of a neighbour.
-        read: the chunks of a run.
-        look_back_bytes: the stored bytes that are looked through at most, rounded up to a block.
+        extents_of: the extents of a neighbour.
+        read: the chunks of an extent.
+        look_back_bytes: the most stored bytes that are read, rounded up to a block.
         max_bytes: the most that is held of chunks.
     """
 
     def __init__(
-        self, neighbours: Neighbours, runs_of: RunsOf, read: ReadChunks, look_back_bytes: int, max_bytes: int
+        self,
+        neighbours: Neighbours,
+        extents_of: ExtentsOf,
+        read: ReadChunks,
+        look_back_bytes: int,
+        max_bytes: int,
     ) -> None:
         self._waiting = list(neighbours.before)
-        self._runs_of = runs_of
-        self._blocks: list[Run] = []  # the nearest is taken from the end, as of those that wait
+        self._extents_of = extents_of
+        self._blocks: list[ScanExtent] = []  # the nearest is taken from the end, as of those that wait
         self._left = look_back_bytes
         self._reaches_beginning = neighbours.reaches_beginning
         self._read = read
@@ -58,7 +63,7 @@ class LookBack:
         self._found: dict[MessageKey, list[Chunk]] = {}
 
     def __call__(self, key: MessageKey) -> Before:
-        """What lies before, of one message."""
+        """The chunks of one message before the task."""
         while not _begins(self._found.get(key, [])):
             if self._held() > self._max_bytes:
                 return Before(chunks=self._found.pop(key, []), reaches_beginning=False)
@@ -69,13 +74,15 @@ class LookBack:
         reaches = self._reaches_beginning and not self._blocks and not self._waiting
         return Before(chunks=self._found.pop(key, []), reaches_beginning=reaches)
 
-    def _next_block(self) -> Run | None:
+    def _next_block(self) -> ScanExtent | None:
         """The nearest block that has not been read; None if there is none, or none that is near enough."""
         if self._left <= 0:
             return None
         while not self._blocks and self._waiting:
-            runs = self._runs_of(self._waiting.pop())
-            self._blocks = [_only(run, number) for run in runs for number in range(len(run.blocks))]
+            extents = self._extents_of(self._waiting.pop())
+            self._blocks = [
+                _only(extent, number) for extent in extents for number in range(len(extent.blocks))
+            ]
         if not self._blocks:
             return None
         block = self._blocks.pop()
@@ -85,9 +92,9 @@ class LookBack:
     def _held(self) -> int:
         return sum(len(chunk.payload) for chunks in self._found.values() for chunk in chunks)
 
-    def _search(self, run: Run) -> None:
+    def _search(self, extent: ScanExtent) -> None:
         here: dict[MessageKey, list[Chunk]] = {}
-        with closing(self._read(run)) as chunks:
+        with closing(self._read(extent)) as chunks:
             for chunk in chunks:
                 earlier = [] if chunk.chunk_id == 0 else here.get(chunk.key, [])
                 together = [*earlier, chunk]
@@ -100,9 +107,9 @@ class LookBack:
                 self._found[key] = [*found, *later]
 
 
-def _only(run: Run, number: int) -> Run:
-    """The run with one block of it, by its number from 0 on."""
-    return replace(run, blocks=run.blocks[number : number + 1])
+def _only(extent: ScanExtent, number: int) -> ScanExtent:
+    """The extent with one block of it, by its number from 0 on."""
+    return extent.with_blocks(extent.blocks[number : number + 1])
 
 
 def _begins(chunks: list[Chunk]) -> bool:
@@ -112,15 +119,15 @@ def _begins(chunks: list[Chunk]) -> bool:
 def settle_pending(
     joiner: ChunkJoiner,
     neighbours: Neighbours,
-    runs_of: RunsOf,
+    extents_of: ExtentsOf,
     read: ReadChunks,
     look_back_bytes: int,
     label: str,
 ) -> None:
     """At a task's end, or a topic's: what becomes of messages that are not complete.
 
-    Those that go on behind are for the task that has their last chunk. Those that do not, within `look_back_bytes`, are
-    given up. Where what there is of the topic ends before, it is a warning: they may still be on their way.
+    Those that go on after it are for the task that has their last chunk. Those that do not, within `look_back_bytes`,
+    are given up. If the topic ends before, it is a warning: the rest may not be offloaded yet.
     """
     near = {}
     for message, passed in list(joiner.pending()):
@@ -131,15 +138,15 @@ def settle_pending(
     if not near:
         return  # before the index of what follows is read
     left, is_all = look_back_bytes, neighbours.reaches_end
-    for run in (run for each in neighbours.after for run in runs_of(each)):
-        for number, block in enumerate(run.blocks):
+    for extent in (extent for each in neighbours.after for extent in extents_of(each)):
+        for number, block in enumerate(extent.blocks):
             if not near:
                 return
             if left <= 0:
                 is_all = False
                 break
             left -= block.length
-            with closing(read(_only(run, number))) as chunks:
+            with closing(read(_only(extent, number))) as chunks:
                 for chunk in chunks:
                     near.pop(chunk.key, None)
     if near and is_all:
@@ -184,27 +191,27 @@ def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
 
 
 class TaskOpening:
-    """Gives each run of a task what opens its payloads, and settles each topic when it ends."""
+    """Gives each extent of a task what opens its payloads, and settles each topic when it ends."""
 
     def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions) -> None:
         self._tier = tier
         self._task = task
         self._options = options
         self._decryptor = Decryptor(key_provider_of(options.key_provider))
-        self._runs_of = functools.partial(runs_around, tier)
-        self._run: Run | None = None
+        self._extents_of = functools.partial(extents_around, tier)
+        self._extent: ScanExtent | None = None
         self._opener = PayloadOpener()
 
-    def of(self, run: Run) -> PayloadOpener:
-        """The opener for this run; the runs of a topic share one.
+    def of(self, extent: ScanExtent) -> PayloadOpener:
+        """The opener for this extent; the extents of a topic share one.
 
         Raises:
             IncompleteMessageError: a message of the topic before is not complete.
         """
-        if self._run is None or self._run.topic != run.topic:
+        if self._extent is None or self._extent.topic != extent.topic:
             self.finish()
-            self._opener = self._new_opener(run)
-            self._run = run
+            self._opener = self._new_opener(extent)
+            self._extent = extent
         return self._opener
 
     def finish(self, *, is_over: bool = False) -> None:
@@ -215,15 +222,15 @@ class TaskOpening:
         Raises:
             IncompleteMessageError: a message is not complete, in the mode FAILFAST.
         """
-        if self._run is None:
+        if self._extent is None:
             return
-        label = self._run.label
+        label = self._extent.label
         opener = self._opener
         if opener.joiner is not None and not is_over:
             settle_pending(
                 opener.joiner,
-                self._neighbours(self._run),
-                self._runs_of,
+                self._neighbours(self._extent),
+                self._extents_of,
                 self._read_chunks(opener),
                 self._options.chunk_look_back_bytes,
                 label,
@@ -236,17 +243,17 @@ class TaskOpening:
                     opener.joiner.cut_at_beginning,
                 )
         _tell(label, opener.counts)
-        self._run = None
+        self._extent = None
 
-    def _new_opener(self, run: Run) -> PayloadOpener:
+    def _new_opener(self, extent: ScanExtent) -> PayloadOpener:
         options = self._options
         opener = PayloadOpener(
             decryptor=self._decryptor, crypto_failure_action=options.without_key, mode=options.mode
         )
         if options.joins_chunks:
             look_back = LookBack(
-                self._neighbours(run),
-                self._runs_of,
+                self._neighbours(extent),
+                self._extents_of,
                 self._read_chunks(opener),
                 options.chunk_look_back_bytes,
                 options.max_pending_chunk_bytes,
@@ -258,8 +265,8 @@ class TaskOpening:
             )
         return opener
 
-    def _neighbours(self, run: Run) -> Neighbours:
-        return self._task.neighbours.get(run.topic, Neighbours())
+    def _neighbours(self, extent: ScanExtent) -> Neighbours:
+        return self._task.neighbours.get(extent.topic, Neighbours())
 
     def _read_chunks(self, opener: PayloadOpener) -> ReadChunks:
         return functools.partial(read_chunks, self._tier, options=self._options, opener=opener)

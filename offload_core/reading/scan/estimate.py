@@ -1,36 +1,37 @@
-"""What a planned scan will ask of its store: requests and bytes, told by its own tasks before any of them is read.
+"""Estimate the requests and bytes of a planned scan by its own tasks, before any of them is read.
 
-A run's ranges are those that the reader will fetch. Of a ledger whose index is left to its task the index is read here,
-unless the whole ledger fits into one range: then that is one, whatever its blocks are. Source: docs/cost.md; ADR 0041.
+The ranges of an extent are those that the reader will fetch. The index of a ledger that is left to its task is read
+here, unless the whole ledger fits into one range. Source: docs/cost.md; ADR 0041.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import NO_BLOCKS
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
+from offload_core.reading.scan.extents import extents_of, read_ledger, read_scan_ledger
 from offload_core.reading.scan.options import ScanOptions
-from offload_core.reading.scan.runs import read_ledger, read_share, runs_of
 from offload_core.reading.scan.scanning import Scan, scan
-from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger
 from offload_core.reading.scan.transactions import TransactionResolver
-from offload_core.reading.scan.transactions.summaries import stretches_of
+from offload_core.reading.scan.transactions.summaries import split_extent
 from offload_core.reading.scan.windows import range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanEstimate:
-    """What a scan takes, if all of it is read once.
+    """The cost of a scan if all of it is read once.
 
     Attributes:
         partitions: the tasks that read it.
-        planning: what was asked for to plan it: listing, lookups, the indexes that tell what there is. Counted.
+        planning: the requests of planning itself: listing, lookups, indexes. Counted.
         reading: what its tasks ask for: indexes, blocks, checksums.
         by_topic: the same, by topic.
         transactions: what whoever hands out the tasks, as Spark's driver, asks for besides, to find out what became of
@@ -48,32 +49,32 @@ class ScanEstimate:
 
     @property
     def total(self) -> Requests:
-        """All of it, the look for transactions as well."""
+        """The sum, with the search for transactions."""
         return self.planning + self.reading + self.transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Expected:
-    """What a planned run or ledger takes: its index and its blocks.
+    """The cost of a planned extent or ledger: its index and its blocks.
 
-    `runs` are what its blocks are, None for one range of a ledger whose index was not read.
+    `extents` are what its blocks are, None for one range of a ledger whose index was not read.
     """
 
     reading: Requests
-    runs: tuple[Run, ...] | None
+    extents: tuple[ScanExtent, ...] | None
 
 
 def explain_scan(
     tier: TierReader, topics: str | Iterable[str] = (), options: ScanOptions | None = None, **more: Any
 ) -> ScanEstimate:
-    """What a scan takes, before it is read (docs/cost.md); arguments and errors are those of `scan`."""
+    """Estimate the cost of a scan before it is read (docs/cost.md); arguments and errors are those of `scan`."""
     measured = MeasuredTier(tier.store)
     planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
     return _estimate(planned, measured.requests)
 
 
 def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
-    planned = [each for task in scan.planned for each in task.runs]
+    planned = [each for task in scan.planned for each in task.extents]
     expected = concurrently(lambda each: _expected(scan, each), planned)
     by_topic: dict[str, Requests] = {}
     for each, takes in zip(planned, expected, strict=True):
@@ -88,34 +89,37 @@ def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
     )
 
 
-def _expected(scan: Scan, planned: Run | LedgerShare) -> _Expected:
+def _expected(scan: Scan, planned: ScanExtent | ScanLedger) -> _Expected:
     range_bytes = range_bytes_of(scan.tier)
-    index, runs = Requests(), tuple[Run, ...]()
-    if isinstance(planned, Run):
-        runs = (planned,)
+    index, extents = Requests(), tuple[ScanExtent, ...]()
+    if isinstance(planned, ScanExtent):
+        extents = (planned,)
     elif _is_one_range(planned, range_bytes):
         blocks = Requests(gets=1, read_bytes=planned.data_bytes)
-        return _Expected(reading=_index_of(scan.tier, planned.ledger) + blocks, runs=None)
+        return _Expected(reading=_index_of(scan.tier, planned.ledger) + blocks, extents=None)
     else:
         measured = MeasuredTier(scan.tier)
-        runs = tuple(runs_of(read_share(measured, planned), scan.options.fail_on_data_loss))
+        extents = tuple(extents_of(read_scan_ledger(measured, planned), scan.options.fail_on_data_loss))
         index = measured.requests
-    return _Expected(reading=index + _sum(_of_run(run, range_bytes, scan.options) for run in runs), runs=runs)
+    return _Expected(
+        reading=index + _sum(_of_extent(extent, range_bytes, scan.options) for extent in extents),
+        extents=extents,
+    )
 
 
-def _is_one_range(share: LedgerShare, range_bytes: int) -> bool:
-    """Whether all blocks of a ledger are fetched by one range, whatever its index says."""
-    stored = share.ledger.unread
+def _is_one_range(scan_ledger: ScanLedger, range_bytes: int) -> bool:
+    """True if one range fetches all blocks of a ledger, whatever its index contains."""
+    stored = scan_ledger.ledger.unread
     return (
         stored is not None
         and stored.key.object_format is ObjectFormat.PIP17
         and not stored.marks.has_gaps  # of which nothing may be left
-        and 0 < share.data_bytes <= range_bytes
+        and 0 < scan_ledger.data_bytes <= range_bytes
     )
 
 
 def _index_of(tier: Tier, ledger: Ledger) -> Requests:
-    """What reading the index of a ledger takes, if it is not read yet."""
+    """The cost of reading a ledger's index, if it is not read yet."""
     stored = ledger.unread
     if stored is None:
         return Requests()
@@ -126,49 +130,49 @@ def _index_of(tier: Tier, ledger: Ledger) -> Requests:
     return measured.requests
 
 
-def _of_run(run: Run, range_bytes: int, options: ReadOptions) -> Requests:
-    """The blocks of a run, and the checksums that verify them."""
-    blocks = _ranges(run, range_bytes)
-    if not options.verify_checksums or run.checksum_key is None or run.sequence_file is None:
+def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions) -> Requests:
+    """The blocks of an extent, and the checksums that verify them."""
+    blocks = _ranges(extent, range_bytes)
+    if not options.verify_checksums or extent.checksum_key is None or extent.sequence_file is None:
         return blocks
-    begin, end = run.blocks[0].offset, run.blocks[-1].offset + run.blocks[-1].length
+    begin, end = extent.blocks[0].offset, extent.blocks[-1].offset + extent.blocks[-1].length
     covered = -(-end // CHUNK_BYTES) - begin // CHUNK_BYTES
     return blocks + Requests(gets=2, read_bytes=HEAD_BYTES + covered * CHECKSUM_BYTES)
 
 
-def _ranges(run: Run, range_bytes: int) -> Requests:
-    lengths = [each.length for each in ranges_of(run, range_bytes)]
+def _ranges(extent: LedgerExtent, range_bytes: int) -> Requests:
+    lengths = [each.length for each in ranges_of(extent, range_bytes)]
     return Requests(gets=len(lengths), read_bytes=sum(lengths))
 
 
 def _look(
     scan: Scan,
     resolver: TransactionResolver,
-    planned: Sequence[Run | LedgerShare],
+    planned: Sequence[ScanExtent | ScanLedger],
     expected: Sequence[_Expected],
 ) -> Requests:
-    """What it takes to look through what is planned for transactions, but for what filters have settled.
+    """The cost of the search for transactions in what is planned, without objects that filters have settled.
 
     The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
     cut ledgers are read again.
     """
     range_bytes = range_bytes_of(scan.tier)
     total = Requests()
-    whole: dict[tuple[str, int], Run] = {}
+    whole: dict[tuple[str, int], ScanExtent] = {}
     for each, takes in zip(planned, expected, strict=True):
-        if takes.runs is None:
-            assert isinstance(each, LedgerShare)
+        if takes.extents is None:
+            assert isinstance(each, ScanLedger)
             stored = each.ledger.unread
             if stored is not None and not stored.marks.is_settled:
                 total += Requests(gets=1, read_bytes=each.data_bytes)
             continue
-        for run in takes.runs:
-            if not run.resolved:
-                place = run.data_key, run.ledger_id
+        for extent in takes.extents:
+            if not extent.resolved:
+                place = extent.data_key, extent.ledger_id
                 before = whole[place].blocks if place in whole else NO_BLOCKS
-                whole[place] = replace(run, blocks=before + run.blocks)
-    total += _sum(_ranges(part, range_bytes) for run in whole.values() for part in stretches_of(run))
-    cut = {(each.topic, each.ledger_id) for each in planned if isinstance(each, Run)}
+                whole[place] = extent.with_blocks(before + extent.blocks)
+    total += _sum(_ranges(part, range_bytes) for extent in whole.values() for part in split_extent(extent))
+    cut = {(each.topic, each.ledger_id) for each in planned if isinstance(each, ScanExtent)}
     again = [
         ledger
         for topic in resolver.topics

@@ -16,11 +16,10 @@ from typing import Literal
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Catalogue, Ledger, Topic, TopicName
+from offload_core.reading.scan.extents import least, lose, report_lost_objects
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets
-from offload_core.reading.scan.runs import report_lost_objects
 from offload_core.reading.scan.select import Selection, select_topics
 from offload_core.reading.scan.transactions import TransactionResolver
-from offload_hooks.errors import DataLossError
 
 Frontier = Mapping[TopicName, Position]
 """The next position of each topic; one that is not in it is read from its beginning."""
@@ -29,7 +28,7 @@ BEGINNING = Position(0, 0)
 
 
 def resume_offsets(topics: Sequence[Topic], reached: Frontier, start: Offsets) -> tuple[list[Topic], Offsets]:
-    """What a scan reads that goes on where topics were read up to: the ledgers in question, and its starts.
+    """Restrict topics to the ledgers from the positions reached on, and return the scan's starts.
 
     Topics that `reached` does not name begin at `start`; those that are gone are passed over.
 
@@ -55,7 +54,7 @@ def resume_offsets(topics: Sequence[Topic], reached: Frontier, start: Offsets) -
 def between(
     topics: Sequence[Topic], start: Frontier, end: Frontier
 ) -> tuple[list[Topic], Frontier, Frontier]:
-    """What lies between two frontiers: the topics with the ledgers in question, and their positions as a scan's bounds.
+    """Restrict topics to the ledgers between two frontiers, and return their positions as a scan's bounds.
 
     A position at a ledger's beginning needs no bound, nor does that ledger have to be there.
     """
@@ -88,7 +87,7 @@ def _from(topic: Topic, position: Position) -> Topic:
 
 
 def _is_inside(position: Position) -> bool:
-    """Whether there are messages of the position's ledger before it."""
+    """True if messages of the position's ledger come before it."""
     return position.entry_id > 0 or position.batch_index > 0
 
 
@@ -97,14 +96,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Budget:
-    """What may still be read, stored bytes and entries; None for no limit. The first entry is always within it."""
+    """The stored bytes and entries that may still be read; None for no limit. The first entry is always within it."""
 
     max_bytes: int | None = None
     max_entries: int | None = None
     _is_touched: bool = False
 
     def take(self, entries: int, data_bytes: int) -> int:
-        """How many of the next entries, which have so many bytes together, are within it; they are taken off."""
+        """Subtract the next entries, which have this many bytes together; return how many are within the budget."""
         count = entries
         if self.max_entries is not None:
             count = min(count, self.max_entries)
@@ -121,9 +120,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Some consecutive entries of one block; `end` is the position behind them.
+    """Some consecutive entries of one block; `end` is the position after them.
 
-    None at all where it shows only now that no more of a ledger will come, or where a filter left out all of them.
+    It has no entries where it shows only now that a ledger is complete, or where a filter left out all of them.
     """
 
     first: Position
@@ -145,13 +144,13 @@ def advance(
     stops: Frontier | None = None,
     fail_on_data_loss: bool,
 ) -> dict[TopicName, Position]:
-    """Where a stream that has come to `start` may read to; a block of each topic in turn, within the budget.
+    """Advance a stream from `start`: a block of each topic in turn, within the budget.
 
     Topics end at `stops`, which take nothing off the budget of the others.
 
     Raises:
-        DataLossError: a ledger will not be readable any more, but ones behind it are, or an object is lost and nothing
-            tells of which ledger (`fail_on_data_loss`).
+        DataLossError: a ledger will never be readable, but later ones are, or an object of an unknown ledger is lost
+            (`fail_on_data_loss`).
     """
     reached = dict(start)
     walks = deque(
@@ -180,27 +179,27 @@ def advance(
 
 
 def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
-    """The blocks that are there from a position on, up to the first ledger that is still on its way."""
+    """The blocks from a position on, up to the first ledger whose offload is not complete."""
     report_lost_objects(topic, fail)
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
-        behind = any(other.extents or other.is_lost for other in ledgers[i + 1 :])
+        later = any(other.extents or other.is_lost for other in ledgers[i + 1 :])
         if not ledger.extents:
             if ledger.has_nothing_to_lose:
                 continue
-            if not _is_lost(ledger, behind):
+            if not _is_lost(ledger, later):
                 return
-            _lose(topic, ledger, fail)
+            _lose_ledger(topic, ledger, fail)
             continue
-        yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
+        yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, later)
         if ledger.lost_tail is not None:
-            _lose(topic, ledger, fail)
-        if not _is_whole(ledger, behind):
+            _lose_ledger(topic, ledger, fail)
+        if not _is_whole(ledger, later):
             return
 
 
 def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
-    """The steps before the entry at `stop`; of one that it lies in, what comes before it."""
+    """Cut the steps at the entry `stop`."""
     for step in steps:
         if stop is None:
             yield step
@@ -216,98 +215,79 @@ def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
         yield step
 
 
-def _is_lost(ledger: Ledger, behind: bool) -> bool:
-    """Whether a ledger without a complete copy will never have one.
+def _is_lost(ledger: Ledger, later: bool) -> bool:
+    """True if a ledger without a complete copy will never have one.
 
-    By its record it may be still in BookKeeper. Without records its attempts failed if later ledgers are there, and it
-    is lost if an index is left of it, which is written after its data.
+    By its record it may still be in BookKeeper. Without records its attempts failed if later ledgers are there, and it
+    is lost if its index remains, which is written after its data.
     """
-    return ledger.is_lost or (ledger.record is None and behind)
+    return ledger.is_lost or (ledger.record is None and later)
 
 
-def _lose(topic: Topic, ledger: Ledger, fail: bool) -> None:
+def _lose_ledger(topic: Topic, ledger: Ledger, fail: bool) -> None:
     lost = ledger.lost_tail
-    error = DataLossError(
+    lose(
         f"a ledger of {topic.label} has no complete copy",
-        ledger_id=ledger.ledger_id,
+        ledger.ledger_id,
+        fail,
         entry_id=None if lost is None else lost[1],
         found=ledger.why_not_read if lost is None else f"{lost[0].key.data_key}: {lost[0].detail}",
-        hint="Set failOnDataLoss to false to read what there is.",
     )
-    if fail:
-        raise error
-    _log.warning("%s", error)
 
 
-def _is_whole(ledger: Ledger, behind: bool) -> bool:
-    """Whether no more entries of a ledger will come; by its record, or since a later one is there."""
+def _is_whole(ledger: Ledger, later: bool) -> bool:
+    """True if a ledger gets no more entries: by its record, or since a later one exists."""
     if ledger.formats != (ObjectFormat.STREAMING,):
         return True
     if ledger.record is None:
-        return behind
+        return later
     entries, stop = ledger.record.info.entries, ledger.record.offloaded_stop
     return bool(entries) and stop is not None and stop >= (entries or 0)
 
 
-def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator[_Step]:
+def _ledger_steps(ledger: Ledger, start_entry_id: int, later: bool) -> Iterator[_Step]:
     known_end = ledger.extents[-1].stop_entry_id
     if known_end is None:
         known_end = ledger.entries
-    whole = _is_whole(ledger, behind)
+    whole = _is_whole(ledger, later)
+    next_ledger = Position(ledger.ledger_id + 1, 0)
     if whole and start_entry_id == known_end:
-        yield _Step(
-            first=Position(ledger.ledger_id, start_entry_id),
-            entries=0,
-            data_bytes=0,
-            end=Position(ledger.ledger_id + 1, 0),
-        )
+        first = Position(ledger.ledger_id, start_entry_id)
+        yield _Step(first=first, entries=0, data_bytes=0, end=next_ledger)
         return
     for extent in ledger.extents:
-        if (
-            not extent.ledger.blocks
-            and extent.stop_entry_id is not None
-            and start_entry_id < extent.stop_entry_id
-        ):
-            is_last = whole and extent is ledger.extents[-1]
+        ends_ledger, stop = whole and extent is ledger.extents[-1], extent.stop_entry_id
+        if not extent.blocks and stop is not None and start_entry_id < stop:
             yield _Step(
                 first=Position(ledger.ledger_id, max(start_entry_id, extent.first_entry_id)),
                 entries=0,
                 data_bytes=0,
-                end=Position(ledger.ledger_id + 1, 0)
-                if is_last
-                else Position(ledger.ledger_id, extent.stop_entry_id),
+                end=next_ledger if ends_ledger else Position(ledger.ledger_id, stop),
             )
-        for number, block in enumerate(extent.ledger.blocks, 1):
-            end = block.end_entry_id
+        for number, block in enumerate(extent.blocks, 1):
+            end = least(block.end_entry_id, stop)
             if end is None:
-                end = extent.stop_entry_id if extent.stop_entry_id is not None else known_end
-            elif extent.stop_entry_id is not None:
-                end = min(end, extent.stop_entry_id)
+                end = known_end
             if end is None:
                 _log.warning("ledger %d: it is not known yet where its segment ends", ledger.ledger_id)
                 return
-            first = max(start_entry_id, block.first_entry_id)
-            if first >= end:
-                continue
-            is_last = whole and extent is ledger.extents[-1] and number == len(extent.ledger.blocks)
-            yield _Step(
-                first=Position(ledger.ledger_id, first),
-                entries=end - first,
-                data_bytes=block.length,
-                end=Position(ledger.ledger_id + 1, 0) if is_last else Position(ledger.ledger_id, end),
-            )
+            first_entry_id = max(start_entry_id, block.first_entry_id)
+            if first_entry_id < end:
+                is_last = ends_ledger and number == len(extent.blocks)
+                yield _Step(
+                    first=Position(ledger.ledger_id, first_entry_id),
+                    entries=end - first_entry_id,
+                    data_bytes=block.length,
+                    end=next_ledger if is_last else Position(ledger.ledger_id, end),
+                )
 
 
 ResolverOf = Callable[[Sequence[Topic]], TransactionResolver]
-"""Makes what looks through topics; what it remembers should outlive it."""
+"""Makes a resolver for topics; its memory should outlive it."""
 
 
 class SettledAdvance:
-    """Advances a stream of messages again and again.
-
-    Args:
-        resolver_of: who knows of transactions.
-    """
+    """Advances a stream of messages before transactions that are open; see `advance`."""
 
     def __init__(self, resolver_of: ResolverOf) -> None:
         self._resolver_of = resolver_of
@@ -327,11 +307,11 @@ class SettledAdvance:
     ) -> dict[TopicName, Position]:
         """As `advance`, and before the first entry of each topic whose transaction is open.
 
-        What did not change since it was asked for last is not looked at again.
+        Repeats its last answer while nothing has changed.
 
         Raises:
             DataLossError: as of `advance`.
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
         asked = (dict(start), max_bytes, max_entries, fail_on_data_loss)
         same = len(topics) == len(self._topics) and all(
@@ -355,7 +335,7 @@ class SettledAdvance:
     def _open_in(
         self, resolver: TransactionResolver, topics: Sequence[Topic], start: Frontier, end: Frontier
     ) -> dict[TopicName, Position]:
-        """Where the first open entry of each topic lies between two frontiers."""
+        """The position of the first open entry of each topic between two frontiers."""
         narrowed, _, _ = between(topics, start, end)
         ranges = {}
         for topic in narrowed:
@@ -381,16 +361,16 @@ class SettledAdvance:
 
 
 Look = Callable[[Catalogue | None], Catalogue]
-"""Makes a catalogue, given the one before."""
+"""Makes a catalogue from the one before."""
 
 
 class TopicFollower:
-    """The topics of a selection, over and over again.
+    """Lists the topics of a selection again after an interval.
 
     Args:
-        look: makes a catalogue.
+        look: lists the tier.
         selection: which of its topics; names may have nothing yet.
-        interval_s: look at most so often, in seconds.
+        interval_s: the least time between listings, in seconds.
         clock: seconds that never go back.
     """
 
@@ -412,7 +392,7 @@ class TopicFollower:
         self._is_frozen = False
 
     def topics(self, *, fresh: bool = False) -> list[Topic]:
-        """The topics as they are; not older than the interval, or not at all with `fresh`, unless it was frozen."""
+        """The topics; listed again after the interval, or now with `fresh`, unless frozen."""
         catalogue = self._catalogue
         if catalogue is None or (not self._is_frozen and (fresh or self._is_old())):
             catalogue = self._catalogue = self._look(catalogue)
@@ -420,12 +400,12 @@ class TopicFollower:
         return select_topics(catalogue, self._selection)
 
     def freeze(self) -> None:
-        """Look once more, and then no more."""
+        """List once more, and then never again."""
         self.topics(fresh=True)
         self._is_frozen = True
 
     def check_late(self, topics: list[Topic], reached: Frontier, *, fail_on_data_loss: bool) -> None:
-        """Notice ledgers that appeared behind the position that a stream had reached: they would never be read.
+        """Report ledgers that appeared before the position that a stream has reached: they would never be read.
 
         Raises:
             DataLossError: there is one (`fail_on_data_loss`).
@@ -441,15 +421,13 @@ class TopicFollower:
             )
             seen |= ledger_ids
             if late:
-                error = DataLossError(
+                lose(
                     f"a ledger of {topic.label} came to the tier after later ones had been read",
-                    ledger_id=late[0],
+                    late[0],
+                    fail_on_data_loss,
                     found=f"ledgers {', '.join(map(str, late))}, when {position} had been reached",
                     hint="Read them by a batch query. With records, streams wait for ledgers in their order.",
                 )
-                if fail_on_data_loss:
-                    raise error
-                _log.warning("%s", error)
 
     def _is_old(self) -> bool:
         return self._clock() - self._looked_at >= self._interval_s

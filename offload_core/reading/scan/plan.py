@@ -14,10 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
+from offload_core.reading.scan.extents import AskedRange, extents_of, read_scan_ledger, report_gaps
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
-from offload_core.reading.scan.pruning import Condition, narrow, restrict_shares
-from offload_core.reading.scan.runs import AskedRange, read_share, report_gaps, runs_of
-from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Neighbours, Run, ScanTask, TimeRange
+from offload_core.reading.scan.pruning import Condition, narrow, restrict_ledgers
+from offload_core.reading.scan.tasks import (
+    EntryRange,
+    Neighbours,
+    ScanExtent,
+    ScanLedger,
+    ScanTask,
+    TimeRange,
+)
 from offload_core.storage.tier import Tier
 
 DEFAULT_TASK_BYTES = 128 << 20
@@ -27,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where and when to start and end, and what to do about ledgers in between that have no complete copy.
+    """The bounds of a scan in positions and times, and the policy for ledgers without a complete copy.
 
     What cannot hold a row for which all `conditions` hold is left out as well; `times` may be those that hold for them,
     and `asked_times` are those without.
@@ -53,7 +60,7 @@ def plan_tasks(
 ) -> list[ScanTask]:
     """Tasks that together read the topics once; about as many as `min_partitions` where there are enough blocks.
 
-    With `neighbour_bytes` each task is told so much of what lies around it, for messages in chunks: in `around`, if
+    With `neighbour_bytes` each task has this many bytes of neighbours, for messages in chunks: in `around`, if
     `topics` have not all of their ledgers.
 
     Raises:
@@ -67,43 +74,51 @@ def plan_tasks(
         check_topics(offsets, read, option)
     fail = bounds.fail_on_data_loss
     asked = [(topic, each) for topic in topics if (each := _asked(topic, bounds)) is not None]
-    by_topic = [restrict_shares(_shares(topic, of_topic), bounds.conditions) for topic, of_topic in asked]
+    by_topic = [
+        restrict_ledgers(_scan_ledgers(topic, of_topic), bounds.conditions) for topic, of_topic in asked
+    ]
     times = bounds.times
     if times is not None:
-        by_topic = concurrently(lambda shares: narrow(tier, shares, times), by_topic)
-    for (topic, of_topic), shares in zip(asked, by_topic, strict=True):
-        report_gaps(topic, of_topic, {share.ledger_id for share in shares}, fail=fail)
-    planned: list[Run | LedgerShare] = [share for shares in by_topic for share in _readable(shares)]
-    planned = _runs_of_some(tier, planned, lambda share: share.asked != EntryRange(), fail)
+        by_topic = concurrently(lambda scan_ledgers: narrow(tier, scan_ledgers, times), by_topic)
+    for (topic, of_topic), scan_ledgers in zip(asked, by_topic, strict=True):
+        report_gaps(topic, of_topic, {scan_ledger.ledger_id for scan_ledger in scan_ledgers}, fail=fail)
+    planned: list[ScanExtent | ScanLedger] = [
+        scan_ledger for scan_ledgers in by_topic for scan_ledger in _readable(scan_ledgers)
+    ]
+    planned = _extents_of_some(tier, planned, lambda scan_ledger: scan_ledger.asked != EntryRange(), fail)
     total = sum(each.data_bytes for each in planned)
     share_bytes = max(1, min(task_bytes, -(-total // max(1, min_partitions))))
-    planned = _runs_of_some(tier, planned, lambda share: share.data_bytes > share_bytes, fail)
+    planned = _extents_of_some(tier, planned, lambda scan_ledger: scan_ledger.data_bytes > share_bytes, fail)
     tasks = list(_pack(planned, share_bytes))
     if neighbour_bytes is None:
         return tasks
     whole = AskedRange(first=None, stop=None)
     ledgers = {
-        topic.full_name: [share for share in _shares(topic, whole) if share.ledger.is_readable]
+        topic.full_name: [
+            scan_ledger for scan_ledger in _scan_ledgers(topic, whole) if scan_ledger.ledger.is_readable
+        ]
         for topic in (topics if around is None else around)
     }
     return add_neighbours(tasks, ledgers, neighbour_bytes)
 
 
 def first_asked(tier: Tier, topic: Topic, bounds: Bounds) -> Position | None:
-    """Where the range begins that is asked for of a topic, whatever the conditions; None if it holds nothing.
+    """The begin of a topic's range, whatever the conditions; None if the range is empty.
 
     Raises:
         StoreError: the store fails.
     """
     asked = _asked(topic, bounds)
-    shares = [] if asked is None else [each for each in _shares(topic, asked) if each.ledger.is_readable]
+    scan_ledgers = (
+        [] if asked is None else [each for each in _scan_ledgers(topic, asked) if each.ledger.is_readable]
+    )
     if bounds.asked_times is not None:
-        shares = narrow(tier, shares, bounds.asked_times)
-    return Position(shares[0].ledger_id, shares[0].asked.start) if shares else None
+        scan_ledgers = narrow(tier, scan_ledgers, bounds.asked_times)
+    return Position(scan_ledgers[0].ledger_id, scan_ledgers[0].asked.start) if scan_ledgers else None
 
 
 def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:
-    """What is asked for of a topic by positions; None for nothing."""
+    """A topic's range by positions; None if it is empty."""
     start = position_of(bounds.start, topic.name, "earliest")
     stop = position_of(bounds.stop, topic.name, "latest")
     if start == "latest" or stop == "earliest":
@@ -115,13 +130,13 @@ def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:
     return None if asked.is_empty else asked
 
 
-def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
-    """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
+def _scan_ledgers(topic: Topic, asked: AskedRange) -> list[ScanLedger]:
+    """The ledgers of a topic's range, with those that cannot be read."""
     in_range = [ledger for ledger in topic.ledgers if asked.holds(ledger)]
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
     last_offloaded = max((ledger.ledger_id for ledger in topic.ledgers if ledger.was_offloaded), default=-1)
     return [
-        LedgerShare(
+        ScanLedger(
             topic=topic.full_name,
             partition=topic.partition,
             ledger=ledger,
@@ -134,11 +149,11 @@ def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
     ]
 
 
-def _readable(shares: Sequence[LedgerShare]) -> Iterator[LedgerShare]:
-    for share in shares:
-        if share.ledger.is_readable:
-            _warn_of_copies(share)
-            yield share
+def _readable(scan_ledgers: Sequence[ScanLedger]) -> Iterator[ScanLedger]:
+    for scan_ledger in scan_ledgers:
+        if scan_ledger.ledger.is_readable:
+            _warn_of_copies(scan_ledger)
+            yield scan_ledger
 
 
 def _range_in(ledger: Ledger, asked: AskedRange) -> EntryRange:
@@ -153,70 +168,69 @@ def _range_in(ledger: Ledger, asked: AskedRange) -> EntryRange:
     )
 
 
-def _warn_of_copies(share: LedgerShare) -> None:
-    superseded = share.ledger.superseded
+def _warn_of_copies(scan_ledger: ScanLedger) -> None:
+    superseded = scan_ledger.ledger.superseded
     if superseded:
         _log.warning(
             "ledger %d of %s has %d complete copies that are not read, since newer ones are: %s",
-            share.ledger.ledger_id,
-            share.label,
+            scan_ledger.ledger.ledger_id,
+            scan_ledger.label,
             len(superseded),
             ", ".join(stored.key.data_key for stored in superseded),
         )
 
 
-def _runs_of_some(
-    tier: Tier, planned: Sequence[Run | LedgerShare], which: Callable[[LedgerShare], bool], fail: bool
-) -> list[Run | LedgerShare]:
-    """The runs of those ledgers whose index is read, or that `which` holds for: theirs are read now, many at once."""
+def _extents_of_some(
+    tier: Tier, planned: Sequence[ScanExtent | ScanLedger], which: Callable[[ScanLedger], bool], fail: bool
+) -> list[ScanExtent | ScanLedger]:
+    """Resolve to extents the ledgers whose index is read, and those that `which` selects: theirs are read now."""
     unread = [
         each
         for each in planned
-        if isinstance(each, LedgerShare) and each.ledger.unread is not None and which(each)
+        if isinstance(each, ScanLedger) and each.ledger.unread is not None and which(each)
     ]
-    read = iter(concurrently(lambda share: read_share(tier, share), unread))
-    chosen = {id(share) for share in unread}
-    result: list[Run | LedgerShare] = []
+    read = iter(concurrently(lambda scan_ledger: read_scan_ledger(tier, scan_ledger), unread))
+    chosen = {id(scan_ledger) for scan_ledger in unread}
+    result: list[ScanExtent | ScanLedger] = []
     for each in planned:
         if id(each) in chosen:
-            result.extend(runs_of(next(read), fail))
-        elif isinstance(each, LedgerShare) and each.ledger.unread is None:
-            result.extend(runs_of(each, fail))
+            result.extend(extents_of(next(read), fail))
+        elif isinstance(each, ScanLedger) and each.ledger.unread is None:
+            result.extend(extents_of(each, fail))
         else:
             result.append(each)
     return result
 
 
-def _pack(planned: Sequence[Run | LedgerShare], share: int) -> Iterator[ScanTask]:
-    """Fill tasks until each has about its share of bytes; a run is split between its blocks."""
-    packed: list[Run | LedgerShare] = []
+def _pack(planned: Sequence[ScanExtent | ScanLedger], share: int) -> Iterator[ScanTask]:
+    """Fill tasks until each has about its share of bytes; an extent is split between its blocks."""
+    packed: list[ScanExtent | ScanLedger] = []
     used = 0
-    for run in planned:
+    for extent in planned:
         begin = 0
-        lengths = run.blocks.lengths.tolist() if isinstance(run, Run) else [run.data_bytes]
+        lengths = extent.blocks.lengths.tolist() if isinstance(extent, ScanExtent) else [extent.data_bytes]
         for i, length in enumerate(lengths):
             if used and used + length > share:
                 if i > begin:
-                    packed.append(_part(run, begin, i))
-                yield ScanTask(runs=tuple(packed))
+                    packed.append(_part(extent, begin, i))
+                yield ScanTask(extents=tuple(packed))
                 packed, used, begin = [], 0, i
             used += length
-        packed.append(_part(run, begin, len(lengths)))
+        packed.append(_part(extent, begin, len(lengths)))
     if packed:
-        yield ScanTask(runs=tuple(packed))
+        yield ScanTask(extents=tuple(packed))
 
 
-def _part(run: Run | LedgerShare, begin: int, end: int) -> Run | LedgerShare:
-    """The run's blocks `begin` … `end` − 1; what is not read yet is not split."""
-    if isinstance(run, LedgerShare) or (begin, end) == (0, len(run.blocks)):
-        return run
-    following = run.blocks[end].first_entry_id if end < len(run.blocks) else None
+def _part(extent: ScanExtent | ScanLedger, begin: int, end: int) -> ScanExtent | ScanLedger:
+    """The extent's blocks `begin` … `end` − 1; what is not read yet is not split."""
+    if isinstance(extent, ScanLedger) or (begin, end) == (0, len(extent.blocks)):
+        return extent
+    following = extent.blocks[end].first_entry_id if end < len(extent.blocks) else None
     return replace(
-        run,
-        blocks=run.blocks[begin:end],
-        next_entry_id=run.next_entry_id if following is None else following,
+        extent.with_blocks(extent.blocks[begin:end]),
+        next_entry_id=extent.next_entry_id if following is None else following,
         payload_bytes=None,
-        ends_by_time=run.ends_by_time and following is None,
+        ends_by_time=extent.ends_by_time and following is None,
     )
 
 
@@ -225,17 +239,20 @@ MOST_LEDGERS = 16
 
 
 def add_neighbours(
-    tasks: Sequence[ScanTask], ledgers: Mapping[str | None, Sequence[LedgerShare]], most_bytes: int
+    tasks: Sequence[ScanTask], ledgers: Mapping[str | None, Sequence[ScanLedger]], most_bytes: int
 ) -> list[ScanTask]:
     """The tasks with their neighbours of about `most_bytes` on either side.
 
     `ledgers` are all that can be read of each topic, whole, in order.
     """
-    ids = {topic: [share.ledger_id for share in shares] for topic, shares in ledgers.items()}
+    ids = {
+        topic: [scan_ledger.ledger_id for scan_ledger in scan_ledgers]
+        for topic, scan_ledgers in ledgers.items()
+    }
     result = []
     for task in tasks:
-        ends: dict[str | None, tuple[Run | LedgerShare, Run | LedgerShare]] = {}
-        for each in task.runs:
+        ends: dict[str | None, tuple[ScanExtent | ScanLedger, ScanExtent | ScanLedger]] = {}
+        for each in task.extents:
             ends[each.topic] = (ends.get(each.topic, (each, each))[0], each)
         near = {}
         for topic, (first, last) in ends.items():
@@ -254,10 +271,10 @@ def add_neighbours(
 
 
 def _before(
-    first: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
-) -> Iterator[LedgerShare]:
-    """What lies before a task's first run, the nearest first."""
-    if isinstance(first, LedgerShare):
+    first: ScanExtent | ScanLedger, ledgers: Sequence[ScanLedger], ids: Sequence[int]
+) -> Iterator[ScanLedger]:
+    """The ledgers before a task's first extent, the nearest first."""
+    if isinstance(first, ScanLedger):
         begin = first.asked.start
     else:
         begin = max(first.start_entry_id, first.blocks[0].first_entry_id)
@@ -269,10 +286,10 @@ def _before(
 
 
 def _after(
-    last: Run | LedgerShare, ledgers: Sequence[LedgerShare], ids: Sequence[int]
-) -> Iterator[LedgerShare]:
-    """What lies behind a task's last run, in order."""
-    if isinstance(last, LedgerShare):
+    last: ScanExtent | ScanLedger, ledgers: Sequence[ScanLedger], ids: Sequence[int]
+) -> Iterator[ScanLedger]:
+    """The ledgers after a task's last extent, in order."""
+    if isinstance(last, ScanLedger):
         end = last.asked.stop
     else:
         known = (last.stop_entry_id, last.blocks[-1].end_entry_id or last.next_entry_id)
@@ -284,14 +301,14 @@ def _after(
         yield ledgers[i]
 
 
-def _nearest(shares: Iterator[LedgerShare], most_bytes: int) -> tuple[list[LedgerShare], bool]:
+def _nearest(scan_ledgers: Iterator[ScanLedger], most_bytes: int) -> tuple[list[ScanLedger], bool]:
     """Ledgers until they have so many bytes, and whether these are all; of one that is cut it is not known how many."""
-    taken: list[LedgerShare] = []
+    taken: list[ScanLedger] = []
     left = most_bytes
-    for share in shares:
+    for scan_ledger in scan_ledgers:
         if left <= 0 or len(taken) >= MOST_LEDGERS:
             return taken, False
-        taken.append(share)
-        if share.asked == EntryRange():
-            left -= share.data_bytes
+        taken.append(scan_ledger)
+        if scan_ledger.asked == EntryRange():
+            left -= scan_ledger.data_bytes
     return taken, True

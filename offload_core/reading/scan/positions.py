@@ -1,4 +1,4 @@
-"""Where a scan starts and ends in each topic: `earliest`, `latest`, or positions as JSON; message ids as positions.
+"""Start and end of a scan in each topic: `earliest`, `latest`, or positions as JSON; message ids as positions.
 
 The JSON is `{"topic": {"<partition>": "<ledger>:<entry>[:<batch index>]"}}`, the partition −1 for a topic without
 partitions; a topic that is not named keeps `earliest` or `latest`. A start is inclusive, an end exclusive. In place of
@@ -203,7 +203,7 @@ def check_offsets(offsets: Offsets, option: str) -> None:
 def position_of(
     offsets: Offsets, topic: TopicName | None, default: Literal["earliest", "latest"]
 ) -> Position | str:
-    """What `offsets` say of `topic`: a position, `earliest` or `latest`."""
+    """Look up `topic` in `offsets`: a position, `earliest` or `latest`."""
     if isinstance(offsets, str):
         return offsets
     return default if topic is None else offsets.get(topic, default)

@@ -17,14 +17,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, PADDING
-from offload_core.format.codec.cursor import open_cursor
-from offload_core.format.codec.extent import LedgerExtent
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.kernels import entries
 from offload_core.format.messages.kernels import entry_fields as f
+from offload_core.reading.scan.extents import read_scan_ledger
 from offload_core.reading.scan.positions import Position, position_of_message_id
-from offload_core.reading.scan.runs import read_share
-from offload_core.reading.scan.tasks import EntryRange, LedgerShare, TimeRange
+from offload_core.reading.scan.tasks import EntryRange, ScanLedger, TimeRange
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, OptionError
 from offload_hooks.json_text import whole_number
@@ -34,7 +33,7 @@ _MOST = 2**63 - 1
 
 
 class Operator(enum.Enum):
-    """How a column's value is compared."""
+    """A comparison of a column's value."""
 
     EQUAL = "="
     IN = "in"
@@ -57,7 +56,7 @@ class Condition:
     is_negated: bool = False
 
 
-def restrict_shares(shares: Iterable[LedgerShare], conditions: Sequence[Condition]) -> list[LedgerShare]:
+def restrict_ledgers(scan_ledgers: Iterable[ScanLedger], conditions: Sequence[Condition]) -> list[ScanLedger]:
     """The ledgers, and of each the entries, that can hold a row for which all conditions hold."""
     by_column = {
         name: [condition for condition in conditions if condition.column == name]
@@ -66,19 +65,23 @@ def restrict_shares(shares: Iterable[LedgerShare], conditions: Sequence[Conditio
     entry_range = _whole_numbers(by_column["__entryId"])
     places = _places(by_column["__messageId"])
     kept = []
-    for share in shares:
-        facts = (("__topic", share.topic), ("__partition", share.partition), ("__ledgerId", share.ledger_id))
+    for scan_ledger in scan_ledgers:
+        facts = (
+            ("__topic", scan_ledger.topic),
+            ("__partition", scan_ledger.partition),
+            ("__ledgerId", scan_ledger.ledger_id),
+        )
         if not all(_may_hold(condition, fact) for name, fact in facts for condition in by_column[name]):
             continue
         low, high = entry_range
         if places is not None:
-            entries = [place.entry_id for place in places if place.ledger_id == share.ledger_id]
+            entries = [place.entry_id for place in places if place.ledger_id == scan_ledger.ledger_id]
             if not entries:
                 continue
             low, high = max(low, min(entries)), min(high, max(entries) + 1)
-        asked = _cut(share.asked, low, high)
+        asked = _cut(scan_ledger.asked, low, high)
         if asked is not None:
-            kept.append(replace(share, asked=asked))
+            kept.append(replace(scan_ledger, asked=asked))
     return kept
 
 
@@ -138,7 +141,7 @@ def _rounded_down(value: object) -> object:
 
 
 def _places(conditions: Sequence[Condition]) -> list[Position] | None:
-    """Where messages must lie whose ids the conditions name; None if they name none."""
+    """The positions of message ids that the conditions name; None if they name none."""
     named = [
         condition
         for condition in conditions
@@ -173,7 +176,7 @@ _TEXT: dict[Operator, Callable[[str, str], bool]] = {
 
 
 def _may_hold(condition: Condition, fact: str | int | None) -> bool:
-    """Whether a condition holds for a fact; True as well where that cannot be told."""
+    """True if a condition holds for a fact, or if that is not known."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     if fact is None or not values or any(type(value) is not type(fact) for value in values):
         return True
@@ -201,7 +204,7 @@ def _holds(operator: Operator, fact: str | int, values: tuple[object, ...]) -> b
 
 
 PROBE_BYTES = 16 << 10
-"""What is read of a block at first; more only where no entry's metadata is whole in it."""
+"""Bytes that are read of a block at first; more only if they have no entry's metadata whole."""
 
 _GROWTH = 8
 _MOST_ENTRIES = 4096
@@ -217,9 +220,9 @@ class Probe:
 
 
 def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
-    """The publish times of a block's first entries; None if it does not tell (bytes that are not right, for one).
+    """Read the publish times of a block's first entries; None if they are not found (damaged bytes, for one).
 
-    What is wrong with a block is not said here, but where it is read.
+    Damage is reported where the block is read.
 
     Raises:
         StoreError: the store fails.
@@ -228,7 +231,7 @@ def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe 
     while True:
         data = tier.read_range(extent.data_key, block.offset, size)
         if extent.marks.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
-            return None  # a filter left nothing of it, and its padding may be long
+            return None  # a filter removed all of its entries, and its padding may be long
         try:
             found = _probe_window(data, extent, block)
         except FormatError:
@@ -239,22 +242,15 @@ def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe 
 
 
 def _probe_window(data: memoryview, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
-    sequence_file = extent.sequence_file
-    cursor = open_cursor(
-        data,
-        extent.object_format,
-        extent.ledger.ledger_id,
-        block,
-        sequence_file=sequence_file,
-        gaps=extent.marks.skips_ids,
-        more=len(data) < block.length,
-    )
+    cursor = EntryCursor(replace(extent, begin_entry_id=None, stop_entry_id=None))
+    cursor.feed(block, data, block.offset)
     entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))
     count = cursor.locate(entry_ids, offsets, lengths, PROBE_BYTES)
-    # Of a block the index says where it begins, with or without that entry.
-    first = int(entry_ids[0]) if count and sequence_file is not None else block.first_entry_id
-    if not count and sequence_file is None and cursor.starved:
-        # The first entry goes on behind the window, its metadata perhaps not.
+    is_mapfile = extent.sequence_file is not None
+    # The index has a block's first id, with or without that entry.
+    first = int(entry_ids[0]) if count and is_mapfile else block.first_entry_id
+    if not count and not is_mapfile and not cursor.block_is_done:
+        # The first entry goes on after the window, its metadata perhaps not.
         count = 1
         offsets[0] = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
         lengths[0] = len(cursor.array) - offsets[0]
@@ -267,7 +263,7 @@ def _probe_window(data: memoryview, extent: LedgerExtent, block: IndexedBlock) -
 
 
 _MOST_PASSED = 8
-"""So many blocks, or ledgers, are looked at for one that tells of times."""
+"""At most this many blocks, or ledgers, are probed for one that has times."""
 
 
 def time_range(start: int | datetime | None, stop: int | datetime | None, slack_ms: int) -> TimeRange | None:
@@ -312,17 +308,17 @@ def _rounded_up(time: int | datetime | None) -> int | None:
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
-def narrow(tier: Tier, shares: Sequence[LedgerShare], times: TimeRange) -> list[LedgerShare]:
-    """What of a topic's ledgers can hold messages of a range of times.
+def narrow(tier: Tier, scan_ledgers: Sequence[ScanLedger], times: TimeRange) -> list[ScanLedger]:
+    """Restrict a topic's ledgers to what can hold messages of a range of times.
 
-    Two binary searches, each over the ledgers and then over the blocks of one. `shares` are all of the topic's, in
-    order; ledgers that cannot be read are kept where they lie between others.
+    Two binary searches, each over the ledgers and then over the blocks of one. `scan_ledgers` are all of the topic's,
+    in order; ledgers that cannot be read are kept where they lie between others.
 
     Raises:
         StoreError: the store fails.
     """
     search = _Search(tier)
-    kept = list(shares)
+    kept = list(scan_ledgers)
     if times.stop_ms is not None:
         kept = _cut_after(search, kept, times.stop_ms + times.slack_ms)
     if times.start_ms is not None:
@@ -351,19 +347,19 @@ class _Search:
 
     def __init__(self, tier: Tier) -> None:
         self._tier = tier
-        self._read: dict[int, LedgerShare] = {}
+        self._read: dict[int, ScanLedger] = {}
         self._probes: dict[tuple[str, int], Probe | None] = {}
 
-    def read(self, share: LedgerShare) -> LedgerShare:
-        """The share with the ledger's index read."""
-        found = self._read.get(share.ledger_id)
+    def read(self, scan_ledger: ScanLedger) -> ScanLedger:
+        """Return it with the ledger's index read."""
+        found = self._read.get(scan_ledger.ledger_id)
         if found is None:
-            found = self._read[share.ledger_id] = read_share(self._tier, share)
-        return replace(share, ledger=found.ledger)
+            found = self._read[scan_ledger.ledger_id] = read_scan_ledger(self._tier, scan_ledger)
+        return replace(scan_ledger, ledger=found.ledger)
 
-    def blocks(self, share: LedgerShare) -> _Blocks:
+    def blocks(self, scan_ledger: ScanLedger) -> _Blocks:
         """The ledger's blocks, in order."""
-        return _Blocks(self.read(share).ledger.extents)
+        return _Blocks(self.read(scan_ledger).ledger.extents)
 
     def probe(self, place: tuple[LedgerExtent, IndexedBlock]) -> Probe | None:
         """The first entries' times of a block."""
@@ -373,67 +369,69 @@ class _Search:
             self._probes[at] = probe_block(self._tier, extent, block)
         return self._probes[at]
 
-    def probe_ledger(self, share: LedgerShare) -> Probe | None:
+    def probe_ledger(self, scan_ledger: ScanLedger) -> Probe | None:
         """The first entries' times of a ledger."""
-        blocks = self.blocks(share)
+        blocks = self.blocks(scan_ledger)
         return self.probe(blocks[0]) if blocks else None
 
 
-def _cut_before(search: _Search, shares: list[LedgerShare], border_ms: int) -> list[LedgerShare]:
+def _cut_before(search: _Search, scan_ledgers: list[ScanLedger], border_ms: int) -> list[ScanLedger]:
     """Leave out what lies before entries that are all older than the border."""
 
     def is_near(probe: Probe | None) -> bool | None:
         return None if probe is None else probe.latest_ms >= border_ms
 
-    readable = [i for i, share in enumerate(shares) if share.ledger.is_readable]
+    readable = [i for i, scan_ledger in enumerate(scan_ledgers) if scan_ledger.ledger.is_readable]
     ledgers = _count_until(
-        len(readable), lambda i: is_near(search.probe_ledger(shares[readable[i]])), unknown=True
+        len(readable), lambda i: is_near(search.probe_ledger(scan_ledgers[readable[i]])), unknown=True
     )
     if not ledgers:
-        return shares
+        return scan_ledgers
     at = readable[ledgers - 1]
-    share = search.read(shares[at])
-    blocks = search.blocks(share)
+    scan_ledger = search.read(scan_ledgers[at])
+    blocks = search.blocks(scan_ledger)
     number = _count_until(len(blocks), lambda i: is_near(search.probe(blocks[i])), unknown=True)
     first = search.probe(blocks[number - 1]) if number else None
-    if first is not None and first.entry_id > share.asked.start:
-        share = replace(share, asked=replace(share.asked, start=first.entry_id, start_batch=0))
-    return [share, *shares[at + 1 :]]
+    if first is not None and first.entry_id > scan_ledger.asked.start:
+        scan_ledger = replace(
+            scan_ledger, asked=replace(scan_ledger.asked, start=first.entry_id, start_batch=0)
+        )
+    return [scan_ledger, *scan_ledgers[at + 1 :]]
 
 
-def _cut_after(search: _Search, shares: list[LedgerShare], border_ms: int) -> list[LedgerShare]:
-    """Leave out what lies behind entries of which none is older than the border."""
+def _cut_after(search: _Search, scan_ledgers: list[ScanLedger], border_ms: int) -> list[ScanLedger]:
+    """Leave out what comes after entries of which none is older than the border."""
 
     def is_new(probe: Probe | None) -> bool | None:
         return None if probe is None else probe.earliest_ms >= border_ms
 
-    readable = [i for i, share in enumerate(shares) if share.ledger.is_readable]
+    readable = [i for i, scan_ledger in enumerate(scan_ledgers) if scan_ledger.ledger.is_readable]
     ledgers = _count_until(
-        len(readable), lambda i: is_new(search.probe_ledger(shares[readable[i]])), unknown=False
+        len(readable), lambda i: is_new(search.probe_ledger(scan_ledgers[readable[i]])), unknown=False
     )
-    kept = shares[: readable[ledgers]] if ledgers < len(readable) else shares
+    kept = scan_ledgers[: readable[ledgers]] if ledgers < len(readable) else scan_ledgers
     if not ledgers:
         return kept
     at = readable[ledgers - 1]
-    share = search.read(kept[at])
-    blocks = search.blocks(share)
+    scan_ledger = search.read(kept[at])
+    blocks = search.blocks(scan_ledger)
     number = _count_until(len(blocks), lambda i: is_new(search.probe(blocks[i])), unknown=False)
     first = search.probe(blocks[number]) if number < len(blocks) else None
-    asked = share.asked
+    asked = scan_ledger.asked
     if first is not None and (asked.stop is None or first.entry_id < asked.stop):
         asked = replace(asked, stop=first.entry_id, stop_batch=0)
-    share = replace(share, asked=asked, ends_by_time=True)
-    return [*kept[:at], share, *kept[at + 1 :]]
+    scan_ledger = replace(scan_ledger, asked=asked, ends_by_time=True)
+    return [*kept[:at], scan_ledger, *kept[at + 1 :]]
 
 
 def _count_until(count: int, holds: Callable[[int], bool | None], *, unknown: bool) -> int:
-    """How many of 0 … `count` − 1 come before the first that `holds`, by halving; `count` if none does.
+    """Find by bisection the first of 0 … `count` − 1 that `holds`; `count` if none does.
 
-    For one of which `holds` does not tell, such as a block of which a filter left nothing, the next one counts that it
-    tells of; `unknown` where none of a few does.
+    If `holds` returns None, as for a block that a filter has emptied, the next one counts for which it does not;
+    `unknown` if none of a few does.
 
-    Where it does not hold for all that follow one that it holds for, the answer is the border of some such run: what is
-    cut off there is as right to cut off as elsewhere.
+    Where it does not hold for all that follow the first that it holds for, the answer is one of several borders; it is
+    right to cut at each.
     """
     low, high = 0, count
     while low < high:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.codec.cursor import EntryCursor
+from offload_core.format.codec.extent import ENTRIES_AT_ONCE, EntryCursor, LedgerExtent
 from offload_core.format.codec.mapfile.crc_files import (
     CHECKSUM_BYTES,
     HEAD_BYTES,
@@ -32,11 +32,9 @@ from offload_core.format.messages.payload_opener import PayloadOpener
 from offload_core.format.schemas import PayloadDecoder, decoded
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan.chunks_around import TaskOpening
-from offload_core.reading.scan.runs import runs_ahead
-from offload_core.reading.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
+from offload_core.reading.scan.extents import extents_ahead, lose
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.windows import (
-    ENTRIES_AT_ONCE,
-    EntryLocator,
     Window,
     fetch_windows,
     message_decoder,
@@ -44,7 +42,7 @@ from offload_core.reading.scan.windows import (
 )
 from offload_core.storage.tier import Tier
 from offload_hooks.counts import StoreCounts, counting
-from offload_hooks.errors import BadLengthError, DataLossError, RangeError, placed
+from offload_hooks.errors import BadLengthError, RangeError, placed
 
 _log = logging.getLogger(__name__)
 _task_log = logging.getLogger("offload_core.reading.scan.metrics")
@@ -53,7 +51,7 @@ _task_log = logging.getLogger("offload_core.reading.scan.metrics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
-    """What a task has done, to its end or to where it was stopped.
+    """Measurements of a task, to its end or to where it was stopped.
 
     Attributes:
         rows: rows that were given.
@@ -77,7 +75,7 @@ Report = Callable[[TaskMetrics], None]
 def measured(
     batches: Generator[pa.RecordBatch, None, None], report: Report | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches; at their end, or where they are dropped, what they took is logged, and given to `report`."""
+    """Pass on batches; at their end, or when closed, log their metrics and pass them to `report`."""
     counts = StoreCounts()
     context = counting(counts)
     rows, seconds = 0, 0.0
@@ -107,21 +105,21 @@ def measured(
                 report(metrics)
 
 
-def checksum_verifier(tier: Tier, run: Run) -> ChecksumVerifier | None:
-    """What verifies the run's bytes; None if its object has no checksums beside it.
+def checksum_verifier(tier: Tier, extent: LedgerExtent) -> ChecksumVerifier | None:
+    """Make the verifier of the extent's bytes; None if its object has no checksum file.
 
     Raises:
         FormatError: the `.crc` file is none, or too short.
         StoreError: the store fails.
     """
-    key, file = run.checksum_key, run.sequence_file
+    key, file = extent.checksum_key, extent.sequence_file
     if key is None or file is None:
         return None
     with placed(key=key):
         try:
             size = parse_checksum_head(tier.read_range(key, 0, HEAD_BYTES))
-            first = run.blocks[0].offset // size
-            last = -(-(run.blocks[-1].offset + run.blocks[-1].length) // size)
+            first = extent.blocks[0].offset // size
+            last = -(-(extent.blocks[-1].offset + extent.blocks[-1].length) // size)
             checksums = tier.read_range(
                 key, HEAD_BYTES + first * CHECKSUM_BYTES, (last - first) * CHECKSUM_BYTES
             )
@@ -138,10 +136,10 @@ ReadWindow = Callable[[EntryCursor], Iterator[pa.RecordBatch]]
 def read_task(
     tier: Tier, task: ScanTask, options: ReadOptions, report: Report | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read a task's runs. `report` is called at the end with what that took, which is logged as well.
+    """Read a task's extents. `report` is called at the end with what that took, which is logged as well.
 
     Raises:
-        FormatError: bytes that are not what the format says.
+        FormatError: bytes that the format does not allow.
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
         UnresolvedTransactionError: the task is none of those that `Scan.tasks` has, and it would have to know more.
@@ -153,72 +151,70 @@ def read_task(
 def _read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Generator[pa.RecordBatch, None, None]:
     typing, opening = _Typing(options), TaskOpening(tier, task, options)
     if options.times is None:
-        yield from _read_runs(tier, task.runs, typing, opening, options)
+        yield from _read_extents(tier, task.extents, typing, opening, options)
         return
-    for _, of_topic in itertools.groupby(task.runs, key=lambda run: run.topic):
-        yield from _read_runs(tier, tuple(of_topic), typing, opening, options)
+    for _, of_topic in itertools.groupby(task.extents, key=lambda extent: extent.topic):
+        yield from _read_extents(tier, tuple(of_topic), typing, opening, options)
 
 
 class _Typing:
-    """What makes typed columns of the messages of each topic of a task, where the options ask for them."""
+    """Makes typed columns of each topic's messages, where the options ask for them."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._payloads = options.payloads
         self._schema = options.schema
         self._decoders: dict[str, PayloadDecoder] = {}
 
-    def of(self, run: Run) -> tuple[pa.Schema, PayloadDecoder | None]:
-        """The columns that a run is read with, and what makes of them those that are asked for."""
+    def of(self, extent: ScanExtent) -> tuple[pa.Schema, PayloadDecoder | None]:
+        """The columns that an extent is read with, and what makes of them those that are asked for."""
         if self._payloads is None:
             return self._schema, None
-        topic = "" if run.topic is None else TopicName(run.topic).base
+        topic = "" if extent.topic is None else TopicName(extent.topic).base
         if topic not in self._decoders:
             self._decoders[topic] = PayloadDecoder(self._payloads, topic or None, self._schema)
         typed = self._decoders[topic]
         return arrow_schema("messages", typed.needed), typed
 
 
-def _read_runs(
+def _read_extents(
     tier: Tier,
-    planned: Sequence[Run | LedgerShare],
+    planned: Sequence[ScanExtent | ScanLedger],
     typing: _Typing,
     opening: TaskOpening,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
     with (
-        contextlib.closing(runs_ahead(tier, planned, options.fail_on_data_loss)) as runs,
-        contextlib.closing(fetch_windows(tier, runs)) as fetched,
+        contextlib.closing(extents_ahead(tier, planned, options.fail_on_data_loss)) as extents,
+        contextlib.closing(fetch_windows(tier, extents)) as fetched,
     ):
         ended = False
-        for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
-            opener = opening.of(run)
-            with placed(key=run.data_key, ledger_id=run.ledger_id):
-                verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                ended = yield from _read_run(run, windows, typing, options, verifier, opener)
+        for extent, windows in itertools.groupby(fetched, key=lambda window: window.extent):
+            opener = opening.of(extent)
+            with placed(key=extent.data_key, ledger_id=extent.ledger_id):
+                verifier = checksum_verifier(tier, extent) if options.verify_checksums else None
+                ended = yield from _read_extent(extent, windows, typing, options, verifier, opener)
             if ended:
                 break
         opening.finish(is_over=ended)
 
 
-def _read_run(
-    run: Run,
+def _read_extent(
+    extent: ScanExtent,
     windows: Iterator[Window],
     typing: _Typing,
     options: ReadOptions,
     verifier: ChecksumVerifier | None,
     opener: PayloadOpener,
 ) -> Generator[pa.RecordBatch, None, bool]:
-    """A run's batches; in the end whether nothing of the range of times is expected in what follows of its topic."""
-    schema, typed = typing.of(run)
-    decoder = message_decoder(run, schema, options, opener)
+    """Read an extent's batches; return True if what follows of its topic is after the range of times."""
+    schema, typed = typing.of(extent)
+    decoder = message_decoder(extent, schema, options, opener)
     end_ms = None if options.times is None else options.times.end_ms
-    read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
-    payload_bytes, ended = 0, False
-    for window, cursor in walk_windows(run, _verified(windows, verifier)):
+    read = entry_reader(extent, schema) if options.level == "entries" else message_reader(extent, decoder)
+    ended = False
+    for _, cursor in walk_windows(extent, _verified(windows, verifier)):
         yield from read(cursor) if typed is None else decoded(read(cursor), typed)
-        if window.ends_block:
-            payload_bytes += cursor.payload_bytes
         ended = end_ms is not None and decoder.earliest_ms >= end_ms
         if ended:
             break
@@ -227,11 +223,11 @@ def _read_run(
     elif decoder.names_schemas:
         _log.info(
             "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
-            run.label,
-            run.ledger_id,
+            extent.label,
+            extent.ledger_id,
         )
     if not ended:
-        _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
+        _check_extent(extent, cursor.next_entry_id, cursor.payload_bytes, options.fail_on_data_loss)
     return ended
 
 
@@ -242,11 +238,11 @@ def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> I
         yield window
 
 
-def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
-    """How the blocks of a run are read at level `entries`: cursor → batches of its window."""
+def entry_reader(extent: ScanExtent, schema: pa.Schema) -> ReadWindow:
+    """Make the reader of an extent's windows at level `entries`."""
     constants = {
         name: Constant(pa.scalar(value, type=schema.field(name).type))
-        for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
+        for name, value in (("__topic", extent.topic), ("__ledgerId", extent.ledger_id))
         if name in schema.names
     }
 
@@ -254,7 +250,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         large = 0
-        while not cursor.done and not cursor.starved:
+        while not cursor.needs_window:
             room = large or min(BATCH_BYTES, len(cursor.array))
             (values_buffer, values), (offsets_buffer, offsets) = (
                 new_bytes(room),
@@ -263,7 +259,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
             count = cursor.copy(values, offsets, entry_ids)
             large = 0
             if count == 0:
-                if not cursor.done and not cursor.starved:
+                if not cursor.needs_window:
                     large = cursor.next_length  # an entry larger than a batch: a batch for itself
                 continue
             arrays = []
@@ -280,27 +276,26 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
     return read
 
 
-def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
-    """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
-    locator = EntryLocator()
+def message_reader(extent: ScanExtent, decoder: MessageDecoder) -> ReadWindow:
+    """Make the reader of an extent's windows at level `messages`."""
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
-        for located in locator.locate(cursor):
-            _, _, entry_ids, _, _ = located
+        for located in cursor.located(BATCH_BYTES):
+            entry_ids = located.entry_ids
             yield from decoder.decode(
                 *located,
-                start_batch=run.start_batch if entry_ids[0] == run.start_entry_id else 0,
-                stop_batch=run.stop_batch or None if entry_ids[-1] + 1 == run.stop_entry_id else None,
-                states=_states(run, entry_ids),
+                start_batch=extent.start_batch if entry_ids[0] == extent.start_entry_id else 0,
+                stop_batch=extent.stop_batch or None if entry_ids[-1] + 1 == extent.stop_entry_id else None,
+                states=_states(extent, entry_ids),
             )
 
     return read
 
 
-def _states(run: Run, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] | None:
-    """What became of the transactions of entries, as the decoder takes it."""
+def _states(extent: ScanExtent, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] | None:
+    """The outcome of each entry's transaction, as the decoder takes it."""
     states = None
-    for ranges, state in ((run.aborted, ABORTED), (run.open, OPEN)):
+    for ranges, state in ((extent.aborted, ABORTED), (extent.open, OPEN)):
         mask = ranges.mask(entry_ids)
         if mask is not None:
             states = np.full(len(entry_ids), COMMITTED, dtype=np.int8) if states is None else states
@@ -308,25 +303,22 @@ def _states(run: Run, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] 
     return states
 
 
-def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
-    """At a run's end: nothing missing before what follows, and as many bytes as the ledger's metadata says."""
-    if run.next_entry_id is not None and reached < run.next_entry_id:
-        error = DataLossError(
-            f"entries of a ledger of {run.label} have no copy here",
-            ledger_id=run.ledger_id,
+def _check_extent(extent: ScanExtent, reached: int, payload_bytes: int, fail: bool) -> None:
+    """At an extent's end: nothing missing before what follows, and as many bytes as the ledger's metadata states."""
+    if extent.next_entry_id is not None and reached < extent.next_entry_id:
+        lose(
+            f"entries of a ledger of {extent.label} have no copy here",
+            extent.ledger_id,
+            fail,
             entry_id=reached,
-            expected=f"entries {reached} to {run.next_entry_id - 1}",
-            hint="Set failOnDataLoss to false to read what there is.",
+            expected=f"entries {reached} to {extent.next_entry_id - 1}",
         )
-        if fail:
-            raise error
-        _log.warning("%s", error)
-    elif run.payload_bytes is not None and run.payload_bytes != payload_bytes:
+    elif extent.payload_bytes is not None and extent.payload_bytes != payload_bytes:
         _log.warning(
-            "%s (ledger %d) holds %d bytes of entries, its metadata says %d: some are not offloaded yet, or the "
+            "%s (ledger %d) holds %d bytes of entries, its metadata states %d: some are not offloaded yet, or the "
             "metadata is wrong, as it can be in the field, or the last entry of a block is",
-            run.data_key,
-            run.ledger_id,
+            extent.data_key,
+            extent.ledger_id,
             payload_bytes,
-            run.payload_bytes,
+            extent.payload_bytes,
         )

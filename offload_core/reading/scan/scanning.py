@@ -26,15 +26,15 @@ from offload_core.metadata.catalogue import (
     record_catalogue,
 )
 from offload_core.reading.scan.chunks_around import key_provider_of, key_provider_spec
+from offload_core.reading.scan.extents import extents_of, read_scan_ledger
 from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.pruning import Condition, restrict_times, time_range
 from offload_core.reading.scan.read import read_task
-from offload_core.reading.scan.runs import read_share, runs_of
 from offload_core.reading.scan.select import Selection, select_records, select_topics
-from offload_core.reading.scan.tasks import LedgerShare, Neighbours, ReadOptions, Run, ScanTask
+from offload_core.reading.scan.tasks import Neighbours, ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.reading.schema_providers import choose_payloads, open_provider
 from offload_core.storage.tier import Tier
@@ -80,7 +80,7 @@ class Scan:
         return sum(task.data_bytes for task in self.planned)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """All batches, task after task, in order of topics and positions."""
+        """Iterate over the batches, task after task, in order of topics and positions."""
         for _, batches in self.parts():
             yield from batches
 
@@ -89,7 +89,7 @@ class Scan:
 
         A task in which a topic's first transaction is met ends there, and goes on as another.
         """
-        # What conditions leave out counts as well, so that it does not do to look from the first transaction on.
+        # Transactions in what conditions leave out count as well, so all are resolved before.
         looks_before = self.resolver is not None and self.resolver.bounds is not None
         rest = deque(self.tasks if looks_before else self.planned)
         while rest:
@@ -97,8 +97,8 @@ class Scan:
             met: list[UnresolvedTransactionError] = []
             yield task, self._read(task, met)
             if met and self.resolver is not None:
-                behind, topic = _behind(self.tier, task, met[0], self.options.fail_on_data_loss)
-                rest = deque(self.resolver.resolve((behind, *rest), topic))
+                remaining, topic = _rest_of(self.tier, task, met[0], self.options.fail_on_data_loss)
+                rest = deque(self.resolver.resolve((remaining, *rest), topic))
 
     def _read(self, task: ScanTask, met: list[UnresolvedTransactionError]) -> Iterator[pa.RecordBatch]:
         """A task's batches, up to a transaction that is not resolved: then that is put into `met`."""
@@ -118,11 +118,11 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """Read all rows into memory."""
         return pa.Table.from_batches(iter(self), schema=self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas data frame.
+        """Read all rows into a pandas data frame.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -131,7 +131,7 @@ class Scan:
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars data frame.
+        """Read all rows into a Polars data frame.
 
         Raises:
             MissingExtraError: Polars is not installed.
@@ -171,7 +171,7 @@ def scan(
         topics: one topic's name, or several; a partitioned topic's base name stands for all its partitions. None for
             all, or those of `topics_pattern` or `ledger`.
         options: which messages, and how.
-        catalogue: what lies in the tier, from `TierReader.catalogue`, so that it is not listed or looked up again; in
+        catalogue: the tier's contents, from `TierReader.catalogue`, so that it is not listed or looked up again; in
             place of `prefix`, `records` and `records_options`.
         conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
             read may hold other rows as well.
@@ -266,7 +266,7 @@ def select_catalogue(
 def read_options(
     asked: ScanOptions, *, conditions: Sequence[Condition] = (), payloads: Payloads | None = None
 ) -> ReadOptions:
-    """What workers are given of the options; those of the same names are the same.
+    """The options that workers need; those of the same names are the same.
 
     Raises:
         OptionError: a time without a zone, or a key provider in another form.
@@ -283,7 +283,7 @@ def read_options(
 
 
 def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName]) -> Payloads | None:
-    """How the payloads of topics become columns, by the options' `schemas`; None to leave `value` as it is.
+    """Load the schemas by which payloads of topics become columns; None to leave `value` as it is.
 
     Raises:
         OptionError, SchemaError, PluginError, StoreError.
@@ -306,36 +306,40 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
 
 
 def summary_place(tier: TierReader, asked: ScanOptions) -> SummaryPlace | None:
-    """Where summaries are kept; None for nowhere."""
+    """The place where summaries are kept; None for none."""
     return None if asked.summaries is None else SummaryPlace(location=asked.summaries, options=tier.options)
 
 
 def _require(library: str) -> None:
     if find_spec(library) is None:
         raise MissingExtraError(
-            f"{library} is not installed", hint=f"Run: pip install 'pulsar-offload[{library}]'"
+            f"{library} is not installed", hint=f"ScanExtent: pip install 'pulsar-offload[{library}]'"
         )
 
 
-def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic: str | None) -> Neighbours:
-    """The neighbours of what is left of a task, whose first part has been read: chunks may begin there."""
+def _with_read(
+    near: Neighbours, read: Sequence[ScanExtent | ScanLedger | None], topic: str | None
+) -> Neighbours:
+    """Neighbours of the rest of a task, whose first part has been read: chunks may begin there."""
     of_topic = tuple(each for each in read if each is not None and each.topic == topic)
     return replace(near, before=(*near.before, *of_topic))
 
 
-def _behind(
+def _rest_of(
     tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
 ) -> tuple[ScanTask, str | None]:
-    """What is left of a task from where its read stopped, and the topic of the run that it stopped in."""
-    for i, each in enumerate(task.runs):
+    """The rest of a task from where its read stopped, and the topic that it stopped in."""
+    for i, each in enumerate(task.extents):
         if each.ledger_id != met.ledger_id or met.entry_id is None:
             continue
-        runs = (each,) if isinstance(each, Run) else tuple(runs_of(read_share(tier, each), fail))
-        for j, run in enumerate(runs):
-            if run.data_key == met.key:
-                rest = (run.starting_at(met.entry_id), *runs[j + 1 :], *task.runs[i + 1 :])
-                read = (*task.runs[:i], *runs[:j], run.stopping_at(met.entry_id))
-                near = _with_read(task.neighbours.get(run.topic, Neighbours()), read, run.topic)
-                neighbours = {**task.neighbours, run.topic: near}
-                return replace(task, runs=rest, neighbours=neighbours), run.topic
-    raise AssertionError("a read stops in a run of its task")
+        extents = (
+            (each,) if isinstance(each, ScanExtent) else tuple(extents_of(read_scan_ledger(tier, each), fail))
+        )
+        for j, extent in enumerate(extents):
+            if extent.data_key == met.key:
+                rest = (extent.starting_at(met.entry_id), *extents[j + 1 :], *task.extents[i + 1 :])
+                read = (*task.extents[:i], *extents[:j], extent.stopping_at(met.entry_id))
+                near = _with_read(task.neighbours.get(extent.topic, Neighbours()), read, extent.topic)
+                neighbours = {**task.neighbours, extent.topic: near}
+                return replace(task, extents=rest, neighbours=neighbours), extent.topic
+    raise AssertionError("a read stops in an extent of its task")

@@ -25,13 +25,13 @@ def namespaces_of_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def namespaces_of_pattern(pattern: str) -> tuple[str, ...] | None:
-    """The same of all topics whose whole name matches a pattern; None where it does not begin with them as they are."""
+    """The first two parts of the names that match a pattern; None if the pattern does not begin with literal parts."""
     literal = _LITERAL.match(pattern)
     return None if literal is None or not _all_branches_are_inside(pattern) else (literal[1],)
 
 
 def _all_branches_are_inside(pattern: str) -> bool:
-    """Whether each `|` stands in parentheses; False as well where escapes make that hard to say."""
+    """True if each `|` stands in parentheses; False also where escapes make that unclear."""
     if "|" not in pattern:
         return True
     if "\\" in pattern or "[" in pattern:
@@ -85,7 +85,7 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
 
 
 def select_records(records: Records, selection: Selection) -> dict[TopicName, ManagedLedgerInfo]:
-    """The records that tell what a selection reads; only these are read, and only their copies need be looked up.
+    """Read the records of a selection; only their copies need be looked up.
 
     Raises:
         OptionError, UnknownTopicError, UnknownLedgerError: as `select_topics`.

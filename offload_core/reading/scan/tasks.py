@@ -1,7 +1,7 @@
-"""What a worker is given to read: plain values that cross to another process.
+"""The tasks of a scan: plain values that cross to another process.
 
-A task is a list of runs, a run some consecutive blocks of one ledger in one object; or, in place of a run, a ledger
-whose index the worker reads itself. Source: design in docs/spark.md.
+A task is a list of extents, an extent some consecutive blocks of one ledger in one object; or, in place of an extent, a
+ledger whose index the worker reads itself. Source: design in docs/spark.md.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.codec.index import BlockTable
-from offload_core.format.codec.mapfile.sequence_file import SequenceFile
-from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
 from offload_core.format.messages.message_columns import MODES, Level, Mode, arrow_schema
 from offload_core.format.schemas import Payloads
@@ -100,7 +98,7 @@ class TimeRange:
 
     @property
     def end_ms(self) -> int | None:
-        """Behind a message of this time or later none of the range is expected."""
+        """After a message of this time or later none of the range is expected."""
         return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
@@ -108,7 +106,7 @@ Isolation = Literal["committed", "uncommitted"]
 """Which messages of transactions are read: those that a consumer sees, or all."""
 
 Chunks = Literal["joined", "raw"]
-"""Whether chunks become messages, or are passed on one by one."""
+"""Join chunks to messages, or pass them on one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +119,7 @@ class KeyProviderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How entries are read.
+    """The options for reading entries.
 
     Attributes:
         level: `messages` or `entries`.
@@ -132,9 +130,9 @@ class ReadOptions:
         times: leave out messages that were not published in this range.
         payloads: how payloads become typed columns; None to leave `value` as it is.
         isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
-        mode: what becomes of messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
-        key_provider: who decrypts the data keys of encrypted messages; None for nobody.
-        crypto_failure_action: what becomes of messages for which there is no key; None for FAIL with a key provider,
+        mode: the action for messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
+        key_provider: decrypts the data keys of encrypted messages; None for none.
+        crypto_failure_action: the action for messages for which there is no key; None for FAIL with a key provider,
             CONSUME without.
         chunks: `joined` to messages, or `raw`, one by one.
         chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
@@ -185,59 +183,45 @@ class ReadOptions:
 
     @property
     def needs_outcomes(self) -> bool:
-        """Whether what is read depends on what became of transactions."""
+        """True if the read depends on outcomes of transactions."""
         wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
         return self.level == "messages" and wanted
 
     @property
     def joins_chunks(self) -> bool:
-        """Whether messages are put together from chunks."""
+        """True if messages are joined from chunks."""
         return self.level == "messages" and self.chunks == "joined"
 
     @property
     def without_key(self) -> CryptoFailureAction:
-        """What becomes of messages for which there is no key."""
+        """The action for messages for which there is no key."""
         if self.crypto_failure_action is not None:
             return self.crypto_failure_action
         return "CONSUME" if self.key_provider is None else "FAIL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Consecutive blocks of one ledger in one data object, and which of their messages are asked for.
+class ScanExtent(LedgerExtent):
+    """An extent that a scan reads, or some of its blocks, and which of their messages are asked for.
 
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.
-        data_key: the data object.
-        start_entry_id, start_batch: leave out what comes before.
-        stop_entry_id, stop_batch: leave out what comes from here on; `stop_entry_id` None reads to the blocks' end.
-            With `stop_batch` > 0 the entry `stop_entry_id` − 1 is read up to that message.
+        start_batch: leave out the messages of the entry `begin_entry_id` before this one.
+        stop_batch: with `stop_batch` > 0 the entry `stop_entry_id` − 1 is read up to that message.
         next_entry_id: the entry with which the ledger goes on elsewhere, None if it does not: a gap before it is data
             loss.
-        payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
-        sequence_file: what the readers of a MapFile must know.
-        checksum_key: the data object's file of checksums (`.crc`), where there is one.
-        has_gaps: any entries may have been left out of the object on purpose.
+        payload_bytes: the size of the ledger's entries by its metadata, if all of them are read here.
         ends_by_time: somewhere in its last block the range of times is expected to end.
         aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
-        resolved: whether these two are known; a read that needs to know them refuses entries of transactions else.
+        resolved: these two are known; otherwise a read that needs them refuses entries of transactions.
     """
 
     topic: str | None
     partition: int
-    ledger_id: int
-    object_format: ObjectFormat
-    data_key: str
-    blocks: BlockTable
-    start_entry_id: int = 0
     start_batch: int = 0
-    stop_entry_id: int | None = None
     stop_batch: int = 0
     next_entry_id: int | None = None
     payload_bytes: int | None = None
-    sequence_file: SequenceFile | None = None
-    checksum_key: str | None = None
-    has_gaps: bool = False
     ends_by_time: bool = False
     aborted: EntryRanges = NO_ENTRIES
     open: EntryRanges = NO_ENTRIES
@@ -249,31 +233,29 @@ class Run:
         return self.topic or UNKNOWN_TOPIC
 
     @property
-    def data_bytes(self) -> int:
-        """Bytes that are fetched for it."""
-        return self.blocks.data_bytes
+    def start_entry_id(self) -> int:
+        """The first entry that is asked for, whether its object has it or not."""
+        return self.begin_entry_id or 0
 
-    def starting_at(self, entry_id: int) -> Run:
-        """The run without what comes before an entry of it."""
+    def starting_at(self, entry_id: int) -> ScanExtent:
+        """The extent without what comes before an entry of it."""
         begin = int(np.searchsorted(self.blocks.first_entry_ids, entry_id, side="right")) - 1
         return replace(
-            self,
-            blocks=self.blocks[max(begin, 0) :],
-            start_entry_id=entry_id,
+            self.with_blocks(self.blocks[max(begin, 0) :]),
+            begin_entry_id=entry_id,
             start_batch=self.start_batch if entry_id == self.start_entry_id else 0,
             payload_bytes=None,
         )
 
-    def stopping_at(self, entry_id: int) -> Run | None:
-        """The run without what comes from an entry on; None if nothing is left."""
+    def stopping_at(self, entry_id: int) -> ScanExtent | None:
+        """The extent without what comes from an entry on; None if it is empty."""
         if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
             return self
         blocks = self.blocks.where(self.blocks.first_entry_ids < entry_id)
         if not blocks or entry_id <= self.start_entry_id:
             return None
         return replace(
-            self,
-            blocks=blocks,
+            self.with_blocks(blocks),
             stop_entry_id=entry_id,
             stop_batch=0,
             next_entry_id=None if self.next_entry_id is None else min(self.next_entry_id, entry_id),
@@ -283,7 +265,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRange:
-    """What is asked for of one ledger, as a `Run` has it."""
+    """The entries of one ledger that are read."""
 
     start: int = 0
     start_batch: int = 0
@@ -292,16 +274,16 @@ class EntryRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerShare:
-    """What a scan reads of one ledger.
+class ScanLedger:
+    """One ledger of a scan.
 
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.
         asked: which of its entries.
         ends_at: the position that ends the read of its topic, if one does: what lies before it must be there.
         is_closed: later ledgers of its topic were offloaded, or, without records, begun to be: it gets no more entries.
-        is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
-        ends_by_time: as of a `Run`.
+        is_last: no later ledger of its topic is read: its offload may not be complete.
+        ends_by_time: as of a `ScanExtent`.
     """
 
     topic: str | None
@@ -331,30 +313,30 @@ class LedgerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """What lies around a task's runs of one topic, in order, as far as messages in chunks may reach.
+    """The ledgers and extents around a task's extents of one topic, in order, as far as messages in chunks may reach.
 
     Attributes:
         before: what ends where the task begins; `reaches_beginning` if there is nothing before it.
         after: what begins where the task ends; `reaches_end` if there is nothing after it.
     """
 
-    before: tuple[Run | LedgerShare, ...] = ()
+    before: tuple[ScanExtent | ScanLedger, ...] = ()
     reaches_beginning: bool = True
-    after: tuple[Run | LedgerShare, ...] = ()
+    after: tuple[ScanExtent | ScanLedger, ...] = ()
     reaches_end: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """Runs that one worker reads one after another, and ledgers whose indexes it reads to find theirs.
+    """Extents that one worker reads one after another, and ledgers whose indexes it reads to find theirs.
 
     `neighbours`: what lies around them, by their topics.
     """
 
-    runs: tuple[Run | LedgerShare, ...]
+    extents: tuple[ScanExtent | ScanLedger, ...]
     neighbours: Mapping[str | None, Neighbours] = field(default_factory=dict)
 
     @property
     def data_bytes(self) -> int:
         """Bytes that are fetched for it, indexes apart."""
-        return sum(run.data_bytes for run in self.runs)
+        return sum(each.data_bytes for each in self.extents)

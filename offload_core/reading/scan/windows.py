@@ -1,4 +1,4 @@
-"""From the blocks of runs to their entries: bytes are fetched ahead in windows, and a cursor goes over them.
+"""From the blocks of extents to their entries: bytes are fetched ahead in windows, and a cursor goes over them.
 
 A window is part of a large block, or a small block whole; adjoining small blocks are fetched by one range. What is held
 does not depend on the size of block or ledger.
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.format.codec.cursor import EntryCursor, open_cursor
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock
-from offload_core.format.messages.arrow_arrays import Bytes
 from offload_core.format.messages.chunks import Chunk
 from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.payload_opener import PayloadOpener
-from offload_core.reading.scan.tasks import ReadOptions, Run
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import placed
@@ -32,12 +28,12 @@ LEAST_RANGE_BYTES = 512
 
 @dataclass(slots=True, kw_only=True)
 class Window:
-    """Bytes `data` of the run's data object, from its byte `offset` on; they lie in `block`.
+    """Bytes `data` of the extent's data object, from its byte `offset` on; they lie in `block`.
 
     `follow_at` is where the next window of the block should begin: at its end, or at an entry that it cuts off.
     """
 
-    run: Run
+    extent: LedgerExtent
     block: IndexedBlock
     offset: int
     data: memoryview
@@ -50,38 +46,39 @@ class Window:
 
     @property
     def begins_block(self) -> bool:
-        """Whether it is the block's first."""
+        """True for the block's first window."""
         return self.offset == self.block.offset
 
     @property
     def ends_block(self) -> bool:
-        """Whether it is the block's last."""
+        """True for the block's last window."""
         return self.offset + len(self.data) == self.block.offset + self.block.length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What is fetched by one request: `length` bytes from `offset`, all of them in these blocks of the run."""
+    """The bytes of one request: `length` from `offset`, all of them in these blocks of the extent."""
 
-    run: Run
+    extent: LedgerExtent
     blocks: tuple[IndexedBlock, ...]
     offset: int
     length: int
 
     @property
     def is_perhaps_last(self) -> bool:
-        """Whether the reader may stop before its end, so that what follows it should not be fetched yet."""
-        return self.run.ends_by_time and self.blocks[-1] == self.run.blocks[-1]
+        """True if the reader may stop before its end, so that what follows should not be fetched yet."""
+        extent = self.extent
+        return isinstance(extent, ScanExtent) and extent.ends_by_time and self.blocks[-1] == extent.blocks[-1]
 
 
-def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:
-    """All bytes of all blocks of all runs, in order. Who does not read to the end closes it.
+def fetch_windows(tier: Tier, extents: Iterable[LedgerExtent]) -> Generator[Window, None, None]:
+    """Fetch all bytes of all blocks of all extents, in order. Close it when not read to the end.
 
-    As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded; one at a
+    As many ranges as the driver declares to be best (`ranges_ahead`) are fetched while one is decoded; one at a
     time where the reader may stop at any of them.
     """
     capabilities = tier.describe().capabilities
-    ranges = (planned for run in runs for planned in ranges_of(run, range_bytes_of(tier)))
+    ranges = (planned for extent in extents for planned in ranges_of(extent, range_bytes_of(tier)))
     if capabilities.ranges_ahead < 1:
         yield from _one_by_one(tier, ranges)
         return
@@ -93,19 +90,19 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
         waits_after=lambda planned: planned.is_perhaps_last,
         name="offload-fetch",
     )
-    with closing(results):
+    with contextlib.closing(results):
         for fetched, data in results:
             yield from _windows(fetched, data)
             del data
 
 
 def range_bytes_of(tier: Tier) -> int:
-    """How large the ranges of a tier's blocks are at most."""
+    """The greatest length of a range of a tier's blocks."""
     return max(tier.describe().capabilities.range_bytes, LEAST_RANGE_BYTES)
 
 
 def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
-    """Nothing is under way meanwhile, so that each window of a large block can begin where the last was walked to."""
+    """Fetch one range at a time, so that each window of a large block can begin where the last was walked to."""
     follow_at = 0
     for planned in ranges:
         last = planned.blocks[-1].offset + planned.blocks[-1].length
@@ -117,125 +114,80 @@ def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
 
 
 def _fetch(tier: Tier, planned: Range) -> memoryview:
-    return tier.read_range(planned.run.data_key, planned.offset, planned.length)
+    return tier.read_range(planned.extent.data_key, planned.offset, planned.length)
 
 
-def ranges_of(run: Run, range_bytes: int) -> Iterator[Range]:
-    """The ranges of a run: large blocks in parts, small ones that adjoin together."""
+def ranges_of(extent: LedgerExtent, range_bytes: int) -> Iterator[Range]:
+    """The ranges of an extent: large blocks in parts, small ones that adjoin together."""
     together: list[IndexedBlock] = []
-    for block in run.blocks:
+    for block in extent.blocks:
         if together:
             begin, end = together[0].offset, together[-1].offset + together[-1].length
             if block.offset == end and block.offset + block.length - begin <= range_bytes:
                 together.append(block)
                 continue
-            yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+            yield Range(extent=extent, blocks=tuple(together), offset=begin, length=end - begin)
             together = []
         if block.length <= range_bytes:
             together = [block]
         else:
             end = block.offset + block.length
             for offset in range(block.offset, end, range_bytes):
-                yield Range(run=run, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
+                yield Range(
+                    extent=extent, blocks=(block,), offset=offset, length=min(range_bytes, end - offset)
+                )
     if together:
         begin, end = together[0].offset, together[-1].offset + together[-1].length
-        yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+        yield Range(extent=extent, blocks=tuple(together), offset=begin, length=end - begin)
 
 
 def _windows(fetched: Range, data: memoryview) -> Iterator[Window]:
     if len(fetched.blocks) == 1:
-        yield Window(run=fetched.run, block=fetched.blocks[0], offset=fetched.offset, data=data)
+        yield Window(extent=fetched.extent, block=fetched.blocks[0], offset=fetched.offset, data=data)
         return
     for block in fetched.blocks:
         start = block.offset - fetched.offset
         part = data[start : start + block.length]
-        yield Window(run=fetched.run, block=block, offset=block.offset, data=part)
+        yield Window(extent=fetched.extent, block=block, offset=block.offset, data=part)
 
 
-ENTRIES_AT_ONCE = 16384
-
-Longs = npt.NDArray[np.int64]
-
-Located = tuple[Bytes, int | None, Longs, Longs, Longs]
-"""Entries in order: where they lie, its place in the object; id, offset and length of each."""
-
-
-class EntryLocator:
-    """Finds the entries of windows, some at a time: those that reach `byte_room` bytes, `ENTRIES_AT_ONCE` at most."""
-
-    def __init__(self, byte_room: int = BATCH_BYTES) -> None:
-        self._byte_room = byte_room
-        self._ids, self._offsets, self._lengths = (
-            np.empty(ENTRIES_AT_ONCE, dtype=np.int64) for _ in range(3)
-        )
-
-    def locate(self, cursor: EntryCursor) -> Iterator[Located]:
-        """What is left in the cursor's window, as `MessageDecoder.decode` takes it; the next of them replace these."""
-        while not cursor.done and not cursor.starved:
-            count = cursor.locate(self._ids, self._offsets, self._lengths, self._byte_room)
-            if count == 0:
-                break
-            yield cursor.array, cursor.offset, self._ids[:count], self._offsets[:count], self._lengths[:count]
-
-
-def walk_windows(run: Run, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
-    """A run's windows, each with the cursor where it goes on, from the run's first entry on."""
+def walk_windows(extent: LedgerExtent, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
+    """Walk an extent's windows with a cursor over its entries; each window is fed when the next is asked for."""
+    cursor = EntryCursor(extent)
     for window in windows:
-        if window.begins_block:
-            cursor = _open_cursor(run, window)
-        elif not cursor.done:
-            cursor.feed(window.data, window.offset)
-        cursor.skip_to(run.start_entry_id)
+        cursor.feed(window.block, window.data, window.offset)
         yield window, cursor
         window.walked_to(cursor.reached)
 
 
-def _open_cursor(run: Run, window: Window) -> EntryCursor:
-    """The cursor over a block, from its first window."""
-    stop, block = run.stop_entry_id, window.block
-    if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
-        stop = None  # the whole block is asked for: its end is checked as well
-    return open_cursor(
-        window.data,
-        run.object_format,
-        run.ledger_id,
-        block,
-        sequence_file=run.sequence_file,
-        stop_entry_id=stop,
-        gaps=run.has_gaps,
-        more=not window.ends_block,
-    )
-
-
 def message_decoder(
-    run: Run, schema: pa.Schema, options: ReadOptions, opener: PayloadOpener | None = None
+    extent: ScanExtent, schema: pa.Schema, options: ReadOptions, opener: PayloadOpener | None = None
 ) -> MessageDecoder:
-    """The decoder of a run's entries."""
+    """The decoder of an extent's entries."""
     return MessageDecoder(
-        topic=run.topic,
-        partition=run.partition,
-        ledger_id=run.ledger_id,
+        topic=extent.topic,
+        partition=extent.partition,
+        ledger_id=extent.ledger_id,
         schema=schema,
         verify_checksums=options.verify_checksums,
         max_message_bytes=options.max_message_bytes,
         times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
         hide_unsettled=options.isolation == "committed",
-        refuse_transactions=options.needs_outcomes and not run.resolved,
+        refuse_transactions=options.needs_outcomes and not extent.resolved,
         opener=opener,
     )
 
 
 def read_chunks(
-    tier: Tier, run: Run, options: ReadOptions, opener: PayloadOpener
+    tier: Tier, extent: ScanExtent, options: ReadOptions, opener: PayloadOpener
 ) -> Generator[Chunk, None, None]:
-    """The chunks among a run's entries, in order. Who does not read to the end closes it.
+    """Read the chunks among an extent's entries, in order. Close it when not read to the end.
 
     Raises:
         FormatError, StoreError: as when its messages are read.
     """
-    decoder = message_decoder(run, arrow_schema("messages", ["value"]), options, opener)
-    locator = EntryLocator()
-    with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
-        for _, cursor in walk_windows(run, windows):
-            for located in locator.locate(cursor):
+    decoder = message_decoder(extent, arrow_schema("messages", ["value"]), options, opener)
+    with placed(key=extent.data_key), contextlib.closing(fetch_windows(tier, (extent,))) as windows:
+        for _, cursor in walk_windows(extent, windows):
+            for located in cursor.located(BATCH_BYTES):
                 yield from decoder.chunks(*located)

@@ -23,14 +23,13 @@ from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.messages.kernels.entry_fields import ABORTED, COMMITTED, OPEN
 from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
-from offload_core.reading.scan.runs import read_ledger
-from offload_core.reading.scan.tasks import EntryRanges, Run
+from offload_core.reading.scan.extents import read_ledger
+from offload_core.reading.scan.tasks import EntryRanges
 from offload_core.reading.scan.transactions.summaries import (
     MOST_WORKERS,
-    LedgerSummary,
-    Part,
     SummaryMemory,
     SummaryStore,
+    SurveyedExtent,
     survey,
 )
 from offload_core.storage.tier import Tier
@@ -55,11 +54,11 @@ def outcomes(ranges: Table, markers: Table) -> npt.NDArray[np.int8]:
     transaction = _numbered(events[order, 2:4])
     places = np.arange(len(order))
     before = np.maximum.accumulate(np.where(is_marker, places, -1))
-    behind = np.minimum.accumulate(np.where(is_marker, places, len(order))[::-1])[::-1]
+    after = np.minimum.accumulate(np.where(is_marker, places, len(order))[::-1])[::-1]
     states = np.full(len(order), OPEN, dtype=np.int8)
-    has_before, has_behind = _of_same(transaction, before), _of_same(transaction, behind)
+    has_before, has_after = _of_same(transaction, before), _of_same(transaction, after)
     states[has_before] = np.where(is_abort[before[has_before]], ABORTED, OPEN)
-    states[has_behind] = np.where(is_abort[behind[has_behind]], ABORTED, COMMITTED)
+    states[has_after] = np.where(is_abort[after[has_after]], ABORTED, COMMITTED)
     found = np.empty(len(ranges), dtype=np.int8)
     found[order[~is_marker]] = states[~is_marker]
     return found
@@ -74,7 +73,7 @@ def _numbered(ids: Table) -> Table:
 
 
 def _of_same(transaction: Table, nearest: Table) -> Flags:
-    """Whether the event at `nearest` is there, and of the same transaction."""
+    """True where the event at `nearest` exists and is of the same transaction."""
     there: Flags = (nearest >= 0) & (nearest < len(nearest))
     there[there] = transaction[nearest[there]] == transaction[there]
     return there
@@ -87,39 +86,12 @@ END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """A part that is looked through, and which of its entries count (`begin` … `end` − 1).
-
-    `markers_only` of what a filter has left: it is worth a look only while others have transactions that are open.
-    """
-
-    part: Part
-    begin: int
-    end: int
-    markers_only: bool
-
-    @property
-    def first(self) -> Place:
-        """The first entry of it that counts."""
-        run = self.part.run
-        return run.ledger_id, max(self.begin, run.blocks[0].first_entry_id)
-
-    def clip(self, summary: LedgerSummary) -> tuple[Table, Table]:
-        """The part's ranges and markers, without what does not count."""
-        ranges, markers = summary.ranges, summary.markers
-        ranges = ranges[(ranges[:, 1] > self.begin) & (ranges[:, 0] < self.end)].copy()
-        ranges[:, 0] = np.maximum(ranges[:, 0], self.begin)
-        ranges[:, 1] = np.minimum(ranges[:, 1], self.end)
-        return ranges, markers[(markers[:, 0] >= self.begin) & (markers[:, 0] < self.end)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicParts:
-    """Names the parts of a topic.
+class _TopicExtents:
+    """The extents of a topic whose transactions are looked up.
 
     Attributes:
         known: ledgers whose index has been read since the topic was listed, by id.
-        whole: parts are whole, as summaries are; else they are the blocks that are needed.
+        whole: extents are whole, as stored summaries are; otherwise they are the blocks that are needed.
     """
 
     tier: Tier
@@ -127,19 +99,18 @@ class TopicParts:
     known: Mapping[int, Ledger]
     whole: bool
 
-    def since(self, start: Place, stop: Place) -> Iterator[Looked]:
-        """What there is from a position on, in order; what lies behind `stop` in parts of its own."""
+    def since(self, start: Place, stop: Place) -> Iterator[SurveyedExtent]:
+        """Extents from a position on, in order; what comes after `stop` is in extents of its own."""
         for ledger in self._ledgers(start[0], stop[0]):
             begin = start[1] if ledger.ledger_id == start[0] else 0
             for extent in ledger.extents:
                 end = END if extent.stop_entry_id is None else extent.stop_entry_id
-                if not extent.ledger.blocks or end <= begin:
-                    continue
-                for part in self._split(_whole_part(self.topic, ledger, extent), begin, stop):
-                    yield _looked(extent, part, max(begin, extent.first_entry_id), end)
+                if extent.blocks and end > begin:
+                    whole = _whole(ledger, extent, max(begin, extent.first_entry_id), end)
+                    yield from self._split(whole, begin, stop)
 
-    def before(self, start: Place) -> Iterator[Looked]:
-        """What there is before a position, the nearest first, block by block unless parts are whole."""
+    def before(self, start: Place) -> Iterator[SurveyedExtent]:
+        """Extents before a position, the nearest first, block by block unless they are whole."""
         for ledger in reversed(self.topic.ledgers):
             if ledger.ledger_id > start[0] or (ledger.ledger_id == start[0] and not start[1]):
                 continue
@@ -147,14 +118,17 @@ class TopicParts:
             stop = start[1] if ledger.ledger_id == start[0] else END
             for extent in reversed(read.extents):
                 end = stop if extent.stop_entry_id is None else min(stop, extent.stop_entry_id)
-                if not extent.ledger.blocks or end <= extent.first_entry_id:
+                if not extent.blocks or end <= extent.first_entry_id:
                     continue
-                whole = _whole_part(self.topic, ledger, extent)
-                for part in [whole] if self.whole else self._blocks_before(whole, end):
-                    yield _looked(extent, part, extent.first_entry_id, end)
+                whole = _whole(read, extent, extent.first_entry_id, end)
+                if self.whole:
+                    yield whole
+                    continue
+                for number in reversed(range(int(np.searchsorted(extent.blocks.first_entry_ids, end)))):
+                    yield whole.with_blocks(extent.blocks[number : number + 1])
 
     def _ledgers(self, first_ledger: int, last_ledger: int) -> Iterator[Ledger]:
-        """The ledgers from one on, with their indexes; those behind the last are read a few at a time."""
+        """The ledgers from one on, with their indexes; those after the last are read a few at a time."""
         from_there = [
             self.known.get(ledger.ledger_id, ledger)
             for ledger in self.topic.ledgers
@@ -166,49 +140,36 @@ class TopicParts:
             yield from concurrently(partial(read_ledger, self.tier), some)
             begin, count = begin + len(some), 0
 
-    def _split(self, whole: Part, begin: int, stop: Place) -> Iterator[Part]:
-        """Where parts need not be whole, only the blocks that are needed, those behind the stop apart."""
+    def _split(self, whole: SurveyedExtent, begin: int, stop: Place) -> Iterator[SurveyedExtent]:
+        """Split off the blocks that are needed, those after the stop apart, unless extents must be whole."""
         if self.whole:
             yield whole
             return
-        run = whole.run.starting_at(begin)
-        here = len(run.blocks)
-        if run.ledger_id >= stop[0]:
-            below = stop[1] if run.ledger_id == stop[0] else 0
-            here = int(np.searchsorted(run.blocks.first_entry_ids, below))
-        for blocks in (run.blocks[:here], run.blocks[here:]):
-            if blocks:
-                yield replace(whole, run=replace(run, blocks=blocks, start_entry_id=0), is_whole=False)
-
-    def _blocks_before(self, whole: Part, end: int) -> Iterator[Part]:
-        blocks = whole.run.blocks
-        for number in reversed(range(int(np.searchsorted(blocks.first_entry_ids, end)))):
-            yield replace(whole, run=replace(whole.run, blocks=blocks[number : number + 1]), is_whole=False)
+        blocks = whole.extent.blocks
+        blocks = blocks[max(int(np.searchsorted(blocks.first_entry_ids, begin, side="right")) - 1, 0) :]
+        here = len(blocks)
+        if whole.extent.ledger_id >= stop[0]:
+            below = stop[1] if whole.extent.ledger_id == stop[0] else 0
+            here = int(np.searchsorted(blocks.first_entry_ids, below))
+        for some in (blocks[:here], blocks[here:]):
+            if some:
+                yield whole.with_blocks(some)
 
 
-def _looked(extent: LedgerExtent, part: Part, begin: int, end: int) -> Looked:
-    return Looked(part=part, begin=begin, end=end, markers_only=extent.marks.is_settled)
-
-
-def _whole_part(topic: Topic, ledger: Ledger, extent: LedgerExtent) -> Part:
-    run = Run(
-        topic=topic.full_name,
-        partition=topic.partition,
-        ledger_id=ledger.ledger_id,
-        object_format=extent.object_format,
-        data_key=extent.data_key,
-        blocks=extent.ledger.blocks,
-        sequence_file=extent.sequence_file,
-        has_gaps=extent.marks.skips_ids,
+def _whole(ledger: Ledger, extent: LedgerExtent, begin: int, end: int) -> SurveyedExtent:
+    return SurveyedExtent(
+        extent=replace(extent, begin_entry_id=None, stop_entry_id=None),
+        object_bytes=ledger.stored(extent).data_bytes or 0,
+        begin=begin,
+        end=end,
     )
-    return Part(run=run, data_bytes=ledger.stored(extent).data_bytes or 0, is_whole=True)
 
 
 LOOK_BACK_BYTES = 128 << 20
 """An abort is looked for in about so many stored bytes before a range; where parts are whole, to a ledger more."""
 
 _NAMED = 10
-"""So many open transactions are named."""
+"""At most this many open transactions are named."""
 
 _log = logging.getLogger(__name__)
 
@@ -227,11 +188,11 @@ class Outcome:
 
     @property
     def first_open(self) -> Place | None:
-        """Where the first open entry is."""
+        """The position of the first open entry."""
         return self.unsettled[0][:2] if self.unsettled else None
 
     def name_open(self) -> tuple[int, str]:
-        """How many transactions are open, and the first of them with their places."""
+        """The number of open transactions, and the first of them with their positions."""
         firsts: dict[tuple[int, int], str] = {}
         for ledger_id, entry_id, *transaction in self.unsettled:
             firsts.setdefault((transaction[0], transaction[1]), f"{ledger_id}:{entry_id}")
@@ -242,17 +203,17 @@ class Outcome:
 
 NOTHING = Outcome(aborted={}, open={})
 
-Numbered = tuple[int, Looked]
-"""A part and its number: in the order of the topic, from 0 where the look begins, and less before it."""
+Numbered = tuple[int, SurveyedExtent]
+"""An extent and its number: in the order of the topic, from 0 on, and negative before the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLook:
-    """Looks topics through.
+    """Find outcomes of topics' transactions.
 
     Attributes:
-        kept: the summaries that are kept; None for none.
-        memory: what was looked through before in this process; None for nothing.
+        kept: the store of summaries; None for none.
+        memory: the summaries of this process; None for none.
     """
 
     tier: Tier
@@ -261,23 +222,23 @@ class TransactionLook:
     memory: SummaryMemory | None = None
 
     def look(self, topic: Topic, known: Mapping[int, Ledger], start: Place, stop: Place) -> Outcome:
-        """What became of the transactions of a topic's entries from `start` up to `stop`.
+        """Find the outcome of the transactions of a topic's entries from `start` up to `stop`.
 
         `known` are ledgers whose index has been read since the topic was listed, by id.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
-        parts = TopicParts(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
-        behind: Iterator[Numbered] = enumerate(parts.since(start, stop))
+        parts = _TopicExtents(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
+        after: Iterator[Numbered] = enumerate(parts.since(start, stop))
         within: list[Numbered] = []
-        for each in behind:
+        for each in after:
             if each[1].first >= stop:
-                behind = chain([each], behind)
+                after = chain([each], after)
                 break
             within.append(each)
         ranges, markers = self._survey([each for each in within if not each[1].markers_only])
-        ledger_ids = np.array([each.part.run.ledger_id for _, each in within], dtype=np.int64)
+        ledger_ids = np.array([each.extent.ledger_id for _, each in within], dtype=np.int64)
         in_ledger = ledger_ids[ranges[:, 0]]
         ranges = ranges[(in_ledger < stop[0]) | ((in_ledger == stop[0]) & (ranges[:, 1] < stop[1]))]
         states = outcomes(ranges[:, [0, 1, 3, 4]], markers)
@@ -287,29 +248,29 @@ class TransactionLook:
             later = [each for each in filtered if each[0] > first]
             earlier = filtered[: len(filtered) - len(later)]
             before = zip(count(-1, -1), parts.before(start), strict=False)
-            self._look_behind(chain(later, behind), ranges, states)
-            self._look_before(chain(reversed(earlier), before), ranges, markers, states)
+            self._settle_after(chain(later, after), ranges, states)
+            self._settle_before(chain(reversed(earlier), before), ranges, markers, states)
         return _judge([each for _, each in within], ranges, states)
 
-    def _look_behind(self, behind: Iterator[Numbered], ranges: Table, states: npt.NDArray[np.int8]) -> None:
-        """Settle what is open by the markers behind the range, as far as there are any."""
+    def _settle_after(self, after: Iterator[Numbered], ranges: Table, states: npt.NDArray[np.int8]) -> None:
+        """Settle open ranges by markers after the range, as far as there are any."""
         while len(unknown := np.flatnonzero(states == OPEN)):
-            following = list(islice(behind, MOST_WORKERS))
+            following = list(islice(after, MOST_WORKERS))
             if not following:
                 break
             _, later = self._survey(following)
             states[unknown] = outcomes(ranges[unknown][:, [0, 1, 3, 4]], later)
 
-    def _look_before(
+    def _settle_before(
         self, before: Iterator[Numbered], ranges: Table, markers: Table, states: npt.NDArray[np.int8]
     ) -> None:
-        """Settle what is open since it came to transactions that had been aborted before the range."""
+        """Settle open ranges of transactions that were aborted before the range."""
         left, together = LOOK_BACK_BYTES, [markers]
         while left > 0 and len(unknown := np.flatnonzero(states == OPEN)):
             nearest: list[Numbered] = []
             for each in islice(before, MOST_WORKERS):
                 nearest.append(each)
-                left -= each[1].part.run.data_bytes
+                left -= each[1].extent.data_bytes
                 if left <= 0:
                     break
             if not nearest:
@@ -322,29 +283,29 @@ class TransactionLook:
         """Ranges (part, first, stop, most, least) and markers (part, entry, most, least, type) of parts."""
         summaries = survey(
             self.tier,
-            [each.part for _, each in parts],
+            [each for _, each in parts],
             kept=self.kept,
             memory=self.memory,
             verify_checksums=self.verify_checksums,
         )
         ranges, markers = [np.empty((0, 5), dtype=np.int64)], [np.empty((0, 5), dtype=np.int64)]
-        for (number, looked), summary in zip(parts, summaries, strict=True):
-            clipped, of_part = looked.clip(summary)
+        for (number, surveyed), summary in zip(parts, summaries, strict=True):
+            clipped, its_markers = surveyed.clip(summary)
             ranges.append(np.insert(clipped, 0, number, axis=1))
-            markers.append(np.insert(of_part[:, [0, 2, 3, 1]], 0, number, axis=1))
+            markers.append(np.insert(its_markers[:, [0, 2, 3, 1]], 0, number, axis=1))
         return np.concatenate(ranges), np.concatenate(markers)
 
 
-def _judge(parts: Sequence[Looked], ranges: Table, states: npt.NDArray[np.int8]) -> Outcome:
+def _judge(parts: Sequence[SurveyedExtent], ranges: Table, states: npt.NDArray[np.int8]) -> Outcome:
     by_state: dict[int, dict[tuple[str, int], EntryRanges]] = {ABORTED: {}, OPEN: {}}
     for state, found in by_state.items():
         of_state = ranges[states == state]
         numbers, begins = np.unique(of_state[:, 0], return_index=True)
         for i, bounds in zip(numbers.tolist(), np.split(of_state[:, 1:3], begins[1:]), strict=False):
-            run = parts[i].part.run
-            found[(run.data_key, run.ledger_id)] = EntryRanges.of(bounds)
+            extent = parts[i].extent
+            found[(extent.data_key, extent.ledger_id)] = EntryRanges.of(bounds)
     unsettled = [
-        (parts[part].part.run.ledger_id, first, most, least)
+        (parts[part].extent.ledger_id, first, most, least)
         for part, first, _, most, least in ranges[states == OPEN].tolist()
     ]
     return Outcome(aborted=by_state[ABORTED], open=by_state[OPEN], unsettled=unsettled)

@@ -1,4 +1,4 @@
-"""Planned tasks → tasks that know what became of transactions: which entries are not to be seen, and where to stop.
+"""Resolve the transactions of planned tasks: which entries are hidden, and where to stop.
 
 As a broker's max read position, the first transaction that stays open ends what is read of a topic.
 Source: docs/transactions.md.
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offload_core.metadata.catalogue import Ledger, Topic, TopicName, concurrently
+from offload_core.reading.scan.extents import extents_of, read_scan_ledger
 from offload_core.reading.scan.plan import Bounds, first_asked
-from offload_core.reading.scan.runs import read_share, runs_of
-from offload_core.reading.scan.tasks import NO_ENTRIES, Isolation, LedgerShare, Run, ScanTask
+from offload_core.reading.scan.tasks import NO_ENTRIES, Isolation, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.transactions.outcomes import END, NOTHING, Outcome, Place, TransactionLook
 from offload_core.reading.scan.transactions.summaries import SummaryMemory, SummaryStore
 from offload_core.storage.tier import Tier, open_like
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPlace:
-    """Where summaries are kept: a path or URL; `options` are for one of the tier's own driver."""
+    """A place of summaries: a path or URL; `options` are for one of the tier's own driver."""
 
     location: str | os.PathLike[str]
     options: Mapping[str, object]
@@ -38,12 +38,12 @@ class TransactionResolver:
     """Resolves the transactions of a scan's tasks.
 
     Attributes:
-        topics: the topics of the scan, with all ledgers that may be looked through.
+        topics: the topics of the scan, with all ledgers that may be read for it.
         isolation: with `committed` tasks end before the first open transaction.
         fail_on_data_loss: what cannot be read is an error, as in the read itself.
-        ledger_alone: whether the scan is of one ledger, whose topic's other ledgers are not looked through.
+        ledger_alone: the scan is of one ledger; other ledgers of its topic are not read.
         summaries: where to keep summaries; None to keep none.
-        memory: what this process has looked through before; None to remember nothing.
+        memory: the summaries of this process; None for none.
         bounds: what was asked for, if conditions left out some of it: a transaction that is open there counts.
         is_settled: the range was found to have nothing open, so that with `committed` it is an error.
     """
@@ -60,10 +60,10 @@ class TransactionResolver:
     is_settled: bool = False
 
     def resolve(self, tasks: Sequence[ScanTask], topic: str | None) -> tuple[ScanTask, ...]:
-        """The tasks, those runs of them resolved that are of `topic` (its full name), in their order.
+        """The tasks, those extents of them resolved that are of `topic` (its full name), in their order.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
             UnresolvedTransactionError: see `is_settled`.
         """
         with self._look() as look:
@@ -73,15 +73,15 @@ class TransactionResolver:
         """The tasks with all topics resolved; errors as of `resolve`."""
         resolved = tuple(tasks)
         with self._look() as look:
-            for topic in dict.fromkeys(run.topic for task in tasks for run in task.runs):
+            for topic in dict.fromkeys(extent.topic for task in tasks for extent in task.extents):
                 resolved = self._resolve(resolved, topic, look)
         return resolved
 
     def open_in(self, ranges: Mapping[TopicName, tuple[Place, Place]]) -> dict[TopicName, Outcome]:
-        """What is open in ranges of topics (start inclusive, stop exclusive), of the topics in which something is.
+        """Find open transactions in ranges of topics (start inclusive, stop exclusive), for topics that have any.
 
         Raises:
-            FormatError, StoreError: of the objects that are looked through.
+            FormatError, StoreError: of the objects that are read.
         """
         found = {}
         with self._look() as look:
@@ -94,7 +94,7 @@ class TransactionResolver:
 
     @contextmanager
     def _look(self) -> Iterator[TransactionLook]:
-        """What looks topics through; the place of summaries is open meanwhile."""
+        """Open the place of summaries for a pass over topics."""
         look = TransactionLook(tier=self.tier, verify_checksums=self.verify_checksums, memory=self.memory)
         place = self.summaries
         if place is None:
@@ -106,41 +106,50 @@ class TransactionResolver:
     def _resolve(
         self, tasks: Sequence[ScanTask], topic: str | None, look: TransactionLook
     ) -> tuple[ScanTask, ...]:
-        shares = [
+        scan_ledgers = [
             each
             for task in tasks
-            for each in task.runs
-            if isinstance(each, LedgerShare) and each.topic == topic
+            for each in task.extents
+            if isinstance(each, ScanLedger) and each.topic == topic
         ]
-        read = {each.ledger_id: each for each in concurrently(partial(read_share, self.tier), shares)}
+        read = {
+            each.ledger_id: each for each in concurrently(partial(read_scan_ledger, self.tier), scan_ledgers)
+        }
         fail = self.fail_on_data_loss
-        of_tasks: list[tuple[ScanTask, list[Run | LedgerShare]]] = []
+        of_tasks: list[tuple[ScanTask, list[ScanExtent | ScanLedger]]] = []
         for task in tasks:
-            runs: list[Run | LedgerShare] = []
-            for each in task.runs:
-                if isinstance(each, LedgerShare) and each.topic == topic:
-                    runs.extend(runs_of(read[each.ledger_id], fail))
+            extents: list[ScanExtent | ScanLedger] = []
+            for each in task.extents:
+                if isinstance(each, ScanLedger) and each.topic == topic:
+                    extents.extend(extents_of(read[each.ledger_id], fail))
                 else:
-                    runs.append(each)
-            of_tasks.append((task, runs))
-        asked = [run for _, runs in of_tasks for run in runs if isinstance(run, Run) and run.topic == topic]
-        known = {ledger_id: share.ledger for ledger_id, share in read.items()}
+                    extents.append(each)
+            of_tasks.append((task, extents))
+        asked = [
+            extent
+            for _, extents in of_tasks
+            for extent in extents
+            if isinstance(extent, ScanExtent) and extent.topic == topic
+        ]
+        known = {ledger_id: scan_ledger.ledger for ledger_id, scan_ledger in read.items()}
         outcome = self._outcome(asked, known, look) if asked else NOTHING
         cut = outcome.first_open if self.isolation == "committed" else None
         resolved = []
-        for task, runs in of_tasks:
-            applied: list[Run | LedgerShare] = []
-            for each in runs:
-                if isinstance(each, Run) and each.topic == topic:
+        for task, extents in of_tasks:
+            applied: list[ScanExtent | ScanLedger] = []
+            for each in extents:
+                if isinstance(each, ScanExtent) and each.topic == topic:
                     applied.extend(_apply(each, outcome, cut))
                 else:
                     applied.append(each)
             if applied:
-                resolved.append(_ending_at(replace(task, runs=tuple(applied)), topic, cut))
+                resolved.append(_ending_at(replace(task, extents=tuple(applied)), topic, cut))
         return tuple(resolved)
 
-    def _outcome(self, asked: Sequence[Run], known: Mapping[int, Ledger], look: TransactionLook) -> Outcome:
-        """What became of the transactions of `asked`, a topic's runs in order."""
+    def _outcome(
+        self, asked: Sequence[ScanExtent], known: Mapping[int, Ledger], look: TransactionLook
+    ) -> Outcome:
+        """The outcome of the transactions of `asked`, a topic's extents in order."""
         first, last = asked[0], asked[-1]
         (topic,) = (each for each in self.topics if each.full_name == first.topic)
         start = (first.ledger_id, first.start_entry_id)
@@ -175,16 +184,16 @@ class TransactionResolver:
         )
 
 
-def _apply(run: Run, outcome: Outcome, cut: Place | None) -> Iterator[Run]:
-    """The run with what became of its entries, if anything is left of it before `cut`."""
-    kept: Run | None = run
-    if cut is not None and run.ledger_id >= cut[0]:
-        kept = run.stopping_at(cut[1]) if run.ledger_id == cut[0] else None
+def _apply(extent: ScanExtent, outcome: Outcome, cut: Place | None) -> Iterator[ScanExtent]:
+    """The extent with the outcome of its entries; None if nothing of it comes before `cut`."""
+    kept: ScanExtent | None = extent
+    if cut is not None and extent.ledger_id >= cut[0]:
+        kept = extent.stopping_at(cut[1]) if extent.ledger_id == cut[0] else None
     if kept is None:
         return
     begin = max(kept.start_entry_id, kept.blocks[0].first_entry_id)
     end = kept.stop_entry_id if kept.stop_entry_id is not None else kept.blocks[-1].end_entry_id
-    which, none = (run.data_key, run.ledger_id), NO_ENTRIES
+    which, none = (extent.data_key, extent.ledger_id), NO_ENTRIES
     yield replace(
         kept,
         aborted=outcome.aborted.get(which, none).within(begin, end),
@@ -194,7 +203,7 @@ def _apply(run: Run, outcome: Outcome, cut: Place | None) -> Iterator[Run]:
 
 
 def _ending_at(task: ScanTask, topic: str | None, cut: Place | None) -> ScanTask:
-    """The task, which knows nothing of its topic behind `cut`: chunks there are not to be seen, as if not yet sent."""
+    """The task without its topic after `cut`: chunks there are hidden, as if not yet sent."""
     near = task.neighbours.get(topic)
     if cut is None or near is None:
         return task

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.format.codec.extent import LedgerExtent
+from offload_core.format.codec.index import BlockTable
 from offload_core.format.messages.transaction_finder import NO_TIMES, TransactionFinder, join_ranges
-from offload_core.reading.scan.tasks import Run
-from offload_core.reading.scan.windows import EntryLocator, fetch_windows, walk_windows
+from offload_core.reading.scan.windows import fetch_windows, walk_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.bounded_map import bounded_map
@@ -135,7 +136,9 @@ def _parse_body(facts: JsonObject, body: memoryview) -> LedgerSummary:
     expected = sum(8 * columns * rows[name] for name, columns in _COLUMNS.items())
     if expected != len(body):
         raise BadLengthError(
-            "a summary's tables are not as long as it says", expected=f"{expected} bytes", found=len(body)
+            "a summary's tables have another length than it states",
+            expected=f"{expected} bytes",
+            found=len(body),
         )
     tables = {}
     position = 0
@@ -188,16 +191,14 @@ class SummaryStore:
         except ObjectNotFoundError:
             return None
         except UnsupportedVersionError as error:
-            self._newer.add(key)  # it is of use to whoever wrote it
-            _log.warning("%s It is not used, and the ledger is looked through again", error)
+            self._newer.add(key)  # the version that wrote it can use it
+            _log.warning("%s It is not used, and the ledger is read again", error)
             return None
         except FormatError as error:
             _log.warning("%s. It is made anew", error)
             return None
         except StoreError as error:
-            _log.warning(
-                "a ledger's summary cannot be read, so the ledger is looked through again: %s", error
-            )
+            _log.warning("a ledger's summary cannot be read, so the ledger is read again: %s", error)
             return None
         if found != (data_key, data_bytes, ledger_id):
             _log.info("the summary %s is of another object, %s. It is made anew", key, found)
@@ -213,7 +214,7 @@ class SummaryStore:
         try:
             self._store.write_index(key, data)
         except OffloadError as error:
-            _log.warning("a ledger's summary cannot be kept, so it will be made again: %s", error)
+            _log.warning("a ledger's summary cannot be stored, so it will be made again: %s", error)
 
     def _read(self, key: str) -> LedgerSummary:
         size = self._store.stat(key).size_bytes
@@ -235,28 +236,32 @@ MAX_MEMORY_BYTES = 64 << 20
 """The most that is remembered; beyond it what was not needed for longest is forgotten."""
 
 _NOMINAL_BYTES = 1024
-"""What a summary without a row in its tables takes, about."""
+"""About the memory of a summary without a row in its tables."""
 
 Key = tuple[str, int, int, int, int]
 
 
 class SummaryMemory:
-    """The summaries of runs of blocks. Not for several threads at once."""
+    """The summaries of extents that this process keeps; pickled, it arrives empty."""
 
     def __init__(self, max_bytes: int = MAX_MEMORY_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._summaries: BoundedCache[Key, LedgerSummary] = BoundedCache(max_bytes, size_of=_size)
 
-    def get(self, run: Run, data_bytes: int) -> LedgerSummary | None:
+    def __reduce__(self) -> tuple[type[SummaryMemory], tuple[int]]:
+        return SummaryMemory, (self._max_bytes,)
+
+    def get(self, extent: LedgerExtent, data_bytes: int) -> LedgerSummary | None:
         """The summary of exactly these blocks of an object of this length, if it is remembered."""
-        return self._summaries.get(_key(run, data_bytes))
+        return self._summaries.get(_key(extent, data_bytes))
 
-    def put(self, run: Run, summary: LedgerSummary) -> None:
-        """Remember the summary of a run's blocks."""
-        self._summaries.put(_key(run, summary.data_bytes), summary)
+    def put(self, extent: LedgerExtent, summary: LedgerSummary) -> None:
+        """Remember the summary of an extent's blocks."""
+        self._summaries.put(_key(extent, summary.data_bytes), summary)
 
 
-def _key(run: Run, data_bytes: int) -> Key:
-    return run.data_key, data_bytes, run.ledger_id, run.blocks[0].offset, run.blocks[-1].offset
+def _key(extent: LedgerExtent, data_bytes: int) -> Key:
+    return extent.data_key, data_bytes, extent.ledger_id, extent.blocks[0].offset, extent.blocks[-1].offset
 
 
 def _size(summary: LedgerSummary) -> int:
@@ -265,117 +270,145 @@ def _size(summary: LedgerSummary) -> int:
 
 
 MOST_WORKERS = 8
-"""At most so many threads look through blocks; there are no more than processors."""
+"""At most this many threads read blocks; no more than processors."""
 
 LOADS_AT_ONCE = 32
 """Summaries that are fetched at once."""
 
 JOB_BYTES = 64 << 20
-"""About how many bytes of blocks a thread looks through at a time."""
-
-_ANY_BYTES = 1 << 40
+"""About this many bytes of blocks are one job of a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Blocks of one ledger in one data object. `is_whole` if they are all that the object has of the ledger."""
+class SurveyedExtent:
+    """An extent whose transactions are looked up, all of its entries; of these `begin` … `end` − 1 count.
 
-    run: Run
-    data_bytes: int
-    is_whole: bool
+    Attributes:
+        object_bytes: the length of the data object.
+        is_whole: it has all blocks of the ledger in its object.
+    """
+
+    extent: LedgerExtent
+    object_bytes: int
+    begin: int
+    end: int
+    is_whole: bool = True
+
+    @property
+    def markers_only(self) -> bool:
+        """True if a filter has cleaned it: it is worth a pass only while others have transactions that are open."""
+        return self.extent.marks.is_settled
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """Ledger and entry of the first that counts."""
+        return self.extent.ledger_id, max(self.begin, self.extent.blocks[0].first_entry_id)
+
+    def with_blocks(self, blocks: BlockTable) -> SurveyedExtent:
+        """The same with some of the blocks."""
+        return replace(self, extent=self.extent.with_blocks(blocks), is_whole=False)
+
+    def clip(self, summary: LedgerSummary) -> tuple[Table, Table]:
+        """Ranges and markers of its summary, without those that do not count."""
+        ranges, markers = summary.ranges, summary.markers
+        ranges = ranges[(ranges[:, 1] > self.begin) & (ranges[:, 0] < self.end)].copy()
+        ranges[:, 0] = np.maximum(ranges[:, 0], self.begin)
+        ranges[:, 1] = np.minimum(ranges[:, 1], self.end)
+        return ranges, markers[(markers[:, 0] >= self.begin) & (markers[:, 0] < self.end)]
 
 
 def survey(
     tier: Tier,
-    parts: Sequence[Part],
+    surveyed: Sequence[SurveyedExtent],
     *,
     kept: SummaryStore | None,
     memory: SummaryMemory | None = None,
     verify_checksums: bool,
 ) -> list[LedgerSummary]:
-    """A summary of each part, in their order; those of whole ones are taken from `kept` and put into it.
+    """The summaries, in order; those of whole extents are taken from `kept` and put into it.
 
-    With a `memory` nothing that it holds is fetched again, by whole parts where there is `kept`, else by blocks.
+    With a `memory` nothing that it holds is fetched again, by whole extents where there is `kept`, else by blocks.
 
     Raises:
         FormatError, StoreError: of the objects themselves, as in a read.
     """
-    summaries: list[LedgerSummary | None] = [None] * len(parts)
+    summaries: list[LedgerSummary | None] = [None] * len(surveyed)
     if memory is not None:
-        summaries = [memory.get(part.run, part.data_bytes) for part in parts]
+        summaries = [memory.get(one.extent, one.object_bytes) for one in surveyed]
     unknown = [i for i, summary in enumerate(summaries) if summary is None]
     if kept is not None and unknown:
         loads = bounded_map(
-            lambda i: _load(kept, parts[i]), unknown, at_once=LOADS_AT_ONCE, name="offload-summaries"
+            lambda i: _load(kept, surveyed[i]), unknown, at_once=LOADS_AT_ONCE, name="offload-summaries"
         )
         for i, loaded in zip(unknown, loads, strict=True):
             summaries[i] = loaded
             if loaded is not None and memory is not None:
-                memory.put(parts[i].run, loaded)
+                memory.put(surveyed[i].extent, loaded)
     by_block = memory is not None and kept is None
-    runs = {
-        i: list(stretches_of(parts[i].run, 0 if by_block else JOB_BYTES))
+    extents = {
+        i: list(split_extent(surveyed[i].extent, 0 if by_block else JOB_BYTES))
         for i in unknown
         if summaries[i] is None
     }
-    jobs = [(i, run) for i, of_part in runs.items() for run in of_part]
-    for i, of_part in _survey_runs(tier, parts, jobs, memory if by_block else None, verify_checksums).items():
-        summaries[i] = joined = _join(of_part)
+    jobs = [(i, extent) for i, of_one in extents.items() for extent in of_one]
+    for i, of_one in _survey_extents(
+        tier, surveyed, jobs, memory if by_block else None, verify_checksums
+    ).items():
+        summaries[i] = joined = _join(of_one)
         if kept is not None:
-            if parts[i].is_whole:
+            if surveyed[i].is_whole:
                 kept.save(joined)
             if memory is not None:
-                memory.put(parts[i].run, joined)
+                memory.put(surveyed[i].extent, joined)
     return [summary for summary in summaries if summary is not None]
 
 
-def _survey_runs(
+def _survey_extents(
     tier: Tier,
-    parts: Sequence[Part],
-    jobs: Sequence[tuple[int, Run]],
+    surveyed: Sequence[SurveyedExtent],
+    jobs: Sequence[tuple[int, LedgerExtent]],
     memory: SummaryMemory | None,
     verify_checksums: bool,
 ) -> dict[int, list[LedgerSummary]]:
-    """The summaries of some runs of the parts, by the part's number; by threads, but for those in the memory."""
-    known = [None if memory is None else memory.get(run, parts[i].data_bytes) for i, run in jobs]
+    """Summaries of jobs, by the number of their extent; by threads, but for those in the memory."""
+    known = [None if memory is None else memory.get(extent, surveyed[i].object_bytes) for i, extent in jobs]
     unknown = [job for job, summary in zip(jobs, known, strict=True) if summary is None]
-    surveyed = bounded_map(
-        lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums),
+    results = bounded_map(
+        lambda job: survey_extent(tier, job[1], surveyed[job[0]].object_bytes, verify_checksums),
         unknown,
         at_once=min(MOST_WORKERS, os.cpu_count() or 1),
         name="offload-survey",
     )
-    with contextlib.closing(surveyed):
+    with contextlib.closing(results):
         made: dict[int, list[LedgerSummary]] = {}
-        for (i, run), summary in zip(jobs, known, strict=True):
+        for (i, extent), summary in zip(jobs, known, strict=True):
             if summary is None:
-                summary = next(surveyed)
+                summary = next(results)
                 if memory is not None:
-                    memory.put(run, summary)
+                    memory.put(extent, summary)
             made.setdefault(i, []).append(summary)
         return made
 
 
-def survey_run(tier: Tier, run: Run, data_bytes: int, verify_checksums: bool) -> LedgerSummary:
-    """The summary of a run's blocks."""
-    finder = TransactionFinder(run.ledger_id, verify_checksums=verify_checksums)
-    locator = EntryLocator(_ANY_BYTES)
+def survey_extent(tier: Tier, extent: LedgerExtent, data_bytes: int, verify_checksums: bool) -> LedgerSummary:
+    """The summary of an extent's blocks."""
+    finder = TransactionFinder(extent.ledger_id, verify_checksums=verify_checksums)
     blocks = []
-    with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
-        for window, cursor in walk_windows(run, windows):
+    with placed(key=extent.data_key), contextlib.closing(fetch_windows(tier, (extent,))) as windows:
+        for window, cursor in walk_windows(extent, windows):
             if window.begins_block:
                 entries = 0
                 finder.times[:] = NO_TIMES
-            for located in locator.locate(cursor):
+            for located in cursor.located():
                 finder.add(*located)
-                entries += len(located[-1])
+                entries += len(located.entry_ids)
             if window.ends_block:
                 blocks.append((window.block.offset, entries, *finder.times.tolist()))
     ranges, markers, tombstones = finder.tables()
     return LedgerSummary(
-        data_key=run.data_key,
+        data_key=extent.data_key,
         data_bytes=data_bytes,
-        ledger_id=run.ledger_id,
+        ledger_id=extent.ledger_id,
         ranges=ranges,
         markers=markers,
         tombstones=tombstones,
@@ -383,23 +416,23 @@ def survey_run(tier: Tier, run: Run, data_bytes: int, verify_checksums: bool) ->
     )
 
 
-def _load(kept: SummaryStore, part: Part) -> LedgerSummary | None:
-    return kept.load(part.run.data_key, part.data_bytes, part.run.ledger_id) if part.is_whole else None
+def _load(kept: SummaryStore, one: SurveyedExtent) -> LedgerSummary | None:
+    return kept.load(one.extent.data_key, one.object_bytes, one.extent.ledger_id) if one.is_whole else None
 
 
-def stretches_of(run: Run, job_bytes: int = JOB_BYTES) -> Iterator[Run]:
-    """The run in stretches of blocks."""
+def split_extent(extent: LedgerExtent, job_bytes: int = JOB_BYTES) -> Iterator[LedgerExtent]:
+    """Split an extent into jobs of about `job_bytes`."""
     begin = used = 0
-    for i, length in enumerate(run.blocks.lengths.tolist()):
+    for i, length in enumerate(extent.blocks.lengths.tolist()):
         if used and used + length > job_bytes:
-            yield replace(run, blocks=run.blocks[begin:i])
+            yield extent.with_blocks(extent.blocks[begin:i])
             begin, used = i, 0
         used += length
-    yield replace(run, blocks=run.blocks[begin:])
+    yield extent.with_blocks(extent.blocks[begin:])
 
 
 def _join(summaries: Sequence[LedgerSummary]) -> LedgerSummary:
-    """The summaries of a part's stretches as one."""
+    """Join the summaries of an extent's jobs."""
     if len(summaries) == 1:
         return summaries[0]
     return replace(

@@ -1,4 +1,4 @@
-"""From a ledger to the runs of its blocks, and the report of entries that have no copy.
+"""From a ledger to the extents of its blocks, and the report of entries that have no copy.
 
 The planner reads the indexes of ledgers that it cuts; the tasks read the others, some ahead of the reader.
 
@@ -19,7 +19,7 @@ from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.index import BlockTable
 from offload_core.metadata.catalogue import Ledger, Topic, extent_of, with_index
 from offload_core.reading.scan.positions import Position
-from offload_core.reading.scan.tasks import EntryRange, LedgerShare, Run
+from offload_core.reading.scan.tasks import EntryRange, ScanExtent, ScanLedger
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import DataLossError
@@ -31,18 +31,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedRange:
-    """What is asked for of a topic: from `first` (inclusive) to `stop` (exclusive), None for as far as there is."""
+    """A range of a topic: from `first` (inclusive) to `stop` (exclusive), None for no bound."""
 
     first: Position | None
     stop: Position | None
 
     @property
     def is_empty(self) -> bool:
-        """Whether it ends before it begins."""
+        """True if it ends before it begins."""
         return self.first is not None and self.stop is not None and self.first >= self.stop
 
     def holds(self, ledger: Ledger) -> bool:
-        """Whether entries of a ledger are asked for."""
+        """True if the range has entries of a ledger."""
         if self.first is not None and self.first.ledger_id > ledger.ledger_id:
             return False
         return self.stop is None or Position(ledger.ledger_id, 0) < self.stop
@@ -69,7 +69,7 @@ def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Itera
             if not ledger.has_nothing_to_lose and ledger.ledger_id in wanted:
                 missing.append(ledger)
         elif missing:
-            # Of objects that name no topic nobody knows which ledgers follow each other.
+            # Objects that name no topic: it is not known which ledgers follow each other.
             yield Gap(ledgers=tuple(missing), is_loss=topic.name is not None or asked.stop is not None)
             missing = []
     count = len(missing) if asked.stop is not None else _lost(missing)
@@ -80,12 +80,12 @@ def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Itera
 
 
 def _lost(last: Sequence[Ledger]) -> int:
-    """How many of the last ledgers were offloaded, by the record of the last of them, or an index that is left."""
+    """The number of the last ledgers that were offloaded, by a record or a remaining index."""
     return max((i + 1 for i, ledger in enumerate(last) if ledger.is_lost), default=0)
 
 
 def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fail: bool) -> None:
-    """Say what of a range cannot be read, each gap once. A ledger whose index is unread is taken to be readable.
+    """Report what of a range cannot be read, each gap once. A ledger whose index is unread counts as readable.
 
     `wanted` are the ledgers of the range that times and conditions leave, by id.
 
@@ -104,24 +104,29 @@ def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fai
 
 
 def report_lost_objects(topic: Topic, fail: bool) -> None:
-    """Say which objects of a topic are lost, if nothing tells which of its ledgers lack entries: any may.
+    """Report lost objects of a topic if it is not known which of its ledgers lack entries: any may.
 
     Raises:
         DataLossError: there is one (`fail`); else a warning for each.
     """
     for stored in topic.lost:
-        what = f"an object of {topic.label} cannot be read, and nothing tells which entries it has"
+        what = f"an object of {topic.label} cannot be read, and it is not known which entries it has"
         lose(what, None, fail, found=f"{stored.key.data_key}: {stored.detail}")
 
 
-def lose(what: str, ledger_id: int | None, fail: bool, *, found: str, expected: str | None = None) -> None:
-    """Raise a `DataLossError`, or write it down as a warning."""
+def lose(
+    what: str,
+    ledger_id: int | None,
+    fail: bool,
+    *,
+    entry_id: int | None = None,
+    found: str | None = None,
+    expected: str | None = None,
+    hint: str = "Set failOnDataLoss to false to read what there is.",
+) -> None:
+    """Raise a `DataLossError`, or log it as a warning."""
     error = DataLossError(
-        what,
-        ledger_id=ledger_id,
-        expected=expected,
-        found=found,
-        hint="Set failOnDataLoss to false to read what there is.",
+        what, ledger_id=ledger_id, entry_id=entry_id, expected=expected, found=found, hint=hint
     )
     if fail:
         raise error
@@ -141,7 +146,7 @@ def _report_loss(topic: Topic, gap: Gap, asked: AskedRange, fail: bool) -> None:
 
 
 def _report_lost_tails(topic: Topic, asked: AskedRange, wanted: Collection[int], fail: bool) -> None:
-    """Segments that are lost after the last one of a ledger that is read; one between two shows when they are read."""
+    """Report segments that are lost after the last one that is read; one between two shows when they are read."""
     for ledger in topic.ledgers:
         lost = ledger.lost_tail if ledger.ledger_id in wanted else None
         if lost is not None and (asked.stop is None or Position(ledger.ledger_id, lost[1]) < asked.stop):
@@ -156,7 +161,7 @@ def _report_lost_tails(topic: Topic, asked: AskedRange, wanted: Collection[int],
 
 
 def _report_bounds(topic: Topic, asked: AskedRange, fail: bool) -> None:
-    """A start or an end in a ledger that is not there."""
+    """Report a start or an end in a ledger that is missing."""
     ids = [ledger.ledger_id for ledger in topic.ledgers]
     here = f"ledgers {_named(ids)}"
     first, stop = asked.first, asked.stop
@@ -171,7 +176,7 @@ def _report_bounds(topic: Topic, asked: AskedRange, fail: bool) -> None:
 
 
 def _report_tail(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> None:
-    """The last ledger's rest that is not offloaded yet, as far as its record tells."""
+    """Report the rest of the last ledger that is not offloaded yet by its record."""
     ledger = _last_readable(topic)
     if ledger is None or asked.stop is not None or ledger.record is None:
         return
@@ -185,15 +190,12 @@ def _report_tail(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> No
         )
 
 
-# --- words -------------------------------------------------------------------------------------
-
-
 def _last_readable(topic: Topic) -> Ledger | None:
     return next((ledger for ledger in reversed(topic.ledgers) if ledger.is_readable), None)
 
 
 def _read_to(topic: Topic, asked: AskedRange) -> str:
-    """How far a topic is read, whose end was not given as a position."""
+    """State up to where a topic is read whose end was not given as a position."""
     ledger = _last_readable(topic)
     if ledger is None or not asked.holds(ledger):
         return f"nothing of {topic.label} is read"
@@ -219,7 +221,7 @@ def _reasons(gap: Gap) -> str:
 
 
 def _positions(gap: Gap, asked: AskedRange) -> str:
-    """The first and the last position that is missing."""
+    """The first and the last missing position."""
     first = max(Position(gap.ledgers[0].ledger_id, 0), asked.first or Position(0, 0))
     last = gap.ledgers[-1]
     stop = None if last.entries is None else Position(last.ledger_id, last.entries)
@@ -243,31 +245,31 @@ def _more(count: int) -> list[str]:
 
 
 INDEXES_AHEAD = 16
-"""So many indexes of a task are on their way while its runs are read."""
+"""The number of indexes of a task that are fetched while its extents are read."""
 
 
-def _lose_ledger(share: LedgerShare, fail: bool) -> None:
-    """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
+def _lose_ledger(scan_ledger: ScanLedger, fail: bool) -> None:
+    """Report that a ledger has no complete copy after all, as `report_gaps` does for those known before.
 
-    If nothing follows, it may still be on its way: a warning. Unless its record, or an index that is left, says that
-    there was a copy, or a position behind it was asked for.
+    If nothing follows, its offload may not be complete yet: a warning. Unless its record, or a remaining index, shows
+    that there was a copy, or a position after it was asked for.
 
     Raises:
         DataLossError: it is lost, and `fail`.
     """
-    ledger = share.ledger
+    ledger = scan_ledger.ledger
     if ledger.has_nothing_to_lose:
         return
-    what = f"a ledger of {share.label} has no complete copy"
-    if ledger.is_lost or not share.is_last or share.ends_at is not None:
+    what = f"a ledger of {scan_ledger.label} has no complete copy"
+    if ledger.is_lost or not scan_ledger.is_last or scan_ledger.ends_at is not None:
         lose(what, ledger.ledger_id, fail, found=ledger.why_not_read)
     else:
         _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, ledger.why_not_read)
 
 
-def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
-    """The same with the ledger's index read, if it was not; errors as of `read_ledger`."""
-    return replace(share, ledger=read_ledger(tier, share.ledger))
+def read_scan_ledger(tier: Tier, scan_ledger: ScanLedger) -> ScanLedger:
+    """Read the ledger's index if it was not read; errors as of `read_ledger`."""
+    return replace(scan_ledger, ledger=read_ledger(tier, scan_ledger.ledger))
 
 
 def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
@@ -285,91 +287,91 @@ def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
     return replace(ledger, attempts=attempts, extents=extents)
 
 
-def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
-    """The runs of a ledger whose index is read.
+def extents_of(scan_ledger: ScanLedger, fail: bool) -> Iterator[ScanExtent]:
+    """The extents of a ledger whose index is read.
 
     Raises:
         DataLossError: it has no complete copy after all, or its first entries have none (`fail`).
     """
-    ledger, asked = share.ledger, share.asked
+    ledger, asked = scan_ledger.ledger, scan_ledger.asked
     if not ledger.extents:
-        _lose_ledger(share, fail)
+        _lose_ledger(scan_ledger, fail)
         return
     there = ledger.extents[0].begin_entry_id
     if there is not None and asked.start < there and (asked.stop is None or asked.start < asked.stop):
         what, found = (
-            f"the first entries of a ledger of {share.label} have no copy here",
+            f"the first entries of a ledger of {scan_ledger.label} have no copy here",
             f"entries from {there} on",
         )
         if ledger.may_be_trimmed and not asked.start:
             _log.warning("%s (ledger %d): %s. They were trimmed, or are lost", what, ledger.ledger_id, found)
         else:
             lose(what, ledger.ledger_id, fail, found=found)
-    _report_lost(share, fail)
-    yield from _runs(share)
+    _report_lost(scan_ledger, fail)
+    yield from _extents(scan_ledger)
 
 
-def _report_lost(share: LedgerShare, fail: bool) -> None:
-    """Say which entries were lost before an object was made of a damaged one.
+def _report_lost(scan_ledger: ScanLedger, fail: bool) -> None:
+    """Report entries that were lost before a damaged object was repaired.
 
     Raises:
         DataLossError: some that were asked for, and `fail`.
     """
-    asked = share.asked
-    for extent in share.ledger.extents:
+    asked = scan_ledger.asked
+    for extent in scan_ledger.ledger.extents:
         lost = extent.marks.lost
-        if lost is not None and lost.touches(share.ledger.ledger_id, asked.start, asked.stop):
-            what = f"entries of a ledger of {share.label} were lost before its copy was repaired"
-            lose(what, share.ledger.ledger_id, fail, found=f"{extent.data_key} lacks {lost.pack()}")
+        if lost is not None and lost.touches(scan_ledger.ledger.ledger_id, asked.start, asked.stop):
+            what = f"entries of a ledger of {scan_ledger.label} were lost before its copy was repaired"
+            lose(what, scan_ledger.ledger.ledger_id, fail, found=f"{extent.data_key} lacks {lost.pack()}")
 
 
-def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
-    """The runs of a task's neighbour. What is missing of it is said where it is read for itself.
+def extents_around(tier: Tier, planned: ScanExtent | ScanLedger) -> tuple[ScanExtent, ...]:
+    """The extents of a task's neighbour. Missing entries are reported by the task that reads them.
 
     Raises:
         StoreError: the store fails.
     """
-    return (planned,) if isinstance(planned, Run) else tuple(_runs(read_share(tier, planned)))
+    return (planned,) if isinstance(planned, ScanExtent) else tuple(_extents(read_scan_ledger(tier, planned)))
 
 
-def _runs(share: LedgerShare) -> Iterator[Run]:
-    ledger, asked = share.ledger, share.asked
+def _extents(scan_ledger: ScanLedger) -> Iterator[ScanExtent]:
+    ledger, asked = scan_ledger.ledger, scan_ledger.asked
     for extent, later in zip(ledger.extents, [*ledger.extents[1:], None], strict=True):
-        end = _least(extent.stop_entry_id, asked.stop)
-        blocks = extent.ledger.blocks.overlapping(asked.start, end)
+        end = least(extent.stop_entry_id, asked.stop)
+        blocks = extent.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
-        following = _following(share, extent, later)
-        yield Run(
-            topic=share.topic,
-            partition=share.partition,
-            ledger_id=ledger.ledger_id,
-            object_format=extent.object_format,
-            data_key=extent.data_key,
-            blocks=blocks,
-            start_entry_id=asked.start,
+        following = _following(scan_ledger, extent, later)
+        yield ScanExtent(
+            topic=scan_ledger.topic,
+            partition=scan_ledger.partition,
+            key=extent.key,
+            ledger=replace(extent.ledger, blocks=blocks),
+            begin_entry_id=asked.start,
             start_batch=asked.start_batch,
             stop_entry_id=end,
             stop_batch=asked.stop_batch if cut else 0,
-            next_entry_id=None if following is None else _least(following, asked.stop),
+            next_entry_id=None if following is None else least(following, asked.stop),
             payload_bytes=_payload_bytes(ledger, extent, blocks, asked),
+            marks=extent.marks,
             sequence_file=extent.sequence_file,
             checksum_key=extent.checksum_key,
-            has_gaps=extent.marks.skips_ids,
             resolved=extent.marks.is_settled,
-            ends_by_time=share.ends_by_time,
+            ends_by_time=scan_ledger.ends_by_time,
         )
 
 
-def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> Generator[Run, None, None]:
-    """The runs of a task, in order; indexes are fetched ahead. Who does not read to the end closes it.
+def extents_ahead(
+    tier: Tier, planned: Sequence[ScanExtent | ScanLedger], fail: bool
+) -> Generator[ScanExtent, None, None]:
+    """The extents of a task, in order; indexes are fetched ahead. Close it when not read to the end.
 
     Raises:
-        DataLossError: as `runs_of`.
+        DataLossError: as `extents_of`.
         StoreError: the store fails.
     """
-    has_unread = any(isinstance(each, LedgerShare) for each in planned)
+    has_unread = any(isinstance(each, ScanLedger) for each in planned)
     if not has_unread or tier.describe().capabilities.ranges_ahead < 1:
         for each in planned:
             yield from _resolved(tier, each, fail)
@@ -382,29 +384,28 @@ def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> 
         name="offload-index",
     )
     with closing(resolved):
-        for runs in resolved:
-            yield from runs
+        for extents in resolved:
+            yield from extents
 
 
-def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Run]:
-    if isinstance(planned, Run):
+def _resolved(tier: Tier, planned: ScanExtent | ScanLedger, fail: bool) -> Sequence[ScanExtent]:
+    if isinstance(planned, ScanExtent):
         return (planned,)
-    return tuple(runs_of(read_share(tier, planned), fail))
+    return tuple(extents_of(read_scan_ledger(tier, planned), fail))
 
 
-def _following(share: LedgerShare, extent: LedgerExtent, following: LedgerExtent | None) -> int | None:
-    """The entry that must follow a extent: where the one behind it begins, or the end of a ledger that is closed.
+def _following(scan_ledger: ScanLedger, extent: LedgerExtent, following: LedgerExtent | None) -> int | None:
+    """The entry that must follow an extent: the begin of the next one, or the end of a ledger that is closed.
 
-    The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
-    there is. Where a position says how far to read, all before it must be there. Where an object with gaps ends, only
-    records tell.
+    The offload of a topic's last ledger may not be complete: nothing must follow what is stored, or recorded. Before a
+    position that ends the read, all must be there. The end of an object with gaps is known by records only.
     """
-    ledger, ends_at = share.ledger, share.ends_at
+    ledger, ends_at = scan_ledger.ledger, scan_ledger.ends_at
     if extent.marks.has_gaps and extent.ledger.end_entry_id is None:
         return None
     if following is not None:
         return following.begin_entry_id
-    if share.is_closed:
+    if scan_ledger.is_closed:
         end = ledger.entries
     elif ends_at is not None:
         is_open = ledger.record is not None and ledger.record.info.entries is None
@@ -420,11 +421,10 @@ def _following(share: LedgerShare, extent: LedgerExtent, following: LedgerExtent
 def _payload_bytes(ledger: Ledger, extent: LedgerExtent, blocks: BlockTable, asked: EntryRange) -> int | None:
     if extent.marks.is_filtered or extent.marks.lost is not None:
         return None
-    whole = (
-        len(ledger.extents) == 1 and extent.first_entry_id == 0 and len(blocks) == len(extent.ledger.blocks)
-    )
+    whole = len(ledger.extents) == 1 and extent.first_entry_id == 0 and len(blocks) == len(extent.blocks)
     return extent.ledger.payload_bytes if whole and asked == EntryRange() else None
 
 
-def _least(*bounds: int | None) -> int | None:
+def least(*bounds: int | None) -> int | None:
+    """The least bound that is not None; None if all are."""
     return min((bound for bound in bounds if bound is not None), default=None)
