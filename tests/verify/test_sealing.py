@@ -23,12 +23,12 @@ from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
 from offload_core.maintenance.verify.verified_objects import VERSION
-from offload_core.metadata.catalogue.model import StoredObject
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, ChangeAction, Deletion
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import FormatError, StoreError, StoreUnavailableError, UnsupportedVersionError
 from offload_hooks.testing import MemoryDriver, MemoryTier
+from offload_hooks.testing.memory import MemoryObject
 
 
 class Recorded:
@@ -230,7 +230,7 @@ def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
 def write_theirs(tier: MemoryTier, key: str) -> None:
     """The writer of the pair has written its checksums meanwhile."""
     stat = ObjectStat(key=key, size_bytes=6, modified_at=MODIFIED_AT)
-    tier.objects[key] = StoredObject(blocks=(b"theirs",), stat=stat)
+    tier.objects[key] = MemoryObject(blocks=(b"theirs",), stat=stat)
 
 
 def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
