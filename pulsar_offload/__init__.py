@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offload_core.maintenance.inventory.report_page import report_page as report_page
     from offload_core.maintenance.inventory.stored_amounts import by_topic as by_topic
     from offload_core.maintenance.inventory.stored_amounts import survey_stored as survey_stored
-    from offload_core.maintenance.recover import Recovered as Recovered
+    from offload_core.maintenance.record_recovery import Recovered as Recovered
     from offload_core.maintenance.relocate import Wanted as Wanted
     from offload_core.maintenance.repair import HotCopies as HotCopies
     from offload_core.maintenance.repair import Repair as Repair
@@ -188,7 +188,7 @@ _PLACES = {
     "offload_core.maintenance.inventory.report_page": "report_page",
     "offload_core.maintenance.inventory.prices": "load_prices",
     "offload_core.maintenance.inventory.stored_amounts": "by_topic survey_stored",
-    "offload_core.maintenance.recover": "Recovered",
+    "offload_core.maintenance.record_recovery": "Recovered",
     "offload_core.maintenance.relocate": "Wanted",
     "offload_core.maintenance.repair": "HotCopies Repair",
     "offload_core.maintenance.rollback": "Allowed delete_judged judge_tier plan_rollback release_recorded",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from offload_core.maintenance.gc import Collection, Scope
-from offload_core.maintenance.recover import Recovered, recover_records
+from offload_core.maintenance.record_recovery import Recovered, recover_records
 from offload_core.maintenance.relocate import Mover, Outcome, Wanted, make_moves, plan_topic
 from offload_core.maintenance.repair import Repair
 from offload_core.maintenance.verify import Verification
@@ -98,7 +98,7 @@ def recover(
     Args:
         into: where missing records are written; None to write none.
         audit: where each is recorded before; without it nothing is written.
-        more: what else `offload_core.maintenance.recover.recover_records` takes.
+        more: what else `offload_core.maintenance.record_recovery.recover_records` takes.
 
     Raises:
         OptionError, StoreError, FormatError: see there.

@@ -18,7 +18,7 @@ from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, supersede
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import GarbageKind
-from offload_core.maintenance.recover import RecoveryOutcome, recover_records
+from offload_core.maintenance.record_recovery import RecoveryOutcome, recover_records
 from offload_core.metadata.catalogue import Records, parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic

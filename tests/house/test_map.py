@@ -24,8 +24,6 @@ def map_of(readme: str) -> str:
 
 
 MAP = map_of((ROOT / "README.md").read_text())
-of_map = pytest.mark.skipif("I want to change" not in MAP, reason="README has no map of wings yet")
-not_yet = pytest.mark.xfail(reason="two names are still there twice", strict=False)
 
 
 def packages_in(folder: Path) -> list[Path]:
@@ -44,7 +42,6 @@ def repeated(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
-@of_map
 @pytest.mark.parametrize(
     "package",
     [path for wing in packages_in(CORE) for path in (wing, *packages_in(wing))],
@@ -57,7 +54,6 @@ def test_the_map_has_each_wing_and_package_with_its_first_line(package: Path) ->
     assert any(documented.splitlines()[0] in line for line in shown), (documented, shown)
 
 
-@of_map
 def test_the_map_has_each_folder() -> None:
     folders = {path.name for path in ROOT.iterdir() if path.is_dir() and is_source(path)}
     assert [name for name in sorted(folders) if f"`{name}/" not in MAP] == []
@@ -69,14 +65,12 @@ def is_source(folder: Path) -> bool:
     )
 
 
-@of_map
 def test_each_path_of_the_map_exists() -> None:
     named = re.findall(r"`([\w./-]*(?:/|\.py|\.md|\.toml)[\w/-]*)`", MAP)
     assert named
     assert [name for name in named if not any((base / name).exists() for base in (ROOT, CORE))] == []
 
 
-@not_yet
 def test_each_module_has_a_name_of_its_own() -> None:
     assert repeated((path.name, path) for path in modules() if path.name != "__init__.py") == {}
 
@@ -95,5 +89,5 @@ def test_each_private_class_is_defined_once() -> None:
 
 def test_the_house_keeps_its_measures() -> None:
     assert {path.name for path in packages_in(CORE)} == set(WINGS)
-    assert {wing for wing in WINGS if len(packages_in(CORE / wing)) > MOST_PACKAGES} == set()
+    assert sum(len(packages_in(CORE / wing)) for wing in WINGS) <= MOST_PACKAGES
     assert len(list(modules())) <= MOST_MODULES

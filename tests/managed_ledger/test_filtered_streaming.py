@@ -10,7 +10,7 @@ from scenes.repairs import findings
 from scenes.segments import SETTINGS
 
 from offload_core.format.codec.object_marks import FILTERED_KEY
-from offload_core.maintenance.recover import Unknown, recover_records
+from offload_core.maintenance.record_recovery import Unknown, recover_records
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import (
     RECORD_KEY,

@@ -21,7 +21,7 @@ from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.streaming import pack_streaming_index
-from offload_core.maintenance.recover import RecoveryOutcome, Unknown, UnknownFact, recover_records
+from offload_core.maintenance.record_recovery import RecoveryOutcome, Unknown, UnknownFact, recover_records
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import (

@@ -17,7 +17,7 @@ from scenes.repairs import findings
 from scenes.segments import StreamingSettings, Topic, pool_of
 from tiers import TOPIC
 
-from offload_core.maintenance.recover import RecoveryOutcome
+from offload_core.maintenance.record_recovery import RecoveryOutcome
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterMode

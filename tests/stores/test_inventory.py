@@ -10,7 +10,7 @@ from stores import Store
 from tiers import TOPIC, put_broker_objects
 
 from offload_core.maintenance.inventory import By, RowLevel, measure, recorded_ledgers, rows_of
-from offload_core.maintenance.recover import recover_records
+from offload_core.maintenance.record_recovery import recover_records
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.metadata.stores import ManagedLedgerRecords

@@ -13,7 +13,7 @@ from managed_ledgers import Audit
 from tiers import uuid_of
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
-from offload_core.maintenance.recover import Recovered, RecoveryOutcome, UnknownFact, recover_records
+from offload_core.maintenance.record_recovery import Recovered, RecoveryOutcome, UnknownFact, recover_records
 from offload_core.metadata.records import (
     AttemptStatus,
     CopyForm,

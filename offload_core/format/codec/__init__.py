@@ -1,1 +1,1 @@
-"""Bytes to values and back, for the objects of Pulsar's tiered storage; no I/O."""
+"""Parse and pack the objects of tiered storage: PIP-17, streaming, MapFile."""

@@ -1,1 +1,1 @@
-"""Pulsar entries to message columns."""
+"""Turn entries into message columns, and messages into entries."""

@@ -1,4 +1,4 @@
-"""Topics' schemas, and payloads as typed columns."""
+"""Turn payloads into typed columns, by the schemas of their topics."""
 
 from offload_core.format.schemas.payloads import CORRUPT_RECORD, PayloadDecoder, Payloads, decoded
 from offload_core.format.schemas.schema_history import history_from_rest, schema_to_json

@@ -1,1 +1,1 @@
-"""The command `offload`; it shows what the core decides."""
+"""Run the command `offload`, which shows what the core decides."""

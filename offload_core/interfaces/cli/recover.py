@@ -22,7 +22,7 @@ from offload_core.interfaces.cli.command_options import (
 from offload_core.interfaces.cli.ledger_facts import record_to_json
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
 from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, warn
-from offload_core.maintenance.recover import (
+from offload_core.maintenance.record_recovery import (
     APPROXIMATE,
     NEVER_KNOWN,
     Recovered,

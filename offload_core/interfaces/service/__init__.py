@@ -1,4 +1,4 @@
-"""The REST service: Pulsar's own admin paths for what we have. It takes no decisions of its own."""
+"""Serve Pulsar's own admin REST paths, and take no decisions."""
 
 from offload_core.interfaces.service.server import serve
 

@@ -1,4 +1,4 @@
-"""An examination of a tier: what works, what does not, and what to do about it."""
+"""Examine a tier: what works, what does not, and what to do about it."""
 
 from offload_core.maintenance.doctor.checks import DEFAULT_BYTES
 from offload_core.maintenance.doctor.examine import examine

@@ -1,4 +1,4 @@
-"""Garbage collection of a tier: find what no record needs, and delete it after judging it once more."""
+"""Collect garbage: find the objects that no record needs, judge them once more, delete them."""
 
 from offload_core.maintenance.gc.collection import (
     Collection,

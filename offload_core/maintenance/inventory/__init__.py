@@ -1,4 +1,4 @@
-"""Contents of a tier, however large it is: rows by level, bytes by place, and the life of ledgers."""
+"""Take stock of a tier of any size: rows by level, usage, history, costs, the report."""
 
 from offload_core.maintenance.inventory.inventory_rows import (
     Row,

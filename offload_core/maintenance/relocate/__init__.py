@@ -1,4 +1,4 @@
-"""Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
+"""Move cold copies to another tier or format: plan, copy, verify, switch."""
 
 from offload_core.maintenance.relocate.byte_copies import PlainCopy, PlainResult, PlainStatus
 from offload_core.maintenance.relocate.moving import (

@@ -1,4 +1,4 @@
-"""Repairing a tier: indexes made anew, what damaged objects still hold saved, the rest put aside; records corrected."""
+"""Repair a tier: make indexes anew, save what damaged objects still hold, correct records."""
 
 from offload_core.maintenance.repair.offloading_again import HotCopies
 from offload_core.maintenance.repair.quarantine import FOLDER as QUARANTINE

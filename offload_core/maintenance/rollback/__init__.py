@@ -1,4 +1,4 @@
-"""Rollback of streaming offload: what it would lose, the streaming objects of a tier, and their deletion."""
+"""Go back from streaming offload: plan what it would lose, delete streaming objects."""
 
 from offload_core.maintenance.rollback.rollback_plan import (
     Need,

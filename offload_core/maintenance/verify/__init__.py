@@ -1,4 +1,4 @@
-"""Verifying what lies in a tier: objects, their bytes, and what records say of them; what is wrong is a finding."""
+"""Verify a tier: objects, their bytes, and records against both; each fault is a finding."""
 
 from offload_core.maintenance.verify.findings import Code, Finding, Severity, Summary
 from offload_core.maintenance.verify.verification import Verification

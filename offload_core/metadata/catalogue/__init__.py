@@ -1,4 +1,4 @@
-"""Places of each ledger's copies."""
+"""Find the copies of each ledger, by records or by listing a tier, and judge them."""
 
 from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.listing import list_catalogue, with_index

@@ -1,4 +1,4 @@
-"""Offload policies: what a broker, a namespace and a topic say, and what holds for a topic of it all."""
+"""Combine the offload policies of broker, namespace and topic into those in force."""
 
 from offload_core.metadata.policies.effective import (
     EffectivePolicies,

@@ -1,4 +1,4 @@
-"""Records of managed ledgers: values, their bytes, and pure steps from one record to the next."""
+"""Change records of managed ledgers: values, their bytes, and pure steps from one record to the next."""
 
 from offload_core.metadata.records.attempts import (
     abandon_attempt,

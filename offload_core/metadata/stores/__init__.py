@@ -1,4 +1,4 @@
-"""Metadata stores, and the records of managed ledgers that they keep."""
+"""Keep records in metadata stores: SQLite, ZooKeeper, compare-and-set."""
 
 from offload_core.metadata.stores.managed_ledger_records import ManagedLedgerRecords, VersionedInfo
 from offload_core.metadata.stores.resolved_writes import open_metadata_store

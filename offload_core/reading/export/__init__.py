@@ -1,4 +1,4 @@
-"""Export: topics to Parquet files, Iceberg or Delta tables, each message once, whatever is killed meanwhile."""
+"""Export topics to Parquet, Iceberg or Delta: each message once, whatever is killed meanwhile."""
 
 from offload_core.reading.export.export_files import (
     DEFAULT_ROW_GROUP_BYTES,

@@ -1,4 +1,4 @@
-"""Read single ledgers: their cold copies, of any format, and their hot ones, by the read priority."""
+"""Read single ledgers from their cold or hot copies, by the read priority."""
 
 from offload_core.reading.read_handles.cold_reader import ColdReader, ColdReaders
 from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory

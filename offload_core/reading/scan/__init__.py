@@ -1,4 +1,4 @@
-"""Plan what to read, and read it as Arrow record batches."""
+"""Plan scans of topics, and read them as Arrow record batches."""
 
 from offload_core.reading.scan.estimate import ScanEstimate, explain_scan
 from offload_core.reading.scan.options import ScanOptions

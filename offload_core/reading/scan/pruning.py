@@ -326,7 +326,7 @@ def narrow(tier: Tier, scan_ledgers: Sequence[ScanLedger], times: TimeRange) -> 
     return kept
 
 
-class _Blocks:
+class _TimedBlocks:
     """The blocks of these extents, one after another, each made when it is asked for."""
 
     def __init__(self, extents: Sequence[LedgerExtent]) -> None:
@@ -357,9 +357,9 @@ class _Search:
             found = self._read[scan_ledger.ledger_id] = read_scan_ledger(self._tier, scan_ledger)
         return replace(scan_ledger, ledger=found.ledger)
 
-    def blocks(self, scan_ledger: ScanLedger) -> _Blocks:
+    def blocks(self, scan_ledger: ScanLedger) -> _TimedBlocks:
         """The ledger's blocks, in order."""
-        return _Blocks(self.read(scan_ledger).ledger.extents)
+        return _TimedBlocks(self.read(scan_ledger).ledger.extents)
 
     def probe(self, place: tuple[LedgerExtent, IndexedBlock]) -> Probe | None:
         """The first entries' times of a block."""

@@ -1,4 +1,4 @@
-"""The hot tier: entries in ledgers, before they are offloaded; the embedded store of ledger files."""
+"""Keep entries in ledgers of the hot tier before they are offloaded: the embedded store of ledger files."""
 
 from offload_core.storage.hot.file_store import FileLedgerStore, SyncPolicy
 from offload_core.storage.hot.ledger_reader import FileLedgerReader

@@ -1,4 +1,4 @@
-"""Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
+"""Append to topics, over many ledgers of the hot tier, and offload them by policy."""
 
 from offload_core.writing.managed_ledger.appender import RolloverPolicy
 from offload_core.writing.managed_ledger.environment import (

@@ -1,4 +1,4 @@
-"""The verbs on one ledger or segment: offload it, read it back, delete its cold copy. Records are the caller's."""
+"""Offload one ledger or segment, and delete its cold copy; callers keep the records."""
 
 from offload_core.writing.offload.ledger_offloader import LedgerOffloader, OffloadedLedger, OffloadProgress
 from offload_core.writing.offload.segment_offloader import (

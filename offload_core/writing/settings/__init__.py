@@ -1,4 +1,4 @@
-"""Settings in force: the configuration of a service, and policies kept for namespaces and topics."""
+"""Load the configuration of a service, and keep policies of namespaces and topics."""
 
 from offload_core.writing.settings.level import LevelPolicies
 from offload_core.writing.settings.loading import (

@@ -20,7 +20,7 @@ from scenes.garbage import clock
 from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 
 from offload_core.maintenance.gc import Collection, Scope
-from offload_core.maintenance.recover import recover_records
+from offload_core.maintenance.record_recovery import recover_records
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import Records
 from offload_core.metadata.catalogue.known_tiers import tier_record
