@@ -21,7 +21,7 @@ def test_spark_exports_as_threads_do(spark: SparkSession, kind: str, tmp_path: P
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
         target = target_of(kind, tmp_path / "out")
-        export(reader, ORDERS, **target, file_bytes=2048, executor=SparkExecutor(spark))
+        export(reader, topics=ORDERS, **target, file_bytes=2048, executor=SparkExecutor(spark))
     assert rows_of(kind, tmp_path / "out") == scanned(tier)
 
 

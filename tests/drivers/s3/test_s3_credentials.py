@@ -240,7 +240,7 @@ def test_credentials_of_a_role_are_renewed_before_they_expire(behind, front, sts
         asked = len(sts.asked)
         assert works(driver)
         assert len(sts.asked) == asked
-    assert front.change.tokens[-1] == f"{TOKEN}-{asked}"
+    assert f"{TOKEN}-{asked}" in front.change.tokens  # what reads may use the last ones for five minutes
 
 
 def test_credentials_that_have_expired_when_they_arrive_are_denied(behind, sts):
