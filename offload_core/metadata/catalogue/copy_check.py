@@ -75,7 +75,7 @@ class MismatchKind(enum.Enum):
     NO_BLOCK = ("no-block", MismatchSeverity.LACKING)
     """No block of the ledger, in an object that leaves entries out; its writer always makes one."""
     DAMAGED = ("damaged", MismatchSeverity.LACKING)
-    """A repair found it damaged, and its record says so."""
+    """A repair found it damaged, and recorded that."""
     NO_VERSION = ("no-version", MismatchSeverity.LACKING)
     """Pulsar does not read it."""
     OTHER_TOPIC = ("other-topic", MismatchSeverity.LACKING)
@@ -394,7 +394,7 @@ def _entry_mismatches(
         if named is not None and topic_of_managed_ledger(named) != copy.topic:
             yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, named)
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
-    if first != begin and not (first > begin and stat.marks.lost is not None):  # which says so
+    if first != begin and not (first > begin and stat.marks.lost is not None):  # recorded loss
         yield Mismatch(
             kind=MismatchKind.GAP_AT_BEGIN
             if first > begin and stat.marks.has_gaps

@@ -98,7 +98,7 @@ def decode_index(
 
 
 def read_block_checksums(tier: Tier, key: ObjectKey, length: int) -> BlockChecksums:
-    """Read and decode the checksums beside the objects under `key`, so many bytes.
+    """Read and decode the checksum file of the object `key`, of a given length.
 
     Raises:
         FormatError: a subclass, with the key.

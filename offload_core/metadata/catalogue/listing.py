@@ -317,7 +317,9 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
         return _with(stored, Problem.BROKEN_INDEX, str(error))
     if parsed.data_length != stored.data_bytes:
         detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
-        known = parsed if stored.key.ledger_id is None else None  # it tells which ledgers lack entries
+        known = (
+            parsed if stored.key.ledger_id is None else None
+        )  # its user metadata names ledgers that lack entries
         return _with(replace(stored, index=known), Problem.WRONG_LENGTH, detail)
     return replace(stored, index=parsed)
 

@@ -1,4 +1,4 @@
-"""What a Python program starts with: `open_tier`, and the tier that it opens."""
+"""The start of a Python program: `open_tier`, and the tier that it opens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TierReader:
         self.options = dict(options or {})
 
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
-        """This tier, read by records together with others that have what is not here; closing it closes all."""
+        """This tier, read by records together with others that have the copies that it lacks; closing it closes all."""
         return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
 
     def records(
@@ -56,7 +56,7 @@ class TierReader:
 
         Args:
             prefix: only objects whose keys begin so; with `records` the folder that they lie in.
-            records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
+            records: managed ledgers' records (see `records`), which name the copies. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
             executor: who inspects what is listed or recorded; None for this process.

@@ -156,7 +156,7 @@ class EffectivePolicies:
 
     @property
     def max_segment_bytes(self) -> int:
-        """With so many bytes of payloads a segment ends."""
+        """The bytes of payloads with which a segment ends."""
         size: int = self["max_segment_size_in_bytes"]
         return size
 

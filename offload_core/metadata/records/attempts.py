@@ -16,9 +16,9 @@ context (here), in its shares of segments (`segments`), in a property of its con
 A step that is repeated changes nothing, so that it can be given to `ManagedLedgerRecords.update`. It raises
 `AttemptError` where the record does not allow it: then another process was faster.
 
-The lease says which process works on an attempt, and until when others leave it alone. It is the property `lease` of
-the attempt's driver metadata, which Pulsar ignores; a complete copy has none. It only spares work; safety comes from
-compare-and-set and the attempt's uuid. So a lease that cannot be read counts as none. Source: docs/formats/metadata.md.
+The lease names the process that works on an attempt, and its end. It is the property `lease` of the attempt's driver
+metadata, which Pulsar ignores; a complete copy has none. It only spares work; safety comes from compare-and-set and the
+attempt's uuid. So a lease that cannot be read counts as none. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def abandoned(driver: DriverMetadata) -> DriverMetadata:
 
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
-    """Where a copy is: its driver metadata without the properties of its attempt."""
+    """The place of a copy: its driver metadata without the properties of its attempt."""
     for name in _OF_ATTEMPT:
         driver = driver.with_property(name, None)
     return driver
@@ -304,7 +304,7 @@ def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -
 
 
 def is_complete(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> bool:
-    """Whether this attempt is recorded as the ledger's complete copy."""
+    """True if this attempt is recorded as the ledger's complete copy."""
     ledger = info.ledger(ledger_id)
     context = None if ledger is None else ledger.context
     return context is not None and context.complete and context.uuid == uuid

@@ -5,8 +5,8 @@ segments offloads their ledgers anew: it puts its attempt's UUID into the contex
 its copy is complete, it replaces them, and they are not read any more.
 
 `OffloadSegment` has two layouts: that of Pulsar since 2.8, and that in the text of PIP-76. The shipped one has no field
-`bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. Field 7 tells
-them apart, a message or a number; without it field 4, a time or a truth value. Source: docs/formats/metadata.md.
+`bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. Field 7
+decides, a message or a number; without it field 4, a time or a truth value. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def pack_segment(segment: OffloadSegment, layout: SegmentLayout) -> bytes:
         if segment.bookkeeper_deleted and driver is not None:
             driver = driver.with_property(BOOKKEEPER_DELETED_PROPERTY, _TRUE)
     else:
-        # also where it is false: without a field 7 it is what tells the layout
+        # also where it is false: without a field 7 it decides the layout
         record = records.OffloadSegmentOfPip76(bookkeeperDeleted=segment.bookkeeper_deleted)
     record.uidMsb, record.uidLsb = split_uuid(segment.uuid)
     if segment.complete:
@@ -240,7 +240,7 @@ class LedgerRecord:
 
     @property
     def has_hot_copy(self) -> bool:
-        """True if by its record it is in the hot tier. It is deleted as a whole: one segment that says so is enough."""
+        """True if by its record it is in the hot tier. It is deleted as a whole, so the mark of one share is enough."""
         context = self.context
         return context is None or not (
             context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)

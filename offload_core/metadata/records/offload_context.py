@@ -85,7 +85,7 @@ class OffloadSegment:
     Attributes:
         uuid: the attempt's; the data object's key.
         bookkeeper_deleted: the ledger's hot copy is gone. BookKeeper deletes ledgers as a whole, so all of a ledger's
-            shares say the same, and so does its context.
+            shares have the same value, and so has its context.
         assigned_ms, offloaded_ms: milliseconds since 1970, UTC.
         end_entry_id: the last entry of the ledger in it; None while the segment is open.
     """

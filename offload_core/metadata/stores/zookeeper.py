@@ -338,7 +338,7 @@ class ZooKeeperStore:
         node = f"{self._root}{check_path(path)}"
 
         def request(client: KazooClient) -> Any:
-            client.sync_async(node)  # else a server that lags behind tells of what was
+            client.sync_async(node)  # else a server that lags may answer with an old state
             return client.get_async(node)
 
         found = self._connection.ask(request, node)

@@ -5,7 +5,7 @@ kazoo's errors become ours.
 
 The root is marked as ours, or refused, so that nothing is written to a live Pulsar's tree. Its data identifies it, and
 its version counts deletions: every writer checks both. ZooKeeper's versions of a node begin anew when it is deleted and
-created again; the count tells the two apart.
+created again; with the count the two differ.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _kazoo_log.setLevel(logging.WARNING)  # below that kazoo writes down what it aut
 _OF_NODES = (NoNodeError, NodeExistsError, BadVersionError)
 
 Request = Callable[[KazooClient], Any]
-"""What makes a request of a client, and gives kazoo's asynchronous result."""
+"""A function that makes a request of a client, and returns kazoo's asynchronous result."""
 
 
 class ZooKeeperConnection:

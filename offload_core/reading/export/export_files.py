@@ -32,7 +32,7 @@ class ParquetOptions:
 
     Attributes:
         compression: one of `COMPRESSIONS`; `compression_level` None for the codec's own.
-        row_group_bytes: about so many bytes of rows in memory make a row group.
+        row_group_bytes: approximate size of a row group, by its rows in memory.
     """
 
     compression: str = "zstd"

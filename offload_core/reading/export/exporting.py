@@ -172,9 +172,9 @@ def export(
         to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
         parquet: how files are written.
         file_bytes: about this many stored bytes make a file of each topic and day in them.
-        executor: who does the work; None for a thread a core.
-        follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
-        ended: once it is set no further file begins, and the export returns when those under way are committed.
+        executor: runs the tasks; None for one thread for each core.
+        follow_s: seconds between searches for new ledgers, until `ended` is set; None exports once.
+        ended: once set, no further file begins; the export returns when files under way are committed.
         listener: called once all is planned, and after each task.
         keywords: fields of `ScanOptions`, in place of those of `options`.
 

@@ -141,7 +141,7 @@ class ExportState:
     positions: Mapping[TopicName, Position] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As it stands in the table's properties."""
+        """Its text in the table's properties."""
         positions = {str(topic): str(position) for topic, position in sorted(self.positions.items())}
         return json.dumps({"version": VERSION, "number": self.number, "positions": positions})
 

@@ -313,7 +313,7 @@ def _walk(
     columns = tuple(np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))
     while True:
         target = first if entry_id < first else stop
-        room = 1 if exact else _AT_ONCE  # what is known to begin here is exactly that entry
+        room = 1 if exact else _AT_ONCE  # exactly that entry begins here
         status, at, entry_id, count = kernels.find_entries(
             data.array,
             at,

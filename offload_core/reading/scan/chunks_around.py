@@ -215,7 +215,7 @@ class TaskOpening:
         return self._opener
 
     def finish(self, *, is_over: bool = False) -> None:
-        """At a topic's end in the task: what is not complete, and what was not read as a consumer would have seen it.
+        """Report, at a topic's end in the task, incomplete messages and those that a consumer would see differently.
 
         With `is_over` what follows of the topic is not asked for, so that messages need not be complete.
 

@@ -1,6 +1,6 @@
 """Leave out the ledgers, entries and blocks that cannot hold a row that is asked for, by conditions and publish times.
 
-Conditions on columns restrict ledgers and entries by what positions alone say. For a range of times a few blocks are
+Conditions on columns restrict ledgers and entries by positions alone. For a range of times a few blocks are
 probed: a small range of each gives the publish times of its first entries, without decompressing a payload. Entries lie
 nearly in the order of their publish times, since producers' clocks stamp them and they are stored as they arrive; so
 `slack_ms` is kept to spare on each side. Rows themselves are chosen by their own time, exactly.

@@ -175,8 +175,8 @@ def scan(
             place of `prefix`, `records` and `records_options`.
         conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
             read may hold other rows as well.
-        resume: instead of a start, where topics go on that were read up to here before.
-        min_partitions, task_bytes: plan so many tasks where there are enough blocks, or more of about these bytes.
+        resume: instead of a start, the positions up to which topics were read before.
+        min_partitions, task_bytes: least number of tasks, if there are enough blocks; approximate size of a task.
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:

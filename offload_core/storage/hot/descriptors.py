@@ -23,7 +23,7 @@ class OpenFile:
 
     Attributes:
         unsynced: what to call before it is closed, for it has bytes that were written and not yet made durable. An
-            error that the system notes for them is told to descriptors that were open then, and perhaps to no other.
+            error of theirs is reported to descriptors that were open then, and perhaps to no other.
     """
 
     __slots__ = ("descriptor", "key", "pages", "unsynced", "users")

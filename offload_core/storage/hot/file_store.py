@@ -159,7 +159,7 @@ class IntervalSync:
                     writer.sync()
                 except LedgerClosedError:
                     pass  # meanwhile: it is sealed
-                except (LedgerFailedError, LedgerFencedError) as error:  # as the writer's next call tells
+                except (LedgerFailedError, LedgerFencedError) as error:  # the writer's next call reports it
                     _log.warning("ledger %d: %s", writer.ledger_id, error)
                 except Exception:  # the thread must go on, and this ledger is not durable yet
                     _log.warning("ledger %d is not synced yet", writer.ledger_id, exc_info=True)
@@ -179,7 +179,7 @@ class FileLedgerStore:
 
     Args:
         path: the folder, made if need be; it and its files are for this user alone. A local file system: locks and
-            fsync must mean what they say.
+            fsync must work.
         sync: when what is acknowledged is on the disk: `always` before that; `interval` after `sync_interval_s` and
             the time that it takes; `never` when the system likes, or the ledger is sealed.
         sync_interval_s: see `sync`.

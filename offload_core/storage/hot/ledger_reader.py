@@ -1,6 +1,6 @@
 """The reader of one ledger file: entries by id, from a ledger that is sealed or grows.
 
-`read_pages` and `read_footer` read what stands in the file around its entries, by descriptor.
+`read_pages` and `read_footer` read the parts of the file before and after its entries, by descriptor.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class EntryWalk:
     """Goes over entries once, in order; `entry_id` comes next, at the byte `position`.
 
     Args:
-        index: of the ledger; the walk begins at its last point that is not behind `first_entry_id`.
+        index: of the ledger; the walk begins at its last point at or before `first_entry_id`.
         stop: the byte where the last entry ends.
         window_bytes: how much to read at once; more where one entry is larger.
         digest: takes in the frames that `skip_to` passes.
@@ -94,7 +94,7 @@ class EntryWalk:
 
     @property
     def mark(self) -> Mark:
-        """Where it is."""
+        """Offset of its frame."""
         return Mark(entry_count=self.entry_id, offset=self.position)
 
     def skip_to(self, entry_id: int) -> None:

@@ -1,4 +1,4 @@
-"""A Tier: one place for offloaded data, a driver under its layers, behind a typed face.
+"""A Tier: one place for offloaded data, a driver under its layers, with a typed interface.
 
 This is the only caller of the driver hooks. It checks what a plugin answers, so that the rest of the
 program may rely on it: a driver that gives too few bytes, or nothing at all, is named in a
@@ -295,7 +295,7 @@ class Tier:
     def list_uploads(self, prefix: str = "") -> Iterator[StaleUpload]:
         """Uploads by anyone that were begun, and neither committed nor aborted.
 
-        `StoreError` when the driver cannot tell; its capability `stale_uploads` says so beforehand.
+        `StoreError` if the driver cannot list them: it lacks the capability `stale_uploads`.
         """
         return iter(self._hooks.list_uploads(prefix=prefix))
 

@@ -138,7 +138,7 @@ _SLICES = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadTimeouts:
-    """When a process that writes blocks is killed, and its blocks fail: they can be tried again.
+    """The limit after which a process that writes blocks is killed; its blocks fail and can be tried again.
 
     Attributes:
         silence_s: after so long without a sign of life, as of a process that was stopped.
@@ -306,7 +306,7 @@ class _Running:
         except TimeoutError:
             if not asked.done():
                 self._kill(f"it did not answer for {self._timeouts.block_s:g} s")
-            return asked.result()  # the reader finds the end, and tells all who wait
+            return asked.result()  # the reader finds the end, and fails all waiting calls
 
     def end(self) -> None:
         with self._lock:
@@ -327,7 +327,10 @@ class _Running:
         self.process.wait()
 
     def _send(self, message: StartWorker | WriteBlock) -> None:
-        with self._sending, suppress(OSError):  # the reader finds the end as well, and tells all who wait
+        with (
+            self._sending,
+            suppress(OSError),
+        ):  # the reader finds the end as well, and fails all waiting calls
             self._connection.send(message)
 
     def _read(self) -> None:

@@ -129,7 +129,7 @@ class CountedTier(TierView):
 
 
 LIST_PAGE_KEYS = 1000
-"""So many keys come by one request of a listing."""
+"""Keys that one request of a listing returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

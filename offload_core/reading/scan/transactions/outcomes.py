@@ -166,7 +166,7 @@ def _whole(ledger: Ledger, extent: LedgerExtent, begin: int, end: int) -> Survey
 
 
 LOOK_BACK_BYTES = 128 << 20
-"""An abort is looked for in about so many stored bytes before a range; where parts are whole, to a ledger more."""
+"""Stored bytes before a range in which an abort is searched for; up to a ledger more where parts are whole."""
 
 _NAMED = 10
 """At most this many open transactions are named."""
