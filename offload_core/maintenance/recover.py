@@ -1,7 +1,7 @@
 """Rebuild managed ledgers' records from a tier alone, into a metadata store that lacks them.
 
-An index of one object has the ledger's whole BookKeeper record. One of a segment says where the ledger's entries begin
-in it, but not always where they end: of a ledger that had ended by then, the last block is read, and of one that is not
+An index of one object has the ledger's whole BookKeeper record. One of a segment has the ledger's first entry in it,
+but not always the last: of a ledger that had ended by then, the last block is read, and of one that is not
 known to have ended, all of its blocks.
 
 A record that exists is never changed; one that differs is reported. A record is written whole, and only if there is
@@ -516,8 +516,8 @@ def recover_records(
 
     Args:
         records: where they are written; None to see only what they would be.
-        audit: where each record is stated before it is written; None writes nothing.
-        wanted: return whether a topic's record is rebuilt, None for all; it gets None for objects that name no topic.
+        audit: the log in which each record is stated before it is written; None writes nothing.
+        wanted: return True to rebuild a topic's record; None for all. It gets None for objects that name no topic.
         cluster: see `rebuild_topics`.
         listener: gets the number of pairs of objects that were inspected.
 

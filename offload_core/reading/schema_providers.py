@@ -153,8 +153,8 @@ class LiteralSchema:
 
     Args:
         definition: a schema as JSON, or what the broker's admin REST answers of a topic's schemas.
-        type: Pulsar's name of the schema's type; a primitive type has no definition. Without `type`, AVRO or PROTOBUF_NATIVE,
-            by the definition's form.
+        type: Pulsar's name of the schema's type; a primitive type has no definition. Without `type`, AVRO
+            or PROTOBUF_NATIVE, by the definition's form.
     """
 
     def __init__(self, definition: str = "", type: str = "") -> None:  # noqa: A002 - the option's name

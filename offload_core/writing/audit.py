@@ -232,7 +232,7 @@ def _of_change(change: Change) -> dict[str, Any]:
 
 
 def _filtered(deletion: Deletion) -> dict[str, Any]:
-    """The records of filters as they stand in indexes."""
+    """The records of filters, as in indexes."""
     records = [record.to_json() for record in deletion.filtered]
     return {"filtered": records} if records else {}
 

@@ -139,7 +139,7 @@ class FilterRun:
         self.mode = mode
         self._filter = topic_filter
         self.stop, self.waits_for = self._bound()
-        self._named = 0  # so many causes are known to be text
+        self._named = 0  # causes that are checked to be text
         self._kept = DroppedEntries()
         self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
 

@@ -186,7 +186,7 @@ class Removal:
         yield needed
 
     def _is_claimed(self, claims: ExitStack, due: Sequence[Garbage], info: ManagedLedgerInfo | None) -> bool:
-        """Claim their deletion, if the records are those that they were judged by; only read what is not ours."""
+        """Claim their deletion, if the records are those that they were judged by; records of others are only read."""
         if not due:
             return True
         if self.writable is None:

@@ -111,7 +111,7 @@ class Saving:
 
     @property
     def months_to_pay(self) -> float | None:
-        """After so many months the move has paid for itself; None if it never does."""
+        """Months after which the move has paid for itself; None if it never does."""
         return self.once / self.saved_a_month if self.saved_a_month > 0 else None
 
 
@@ -143,11 +143,11 @@ def weigh_classes(
     """Return what moving these topics from `here` to `there` costs and saves.
 
     Args:
-        classes: topics by their storage class, whose prices `here` tells.
-        scan_at: at which prices the scan is now.
-        leaves: what is moved is paid for as egress.
-        merge_bytes: ledgers become segments of about so many bytes, of one topic each; None leaves each as it is.
-        scan: what one full scan takes now.
+        classes: topics by their storage class, whose prices `here` has.
+        scan_at: prices of a scan now.
+        leaves: the move is paid for as egress.
+        merge_bytes: approximate size of the segments that a topic's ledgers are merged into; None to merge none.
+        scan: requests and bytes of one full scan now.
 
     Raises:
         OptionError: the prices are of two currencies, or the size is none.

@@ -342,7 +342,7 @@ class PlainCopy:
         return None if name is None else topic_of_managed_ledger(name)
 
     def _judge(self, pair: Pair) -> PlainStatus | _Task:
-        """Return what is known of a pair already, or what is to be done."""
+        """Return the status of a pair, or the task that is left to do."""
         if pair.data is None or pair.index is None:
             return PlainStatus.HALF
         key = pair.key

@@ -434,7 +434,7 @@ class Mover:
                 yield copy, all(ledger is None or self._is_held(topic, ledger) for ledger in ledgers)
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
-        """Return whether the copies that a ledger reads are here, and have what its record says."""
+        """Return True if the current copies of a ledger are here, and match its record."""
         if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:

@@ -98,7 +98,7 @@ class Wanted:
     Attributes:
         source, target: the two tiers, as `tier_record` has them; perhaps the same.
         format: of all new copies; None for each copy's own.
-        merge_bytes: merge ledgers into segments of about so many bytes of payloads; None to merge none.
+        merge_bytes: approximate bytes of payloads of the segments that ledgers are merged into; None to merge none.
         ledger_ids: only these ledgers, and segments with one of them; None for all.
 
     Raises:

@@ -39,7 +39,7 @@ class Reason:
 def keep_copy(tier: Tier, key: str, reason: Reason, audit: AuditLog, now_ms: int) -> str | None:
     """Copy an object there, with its note; the copy's key, None if there is no such object.
 
-    It can be called again: what is there already stays.
+    It can be called again: a copy that exists stays.
 
     Raises:
         DataLossError: the copy does not have the bytes of the object.

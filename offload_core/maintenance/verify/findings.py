@@ -520,7 +520,7 @@ class Findings:
 
     @property
     def is_full(self) -> bool:
-        """True if no more are added: the object has so many that it is not verified to its end."""
+        """True if the object has too many findings to be verified to its end."""
         return len(self.found) > MOST_OF_AN_OBJECT
 
     def add(self, finding: Finding) -> None:

@@ -415,7 +415,7 @@ def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
 
 
 def _check_coverage(say: _Saying) -> Iterator[Finding]:
-    """Yield whether the segments have all that the record says is offloaded, or hot no more."""
+    """Check that the segments have all entries that are recorded as offloaded or no longer hot."""
     record, context = say.record, say.record.context
     if context is None or record.is_marked_for_deletion:
         return
@@ -448,7 +448,7 @@ def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Find
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):
         is_first, topic_before = (cluster, managed_ledger) != topic_before, (cluster, managed_ledger)
         if cluster is None and managed_ledger is None:
-            continue  # ids of two clusters collide: nothing tells whether these are of one ledger
+            continue  # ids of two clusters collide: these may be of two ledgers
         found = list(of_ledger)
         whole = [each for each in found if each[0].key.object_format is not ObjectFormat.STREAMING]
         segments = [each for each in found if each[0].key.object_format is ObjectFormat.STREAMING]

@@ -104,7 +104,7 @@ class Appender:
         self.view = LedgersView.of(owned.info, None)
 
     def append(self, add: Callable[[LedgerWriter], int], payloads: Sequence[ReadableBuffer]) -> EntryPosition:
-        """Where the first of the entries is, which `add` appends to a writer. Errors as `ManagedLedger.add_entry`."""
+        """Append entries by `add` and return the position of the first. Errors as `ManagedLedger.add_entry`."""
         for is_last in _TRIES:
             writer = self._writer()
             try:
@@ -255,7 +255,7 @@ class Appender:
                     self._end()
                 except OffloadError as worse:
                     if isinstance(error, LedgerFailedError):
-                        raise error from worse  # what is there is not known yet
+                        raise error from worse  # the ledger's end is not known yet
                     raise
         if isinstance(error, LedgerFailedError):
             kept, acknowledged = self._recovered.get(writer.ledger_id), writer.status.entry_count

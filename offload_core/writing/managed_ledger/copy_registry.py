@@ -57,7 +57,7 @@ NO_FILTERS: Mapping[int, str] = MappingProxyType({})
 
 
 class CopyRegistry(Protocol):
-    """Where current copies are written down. Calls may come from many threads at once.
+    """The registry of current copies. Calls may come from many threads at once.
 
     `name` is the managed ledger's, `why` is for the audit log. Each step raises `AttemptError` if the record does not
     allow it, `UnknownTopicError` if there is none, and `StoreError` of the metadata store or the audit log.
@@ -380,10 +380,10 @@ class MappingRegistry:
             del self._begun[copy.uuid]  # not before: what may be done was not left by a dead attempt
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Do nothing: the mapping is locked, so no other process works on it, and what is not done is never read."""
+        """Do nothing: the mapping is locked, so no other process works on it, and unfinished changes are never read."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:  # noqa: ARG002
-        """Return True: what is not done is never read."""
+        """Return True: unfinished changes are never read."""
         return True
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:

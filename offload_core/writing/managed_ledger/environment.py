@@ -82,7 +82,7 @@ class HotLedgers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWait:
-    """What a topic's transactions were found to wait for, and by which facts.
+    """The transactions that a topic waits for, and the facts by which that was found.
 
     To find it, all entries after the stable position are read, and upkeep asks every few seconds. With the same facts
     the answer is the same.

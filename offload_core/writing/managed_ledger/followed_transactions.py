@@ -39,7 +39,7 @@ from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
 READ_AT_ONCE = 10_000
-"""How many entries are read at once, at most; their payloads are bounded besides."""
+"""Most entries that are read at once; their payloads are bounded as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ def look_at_transactions(environment: Environment, name: str) -> TransactionStat
 def begin_times_ms(
     environment: Environment, name: str, status: TransactionStatus
 ) -> dict[TransactionId, int]:
-    """When the first entry of each open transaction was published, in ms since 1970, UTC.
+    """Publish times of the first entries of open transactions, in ms since 1970, UTC.
 
     Of those in ledgers that are sealed. Errors as `settle_transactions`.
     """

@@ -49,7 +49,7 @@ DELETION_PROPERTY = "pulsar-offload.deletion"
 """That the topic is being deleted: a mark of this deletion."""
 
 _NOWHERE = EntryPosition(-1, -1)
-"""Where a topic without entries was terminated; Pulsar's earliest position."""
+"""The end of a topic that was terminated without entries; Pulsar's earliest position."""
 
 
 def get_property(info: ManagedLedgerInfo, name: str) -> str | None:

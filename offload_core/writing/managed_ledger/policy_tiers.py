@@ -1,4 +1,4 @@
-"""What policies choose for a topic: the tier that it is offloaded to, its offloader, filter and read priority.
+"""Choices of a topic's policies: the tier that it is offloaded to, its offloader, filter and read priority.
 
     PolicyTiers     opens each tier once for each set of options, and closes it when it is not used any more
     PolicyReads     opens ledgers for reading by the read priority
@@ -43,7 +43,7 @@ from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 _log = logging.getLogger(__name__)
 
 MOST_IDLE = 16
-"""How many tiers that are in no lease stay open."""
+"""Number of tiers without a lease that stay open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from offload_hooks.errors import (
 )
 
 STOP_TIMEOUT_S = 10.0
-"""How long closing waits for an offload that is to stop, which ends with the blocks that are on their way."""
+"""Seconds that closing waits for an offload to stop, which ends with the blocks that are on their way."""
 
 _log = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
 from offload_hooks.values import ReadableBuffer
 
 DEFAULT_CACHE_BYTES = 8 << 20
-"""How much a managed ledger keeps of its newest entries, by default."""
+"""Bytes of its newest entries that a managed ledger keeps by default."""
 
 ENTRY_OVERHEAD_BYTES = 200
-"""What an entry takes in memory beside its payload, about."""
+"""Approximate memory of an entry without its payload."""
 
 
 class TailCache:

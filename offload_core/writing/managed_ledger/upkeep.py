@@ -125,7 +125,7 @@ KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
 
 _COMPLETION_S = 30.0
-"""How long a round waits for a segment that is requested to be completed."""
+"""Seconds that a round waits for a segment that is requested to be completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +159,8 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
 
     Rollover, retention, streaming and snapshots of transactions are its owner's alone, of a topic that is open here.
 
-    Retention comes before the offload, which then does not move what is to be deleted. Where it is not set, nothing is
-    deleted: Pulsar's default keeps what is not consumed yet, and here are no consumers.
+    Retention comes before the offload, so that no ledger is offloaded that is to be deleted. If it is not set, nothing
+    is deleted: Pulsar's default keeps entries until they are consumed, and there are no consumers here.
     """
     topic = offloads_of(kept)
     failures: dict[str, OffloadError] = {}
@@ -252,7 +252,7 @@ def _streaming_settings(policies: EffectivePolicies) -> StreamingSettings | None
 
 
 def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
-    """Switch streaming as the policies say, and complete the segment if that is requested."""
+    """Switch streaming on or off by the policies, and complete the segment if that is requested."""
     settings = _streaming_settings(policies)
     if topic.streaming != settings or topic.has_left_segments:
         topic.set_streaming(settings)

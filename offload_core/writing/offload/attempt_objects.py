@@ -48,7 +48,7 @@ def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) ->
 
 
 def filter_metadata(run: FilterRun | None) -> dict[str, str]:
-    """User metadata of an object whose entries go through a filter: what is known before they do."""
+    """User metadata of an object whose entries go through a filter, made before they do."""
     if run is None:
         return {}
     stop = {} if run.stop is None else {FILTERED_STOP_KEY: str(run.stop)}

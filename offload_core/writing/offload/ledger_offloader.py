@@ -57,7 +57,7 @@ from offload_hooks.errors import DataLossError, OptionError, placed
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
 
 READ_BYTES = 4 << 20
-"""How much is read of the hot tier at once."""
+"""Bytes that are read of the hot tier at once."""
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ class LedgerBlocks:
         ledger: a sealed ledger.
         status: its status; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
-        new_block: makes memory for so many bytes of a block.
-        filter_run: what the entries go through; None for nothing.
+        new_block: allocates the memory of a block, by its bytes.
+        filter_run: the filter of the entries; None for none.
         exact_size: whether the entries must have the size of `status`, which can be wrong for a cold copy.
 
     Raises (as it is iterated over):

@@ -257,7 +257,7 @@ class RecordedOffloads:
                 now = self._now_ms()
                 update(lambda info: complete_attempt(info, ledger_id, uuid, now, filtered))
             except OutcomeUnknownError:
-                raise  # the record may say that the copy is complete: nothing is deleted on a guess
+                raise  # the copy may be recorded as complete: nothing is deleted on a guess
             except Exception as error:
                 attempt.notice_loss()
                 self._give_up(tier, name, ledger, uuid, error, audit)

@@ -368,7 +368,7 @@ class RecordedSegment:
         self.release()
         end = self.end or (self._handle.last_offered() if self.is_closed else None)
         try:
-            # by its uuid, which is ours whoever owns the topic by now
+            # by its uuid, which is ours even if the topic has another owner by now
             self._segments.records.update(
                 self._segments.name, partial(abandon_segment, uuid=self.uuid, end=end)
             )

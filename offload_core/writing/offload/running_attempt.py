@@ -102,13 +102,13 @@ def _look(process: int) -> tuple[str, int] | None:
 
 
 DEFAULT_LEASE_S = 60.0
-"""How long a lease is; it is renewed three times in that time."""
+"""Length of a lease, which is renewed three times in that time."""
 
 LONGEST_LEASE_S = 600.0
 """A lease that ends later than this was written by another clock, and does not count."""
 
 WATCHED_S = LONGEST_LEASE_S / 2
-"""How long a lease that is watched must stay as it is to be over: the longest is renewed more often, at each third."""
+"""Time after which a lease that has not changed is expired: even the longest is renewed more often."""
 
 
 class Renewal(Protocol):

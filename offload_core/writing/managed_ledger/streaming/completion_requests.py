@@ -24,7 +24,7 @@ REQUESTS_PROPERTY = "pulsar-offload.complete-segment"
 """The marks of requests to complete the segment, with commas between them."""
 
 WAITS_PROPERTY = "pulsar-offload.segment-waits"
-"""What the entries wait for that were left out by the answer that was given last."""
+"""The reason why entries were left out of the last answer."""
 
 DEFAULT_TIMEOUT_S = 60.0
 _LOOKS_S = 0.2

@@ -137,7 +137,7 @@ class FilterLooks:
 
     @property
     def next_look_ms(self) -> int | None:
-        """When the pause is over that it has now, in ms since 1970, UTC; None if it has none."""
+        """End of the present pause, in ms since 1970, UTC; None if there is none."""
         return None if self._pause.is_over(self._now_ms()) else self._pause.until_ms
 
     @property
@@ -253,7 +253,7 @@ class TopicStreaming:
         self._waiters = SegmentWaiters()
         self._due = SegmentDue(owned, view, self._waiters, bounds, environment.now_ms)
         self._segment: RecordedSegment | None = None
-        self._close_behind: EntryPosition | None = None
+        self._close_after: EntryPosition | None = None
         self._arrivals = Arrivals(lambda: pool.wake(self))
         self._is_closed = self._is_overdue = self._finishes = False
 
@@ -443,7 +443,7 @@ class TopicStreaming:
 
     def _start(self, segment: RecordedSegment) -> None:
         self._segment = segment
-        self._close_behind, self._due.closes_early = None, segment.end is not None
+        self._close_after, self._due.closes_early = None, segment.end is not None
         self._due.note_waiting()
         self._pool.note_open(self, is_open=True)
         segment.outcome.add_done_callback(lambda _: self.wake())
@@ -451,21 +451,21 @@ class TopicStreaming:
     def _feed_on(self, segment: RecordedSegment) -> bool:
         """Feed the open segment, if enough waits, or it is to close."""
         due = self._due
-        if due.wants_look(segment, self._close_behind, self._looks.is_asked) and not self._look_on(segment):
+        if due.wants_look(segment, self._close_after, self._looks.is_asked) and not self._look_on(segment):
             return False
-        if self._close_behind is None and due.is_due(segment.begin, segment.stop):
+        if self._close_after is None and due.is_due(segment.begin, segment.stop):
             last = segment.end or self._view().last_position(segment.stop)
             if last is None or last < segment.begin:
                 return self._hold(segment.begin)
-            self._close_behind = last
+            self._close_after = last
         waiting = due.pending(self._owned.info, segment.next, segment.stop)
         if waiting:
             due.note_waiting()
-        elif self._close_behind is not None and self._looks.holds(segment.next, self._close_behind):
+        elif self._close_after is not None and self._looks.holds(segment.next, self._close_after):
             return self._hold(segment.begin)
-        if self._close_behind is None and not due.is_enough(waiting):
+        if self._close_after is None and not due.is_enough(waiting):
             return self._rest(waiting)
-        fed = self._feed.step(segment, is_on=due.is_on, close_behind=self._close_behind)
+        fed = self._feed.step(segment, is_on=due.is_on, close_after=self._close_after)
         if fed is Fed.STARVED:
             self._pool.relieve()
         if fed in (Fed.FULL, Fed.STALLED, Fed.STARVED):
