@@ -42,12 +42,12 @@ from offload_hooks.errors import OptionError
 
 REPORT_VERSION = 1
 LEAST_GRACE_S = 3600
-"""Shorter is for those who say that nothing else is at work."""
+"""A shorter grace needs the user's word that no other process is at work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GarbageRecords(RecordOptions):
-    """Records that say what is needed: of all managed ledgers."""
+    """Records of all managed ledgers, which name the needed objects."""
 
     records: Annotated[
         str | None,

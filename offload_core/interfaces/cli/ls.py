@@ -189,7 +189,7 @@ class Shown:
 
 
 _Column = tuple[str, Callable[[Row], str | Text], bool]
-"""Its name, what stands in it, and whether that is a number."""
+"""The name of a column, its contents, and True if these are numbers."""
 
 
 def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:

@@ -106,7 +106,7 @@ def byte_bar(*, shown: bool = True) -> Progress:
 
 @contextmanager
 def count_bar(what: str) -> Iterator[Callable[[int], None]]:
-    """A line on the standard error that says how many there are by now, while it is a terminal; gone in the end."""
+    """A line with the present count on the standard error, if that is a terminal; gone in the end."""
     columns = (TextColumn("{task.completed:,} {task.description}"),)
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task(what, total=None)

@@ -122,7 +122,7 @@ class Guard:
 
 
 class Limits:
-    """Answers so many requests at a time, and so many of one tenant; others are refused until some are answered.
+    """Limit the requests at a time, and those of one tenant; others are refused until some are answered.
 
     Those of a superuser's role count by the role, so that a tenant's do not keep an operator out.
 

@@ -113,7 +113,7 @@ def has_tokens(settings: TokenSettings) -> bool:
     """True if requests must have a token.
 
     Raises:
-        OptionError: it is said whose tokens are good, and no key is.
+        OptionError: issuers or audiences of tokens are set, and no key is.
     """
     if settings.secret_key is not None or settings.public_key is not None:
         return True

@@ -1,4 +1,4 @@
-"""Verification of a tier: its objects, their bytes, and their records; each error is a finding."""
+"""Verifying what lies in a tier: objects, their bytes, and what records say of them; what is wrong is a finding."""
 
 from offload_core.maintenance.verify.findings import Code, Finding, Severity, Summary
 from offload_core.maintenance.verify.verification import Verification

@@ -1,4 +1,4 @@
-"""Offload policies of broker, namespace and topic, and those in force for a topic."""
+"""Offload policies: what a broker, a namespace and a topic say, and what holds for a topic of it all."""
 
 from offload_core.metadata.policies.effective import (
     EffectivePolicies,

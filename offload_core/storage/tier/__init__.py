@@ -1,4 +1,4 @@
-"""A Tier: a driver and its layers under one typed interface; the only caller of the driver hooks."""
+"""A Tier: a driver and its layers behind one typed face; the only caller of the driver hooks."""
 
 from offload_core.storage.tier.block_upload import check_blocks, upload_blocks
 from offload_core.storage.tier.chain import Layer
