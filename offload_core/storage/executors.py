@@ -34,7 +34,7 @@ def is_second_try() -> bool:
 
 @contextmanager
 def trying(is_second: bool) -> Iterator[None]:
-    """In the block, `is_second_try` answers so."""
+    """Have `is_second_try` return this in the block."""
     token = _is_second_try.set(is_second)
     try:
         yield

@@ -385,5 +385,5 @@ class AdminPlugin:
         return self._client
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._client.close()

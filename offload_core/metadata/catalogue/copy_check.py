@@ -71,7 +71,7 @@ class MismatchKind(enum.Enum):
     BEYOND_END = ("beyond-end", MismatchSeverity.UNREADABLE)
     """A block begins after the last entry of the record."""
     LOST = ("lost", MismatchSeverity.LACKING)
-    """It was salvaged from a damaged copy, and names the entries that it lacks."""
+    """A copy that was salvaged from a damaged one, and names the entries that it lacks."""
     NO_BLOCK = ("no-block", MismatchSeverity.LACKING)
     """No block of the ledger, in an object that leaves entries out; its writer always makes one."""
     DAMAGED = ("damaged", MismatchSeverity.LACKING)
@@ -257,7 +257,7 @@ class FoundCopy:
 
 
 def find_copy(tier: Tier, copy: RecordedCopy) -> FoundCopy:
-    """Look a recorded copy up in its tier.
+    """Look up a recorded copy in its tier.
 
     Raises:
         FormatError: its index cannot be decoded; with the key.

@@ -95,7 +95,7 @@ def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
 
 
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same, while the listing goes on."""
+    """List the same objects while the listing goes on."""
     return pair_up(tier.list_objects(prefix))
 
 
@@ -107,7 +107,7 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
 
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
-    """The same by lookups, without listing; without checksums of blocks. Both objects may be missing."""
+    """Find the same by lookups, without listing and without checksums of blocks. Both objects may be missing."""
     try:
         data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
     except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
@@ -141,7 +141,7 @@ def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
 
 
 def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same, with pairs of which only checksum files are there."""
+    """The same, with pairs that have only checksum files."""
     return _attempts(tier.list_objects(prefix))
 
 
@@ -218,7 +218,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
 
 
 def _is_index_alone(tier: Tier, pair: Pair) -> bool:
-    """Look up a pair again of which only the index was listed; return whether that is still there.
+    """Look up a pair of which only the index was listed; return True if it still exists.
 
     A listing is no snapshot: it may have passed the data object's key before that was written, and the index's key
     after that. If the index is there after the data object was not, the data is lost: see `StoredObject.is_lost`.

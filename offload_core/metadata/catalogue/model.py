@@ -401,7 +401,7 @@ def _choose_extents(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[L
 def extent_of(
     stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None
 ) -> LedgerExtent:
-    """All that an object has of a ledger; `recorded_begin` is where that begins by its record."""
+    """The entries of a ledger in an object; `recorded_begin` is its recorded first entry."""
     begin = recorded_begin
     if stored.key.ledger_id is not None:
         begin = 0

@@ -58,7 +58,7 @@ class StoreRecords:
 
     @property
     def writable(self) -> ManagedLedgerRecords | None:
-        """The same records, to be changed; None of a store that is only read."""
+        """The same records, writable; None of a store that is only read."""
         if self.why_incomplete is not None:
             return None
         return ManagedLedgerRecords(cast("WritableMetadataStore", self._store))

@@ -66,7 +66,7 @@ def record_catalogues(
     read_indexes: bool = True,
     executor: Executor | None = None,
 ) -> Iterator[Catalogue]:
-    """The same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
+    """Do the same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
     earlier = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()

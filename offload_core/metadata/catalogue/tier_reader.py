@@ -67,7 +67,7 @@ class TierReader:
         return record_catalogue(self.store, wanted, prefix=prefix, executor=executor)
 
     def close(self) -> None:
-        """Give back the store's connections and threads."""
+        """Close the store's connections and threads."""
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -162,7 +162,7 @@ class EffectivePolicies:
 
     @property
     def max_segment_age_s(self) -> int:
-        """So long after its first entry a segment ends, however small."""
+        """Time after its first entry when a segment ends, however small."""
         age: int = self["max_segment_age_in_seconds"]
         return age
 
@@ -215,7 +215,7 @@ class EffectivePolicies:
         return self.named_options()
 
     def named_options(self) -> dict[str, object]:
-        """As `driver_options`, without `check_tier_may_be_used`."""
+        """Return the same as `driver_options`, without `check_tier_may_be_used`."""
         if self.driver is None:
             raise OptionError(
                 "no tier is configured",

@@ -21,7 +21,7 @@ from offload_hooks.shown_urls import MASK, masked
 
 
 class ReadPriority(enum.Enum):
-    """Which copies of a ledger are read, and in which order."""
+    """The copies of a ledger that are read, and their order."""
 
     BOOKKEEPER_ONLY = "BOOKKEEPER_ONLY"
     BOOKKEEPER_FIRST = "BOOKKEEPER_FIRST"
@@ -40,7 +40,7 @@ class ReadPriority(enum.Enum):
 
     @property
     def pulsar_name(self) -> str:
-        """As Pulsar's JSON has it."""
+        """The name in Pulsar's JSON."""
         return _PULSAR_NAMES.get(self, self.value)
 
     def check_is_pulsars(self) -> ReadPriority:

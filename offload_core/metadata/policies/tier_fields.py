@@ -110,7 +110,7 @@ def changed_ways(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
 
 
 def changed_place(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """As `changed_ways`, and the buckets that differ."""
+    """The same as `changed_ways`, and the buckets that differ."""
     buckets = [name for name in _BUCKETS if _plain(before.get(name)) != _plain(after.get(name))]
     return sorted([*changed_ways(before, after), *buckets])
 

@@ -106,12 +106,12 @@ class AttemptStep(enum.Enum):
     """A step of an attempt after it was begun."""
 
     CONTINUE = "continue"
-    """Its lease is renewed, or a segment goes on into another ledger."""
+    """The lease is renewed, or a segment goes on into another ledger."""
     COMPLETE = "complete"
     ABANDON = "abandon"
     FORGET = "forget"
     FOLLOW = "follow"
-    """It is forgotten after it was abandoned, or another attempt takes its positions."""
+    """The attempt is forgotten after it was abandoned, or another attempt takes its positions."""
 
 
 TRANSITIONS: Mapping[AttemptStep, frozenset[AttemptStatus]] = MappingProxyType(

@@ -104,7 +104,7 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
 
 
 def without_segments(ledger: LedgerRecord) -> LedgerRecord:
-    """The same step on the record of one ledger; errors as `release_segments`."""
+    """Do the same on the record of one ledger; errors as `release_segments`."""
     context, ledger_id = ledger.context, ledger.ledger_id
     if context is None or not context.segments:
         return ledger

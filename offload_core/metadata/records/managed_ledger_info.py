@@ -207,7 +207,7 @@ _WHAT = "a managed ledger's record"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """One ledger of a managed ledger: its size and times, and where its cold copy is (None: never offloaded)."""
+    """A ledger of a managed ledger: its size and times, and the place of its cold copy (None: never offloaded)."""
 
     info: LedgerInfo
     context: OffloadContext | None = None
@@ -294,12 +294,12 @@ class ManagedLedgerInfo:
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def with_ledger(self, ledger: LedgerRecord) -> Self:
-        """The same with this ledger instead of the one of its id, which must be there."""
+        """Replace the ledger of the same id, which must exist."""
         assert self.ledger(ledger.ledger_id) is not None
         return self.with_ledgers([ledger])
 
     def with_ledgers(self, ledgers: Iterable[LedgerRecord]) -> Self:
-        """The same with these ledgers instead of those of their ids."""
+        """Replace the ledgers of the same ids."""
         changed = {ledger.ledger_id: ledger for ledger in ledgers}
         return replace(self, ledgers=tuple(changed.get(known.ledger_id, known) for known in self.ledgers))
 

@@ -60,7 +60,7 @@ Request = Callable[[KazooClient], Any]
 
 
 class ZooKeeperConnection:
-    """One session for each process: here it is made at once, in others by the first request.
+    """A session for each process: here it is made at once, in others by the first request.
 
     Args:
         place: the URL, without anything secret; errors begin with it.
@@ -196,7 +196,7 @@ class ZooKeeperConnection:
 
 
 class _Session:
-    """One process's client; after a fork, its parent's client and locks are not touched."""
+    """The client of one process; after a fork, its parent's client and locks are not touched."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -136,7 +136,7 @@ class _DeltaSink:
         self.file.close()
 
     def discard(self) -> None:
-        """Take away what was written."""
+        """Delete the written files."""
         self.file.close()
         self._files.delete_file(self._key)
 

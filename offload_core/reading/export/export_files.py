@@ -101,7 +101,7 @@ class FileSink(Protocol):
         """Complete the file; return the upload if it is not visible yet."""
 
     def discard(self) -> None:
-        """Give up what was written so far, as far as the store lets us."""
+        """Abandon the file, as far as the store allows."""
 
 
 class FilePlace(Protocol):
@@ -135,7 +135,7 @@ class Target(Protocol):
         """
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class ExportReport:
     complete: bool = True
 
     def plus(self, result: TaskResult) -> ExportReport:
-        """With what one more task gave."""
+        """Add the result of a task."""
         return ExportReport(
             rows=self.rows + sum(file.rows for file in result.files),
             files=self.files + len(result.files),

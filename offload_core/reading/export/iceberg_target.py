@@ -172,7 +172,7 @@ class _IcebergSink:
         self.file.close()
 
     def discard(self) -> None:
-        """Take away what was written."""
+        """Delete the written files."""
         self.file.close()
         self._io.delete(self._path)
 

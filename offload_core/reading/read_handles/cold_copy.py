@@ -150,6 +150,6 @@ def pinned_bytes(extents: Sequence[ColdExtent]) -> int:
 
 
 _EXTENT_BYTES = 2400
-"""Of an extent without its blocks, with its key, metadata and reader; measured, as the next."""
+"""Memory of an extent without its blocks, with its key, metadata and reader; measured, as the next."""
 
 _BLOCK_BYTES = 80  # in the index, where the next extent cuts it off, and its end

@@ -72,7 +72,7 @@ class ColdReader:
     def read_sparse(
         self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
     ) -> SparseEntries:
-        """As `read`, over gaps; errors as well."""
+        """Read as `read` does, over gaps; errors as well."""
         return self._read(first_entry_id, last_entry_id, max_bytes, dense=False)
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class _Blocks:
         self._begins = np.cumsum([0, *map(len, self._blocks)])
 
     def ending_after(self, entry_id: int) -> Iterator[ExtentBlock]:
-        """Those that may have an entry of this id or a greater one, in order."""
+        """The extents that may have an entry of this id or a greater one, in order."""
         for number in range(int(np.searchsorted(self._ends, entry_id, side="right")), len(self._ends)):
             at = int(np.searchsorted(self._begins, number, side="right")) - 1
             windows = self._extents[at]

@@ -49,7 +49,7 @@ class Windows:
         self.window_bytes = window_bytes
 
     def read(self, offset: int, stop: int, *, ahead: bool = False) -> memoryview:
-        """From `offset` to the end of its window, or to `stop`; with `ahead` the next window is sent for."""
+        """Read from `offset` to the end of its window, or to `stop`; with `ahead` the next window is sent for."""
         number = offset // self.window_bytes
         begin = number * self.window_bytes
         data = self._memory.window(*self._window(number))
@@ -226,7 +226,7 @@ def _key(extent: ColdExtent) -> Hashable:
 
 
 def _in_other_strides(new: Anchors, known: Anchors, stride_bytes: int) -> Anchors:
-    """Those of `new` in whose stride of the object none is known."""
+    """The anchors of `new` in strides of the object that have no known anchor."""
     begins = new.offsets // stride_bytes * stride_bytes
     first, last = (np.searchsorted(known.offsets, each) for each in (begins, begins + stride_bytes))
     fresh = first == last

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Copy(enum.Enum):
-    """Which copy of a ledger."""
+    """The copy of a ledger that is read."""
 
     HOT = "hot"
     COLD = "cold"
@@ -236,7 +236,7 @@ class TieredReader:
 
     @property
     def copy(self) -> Copy:
-        """Which copy is read now."""
+        """The copy that is read now."""
         return self._current
 
     def status(self) -> LedgerStatus:

@@ -124,7 +124,7 @@ def settle_pending(
     look_back_bytes: int,
     label: str,
 ) -> None:
-    """At a task's end, or a topic's: what becomes of messages that are not complete.
+    """Settle incomplete messages at the end of a task or a topic.
 
     Those that go on after it are for the task that has their last chunk. Those that do not, within `look_back_bytes`,
     are given up. If the topic ends before, it is a warning: the rest may not be offloaded yet.
@@ -191,7 +191,7 @@ def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
 
 
 class TaskOpening:
-    """Gives each extent of a task what opens its payloads, and settles each topic when it ends."""
+    """Give each extent of a task what opens its payloads, and settle each topic when it ends."""
 
     def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions) -> None:
         self._tier = tier

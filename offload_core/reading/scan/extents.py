@@ -1,4 +1,4 @@
-"""From a ledger to the extents of its blocks, and the report of entries that have no copy.
+"""Extents of a ledger's blocks, and the report of entries that have no copy.
 
 The planner reads the indexes of ledgers that it cuts; the tasks read the others, some ahead of the reader.
 

@@ -38,7 +38,7 @@ from offload_hooks.json_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """Which messages of the topics are read, and how. Places and keys are not shown: they may contain secrets.
+    """The messages of the topics that are read, and how. Places and keys are not shown: they may contain secrets.
 
     What is wrong with a value is an `OptionError` of the scan, except where another error is named.
 

@@ -50,7 +50,7 @@ class EntryRanges:
         return np.frombuffer(self.packed, dtype=np.int64).reshape(-1, 2)
 
     def within(self, first: int, stop: int | None) -> EntryRanges:
-        """Those that overlap the entries `first` … `stop` − 1."""
+        """The ranges that overlap the entries `first` … `stop` − 1."""
         if not self.packed:
             return self
         bounds = self.bounds
@@ -59,7 +59,7 @@ class EntryRanges:
         return EntryRanges(bounds[begin:end].tobytes())
 
     def mask(self, entry_ids: Longs) -> npt.NDArray[np.bool_] | None:
-        """Which of these entries (ids that ascend) lie in one of them; None if none does."""
+        """Mark the entries (ids that ascend) that lie in one of them; None if none does."""
         bounds = self.within(int(entry_ids[0]), int(entry_ids[-1]) + 1).bounds
         if len(bounds) == 0:
             return None
@@ -98,12 +98,12 @@ class TimeRange:
 
     @property
     def end_ms(self) -> int | None:
-        """After a message of this time or later none of the range is expected."""
+        """Time after which no message of the range is expected."""
         return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
 Isolation = Literal["committed", "uncommitted"]
-"""Which messages of transactions are read: those that a consumer sees, or all."""
+"""The messages of transactions that are read: those that a consumer sees, or all."""
 
 Chunks = Literal["joined", "raw"]
 """Join chunks to messages, or pass them on one by one."""
@@ -275,7 +275,7 @@ class EntryRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanLedger:
-    """One ledger of a scan.
+    """A ledger of a scan.
 
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.

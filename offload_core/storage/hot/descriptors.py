@@ -98,7 +98,7 @@ class DescriptorPool:
         return file
 
     def release(self, file: OpenFile) -> None:
-        """It is not needed any more, now."""
+        """Close it now: it is not needed any more."""
         with self._lock:
             file.users -= 1
             if len(self._files) <= self._limit and self._files.get(file.key) is file:

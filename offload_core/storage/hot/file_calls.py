@@ -143,7 +143,7 @@ def lock(descriptor: int, timeout_s: float, path: str, ledger_id: int | None = N
 
 
 def unlock(descriptor: int) -> None:
-    """Let it go; explicitly, for a child that was forked meanwhile shares it."""
+    """Release it; explicitly, because a child that was forked meanwhile shares it."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

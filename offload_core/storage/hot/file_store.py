@@ -215,7 +215,7 @@ class FileLedgerStore:
         return LedgerStoreDescription(name="embedded", location=self._root, max_entry_bytes=MAX_ENTRY_BYTES)
 
     def skip_ids(self, last: int) -> None:
-        """Give no ledger an id up to this one any more, durably: a topic has such that this store did not create.
+        """Reserve all ids up to this one, durably: a topic has ledgers with such ids that this store did not create.
 
         Raises:
             ChecksumError: the file of ids is damaged.

@@ -113,7 +113,7 @@ class Footer:
 
 
 def pack_header(header: Header) -> bytes:
-    """One page. `OptionError` if the custom metadata does not fit."""
+    """Pack one page. `OptionError` if the custom metadata does not fit."""
     parts = []
     for key, value in header.custom_metadata.items():
         name = key.encode()

@@ -465,7 +465,7 @@ class FileLedgerWriter:
         )
 
     def _end(self, error: OffloadError) -> OffloadError:
-        """Nothing more is written; further calls raise this."""
+        """End the writer: further calls raise this."""
         if self._ended is None:
             self._ended = error
             self._on_end(self)

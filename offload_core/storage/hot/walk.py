@@ -46,7 +46,7 @@ def take_buffer(size: int) -> bytearray:
 
 
 def give_buffer(buffer: bytearray) -> None:
-    """Give it back: no thread uses it any more."""
+    """Release it: no thread uses it any more."""
     if 0 < len(buffer) <= MAX_BYTES:
         _spare.append(buffer)
 
@@ -179,7 +179,7 @@ class EntryWalk:
             self._load()
 
     def _load(self) -> None:
-        """Have a window that begins here, and has the next entry if the last one, which began here, was too short."""
+        """Load a window from here that has the next entry; a larger one if the last one from here was too short."""
         room = self._stop - self.position
         size = min(self._window_bytes, room)
         again = self._loaded == self.position

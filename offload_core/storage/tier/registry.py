@@ -382,7 +382,7 @@ Status = Literal["ok", "broken", "missing extra"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginReport:
-    """One installed plugin: who offers it and whether it can be used.
+    """An installed plugin: its distribution, and whether it can be used.
 
     `target` is the entry point's `module:attribute`; `problem` is the error, None when `status` is
     `ok`.

@@ -63,7 +63,7 @@ class PartOrder:
         self._uploads: dict[Upload, _Progress] = {}
 
     def begin(self, upload: Upload) -> None:
-        """From now on order the parts of this upload, which is new."""
+        """Begin to order the parts of this upload, which is new."""
         self._uploads[upload] = _Progress()
 
     def write(self, upload: Upload, part_number: int, write: Callable[[], BlockReceipt]) -> BlockReceipt:

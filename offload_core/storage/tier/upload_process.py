@@ -100,7 +100,7 @@ class SharedMemory:
         return end_before if self.capacity_bytes - end_before >= size else None
 
     def _give_back(self, begin: int) -> None:
-        """Of a block that was collected: at any moment, perhaps while this thread holds the lock."""
+        """Release a collected block's room: at any moment, perhaps while this thread holds the lock."""
         self._given_back.append(begin)
         if self._changed.acquire(blocking=False):
             try:
@@ -264,7 +264,7 @@ class UploadProcess:
 
 
 class _Running:
-    """One process, from its start to its end."""
+    """A process, from its start to its end."""
 
     def __init__(self, start: StartWorker, memory: int, timeouts: UploadTimeouts) -> None:
         ours, theirs = socket.socketpair()

@@ -57,10 +57,10 @@ Answer = BlockReceipt | OffloadError
 
 NO_REQUEST = (1 << 64) - 1
 SIGN_S = 1.0
-"""So often there is a sign of life."""
+"""Seconds between signs of life."""
 
 _MOST_BYTES = 8192
-"""Of an error, so that its message is written at once: the other process never waits for the rest of one."""
+"""Most bytes of an error, so that its message is written at once: the other process never waits for the rest."""
 _MOST_TEXT = 1000
 
 

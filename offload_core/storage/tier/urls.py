@@ -1,4 +1,4 @@
-"""From what a user types to a Tier: a URL, a path or a driver's name, and options.
+"""Parse what a user types for a Tier: a URL, a path or a driver's name, and options.
 
     file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the URL
     /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL

@@ -270,7 +270,7 @@ def _size(summary: LedgerSummary) -> int:
 
 
 MOST_WORKERS = 8
-"""At most this many threads read blocks; no more than processors."""
+"""Most threads that read blocks; no more than processors."""
 
 LOADS_AT_ONCE = 32
 """Summaries that are fetched at once."""
