@@ -218,7 +218,7 @@ class Costs:
         return sum(each[0] for each in amounts), sum(each[1] for each in amounts)
 
     def money_of(self, key: tuple[str, str, str]) -> tuple[float, float]:
-        """The same, of a row."""
+        """The same, for a row."""
         if self.rates is None:
             return 0.0, 0.0
         stored, tariff = self.stored[key], self.rates.of(key[2])
@@ -234,7 +234,7 @@ def largest_class(found: StoredBy) -> str:
 
 
 def costs_to_json(costs: Costs) -> dict[str, Any]:
-    """For machines, by the names that docs/cost.md has."""
+    """The costs as JSON, by the names of docs/cost.md."""
     return {
         "version": REPORT_VERSION,
         "tier": costs.tier,

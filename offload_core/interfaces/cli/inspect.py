@@ -276,7 +276,7 @@ MOST_BYTES = 64 << 20
 
 _LINE = 16
 _LINES_SHOWN = 8
-"""Of a long span; the first of its lines."""
+"""Lines that are shown of a long span."""
 
 
 def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, *, as_json: bool) -> None:

@@ -171,7 +171,7 @@ ROWS_AT_ONCE = 10_000
 
 @dataclass(slots=True)
 class Shown:
-    """Which columns rows have something for, noted before the first of them is printed."""
+    """The columns that have values, collected before the first row is printed."""
 
     clusters: set[str | None] = field(default_factory=set)
     filtered: bool = False

@@ -102,7 +102,7 @@ def multipart(probe: TierProbe) -> CheckFinding:
 
 
 def invisible(probe: TierProbe) -> CheckFinding:
-    """Nothing is there before the commit."""
+    """No object exists before the commit."""
     key = probe.key(DATA)
     if _is_there(probe, key):
         return failed("a data object is there before it is committed", _HALF)

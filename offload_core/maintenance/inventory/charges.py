@@ -30,7 +30,7 @@ class Money:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The total."""
         return self.requests + self.retrieval + self.egress
 
 
@@ -211,7 +211,7 @@ def _merged(stored: StoredAmount, merge_bytes: int, least: int) -> StoredAmount:
 
 
 def _scan_of(scan: Requests, now: StoredAmount, then: StoredAmount) -> Requests:
-    """The same scan afterwards: a lookup and an index less for each object; ledgers are still read one by one."""
+    """The same scan afterwards: a lookup and an index fewer for each object; ledgers are still read one by one."""
     fewer = now.copies - then.copies
     return Requests(
         lists=min(scan.lists, -(-then.objects // LIST_PAGE_KEYS)),

@@ -53,7 +53,7 @@ class RowLevel(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """One row.
+    """A row.
 
     Attributes:
         name: of tenant, namespace or topic.

@@ -19,7 +19,7 @@ from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 from offload_hooks.json_text import read_json
 
 EXAMPLE = "example:"
-"""Before the name of a file that comes along."""
+"""Prefix of the name of a file that comes along."""
 
 MAX_FILE_BYTES = 1 << 20
 

@@ -24,7 +24,7 @@ MOST_DAYS = 62
 """Over a longer time there is a bar for each month."""
 
 STATES = ("cold", "both", "hot", "problem")
-"""Of a ledger: in the tier only; there and in BookKeeper; in BookKeeper only; in the tier, and cannot be read."""
+"""States of a ledger: in the tier only; also in BookKeeper; in BookKeeper only; in the tier, and not readable."""
 
 _KIB = 1 << 10
 _SIZES = [

@@ -166,9 +166,9 @@ class PlainStatus(enum.Enum):
     """Status of a pair of objects."""
 
     MISSING = "missing"
-    """It is not in the target, and would be copied."""
+    """The pair is not in the target, and would be copied."""
     COPIED = "copied"
-    """It was copied, and every byte was verified."""
+    """The pair was copied, and every byte was verified."""
     THERE = "there"
     """The target has the same already."""
     HALF = "half"
@@ -176,7 +176,7 @@ class PlainStatus(enum.Enum):
     CONFLICT = "conflict"
     """The target has another object under its key, which stays as it is."""
     FAILED = "failed"
-    """It could not be copied, or is not sound."""
+    """The pair could not be copied, or is not sound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

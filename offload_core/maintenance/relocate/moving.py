@@ -364,7 +364,7 @@ class Mover:
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
-        """In the block, an error ends the attempt, and deletes its objects."""
+        """End the attempt at an error in the block, and delete its objects."""
         try:
             yield
         except OutcomeUnknownError:

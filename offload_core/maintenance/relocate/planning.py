@@ -31,14 +31,14 @@ class How(enum.Enum):
     """Way to make a new copy."""
 
     BYTES = "bytes"
-    """Its objects are those of the old one, byte by byte."""
+    """The new objects are those of the old copy, byte by byte."""
     ENTRIES = "entries"
     """The entries are read, and written in another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One new copy that is to be made, and replaces others.
+    """A new copy that is to be made, and replaces others.
 
     Attributes:
         ledger_ids: its ledgers, ascending; with `segment`, those whose records name that.

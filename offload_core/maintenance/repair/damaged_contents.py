@@ -105,7 +105,7 @@ def identify(
 
 
 def _ascending(frames: Sequence[FoundFrame], stop: int | None) -> list[FoundFrame]:
-    """Those below `stop` whose ids ascend: of two that do not, either may be wrong."""
+    """The frames below `stop` whose ids ascend: of two that do not, either may be wrong."""
     found = [frame for frame in frames if frame.entry_id >= 0 and (stop is None or frame.entry_id < stop)]
     while wrong := {i for i, (one, two) in enumerate(pairwise(found)) if two.entry_id <= one.entry_id}:
         found = [frame for i, frame in enumerate(found) if i not in wrong and i - 1 not in wrong]
@@ -125,7 +125,7 @@ def _runs(frames: Sequence[FoundFrame]) -> list[_FrameRun]:
 def _between(
     runs: Sequence[_FrameRun], lowest: int | None, stop: int | None, *, ends_well: bool
 ) -> list[FoundFrame]:
-    """Those of the frames whose entries are known, where all of them lie from `lowest` on and below `stop`."""
+    """The frames whose entries are known, if all of them lie from `lowest` on and below `stop`."""
     frames = [frame for run in runs for frame in run.frames]
     if lowest is not None and all(frame.is_linked for frame in frames):
         if stop is not None and len(frames) == stop - lowest:

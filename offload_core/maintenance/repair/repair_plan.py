@@ -55,7 +55,7 @@ class Action(enum.Enum):
     NOT_SAVABLE = "not-savable"
     """Nothing can be saved."""
     LEAVE = "leave"
-    """Do nothing: repairing does not help."""
+    """Do nothing: a repair does not help."""
 
 
 ELSEWHERE: dict[Code, str] = {
@@ -211,7 +211,7 @@ class Repaired:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedAttempt:
-    """One attempt as records have it.
+    """An attempt by its records.
 
     Attributes:
         is_complete: by a record it may be read.

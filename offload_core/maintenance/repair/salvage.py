@@ -214,7 +214,7 @@ def _new_metadata(recorded: LedgerInfo | None) -> LedgerMetadata:
 
 
 _NAMESPACE = UUID("6f3a1f0e-6a54-4d0c-9a57-1d1c6d8f7f51")
-"""Of the uuids of salvaged objects."""
+"""Namespace of the uuids of salvaged objects."""
 
 
 def salvaged_key(key: ObjectKey, contents: Contents) -> ObjectKey:
@@ -235,7 +235,7 @@ def salvaged_key(key: ObjectKey, contents: Contents) -> ObjectKey:
 
 @dataclass(slots=True, kw_only=True)
 class Salvage:
-    """One object to be saved.
+    """An object to be saved.
 
     Args:
         lost: what is missing of it.

@@ -69,7 +69,7 @@ class StreamingObject:
 
     @property
     def detail(self) -> str | None:
-        """Its problem, in words."""
+        """The problem, in words."""
         return self.stored.detail if self.foreign is None else self.foreign
 
     @property

@@ -347,7 +347,7 @@ _HEADER_CODES = {
     20: Code.BLOCK_WRONG_FIRST_ENTRY,
     28: Code.BLOCK_WRONG_LEDGER,
 }
-"""By the field's place in the header."""
+"""Codes of wrong fields, by their offset in the header."""
 
 _HEADER_REST = {ObjectFormat.PIP17: 28, ObjectFormat.STREAMING: 36}
 

@@ -31,7 +31,7 @@ class Severity(enum.Enum):
     """Severity of a finding."""
 
     WARNING = "warning"
-    """Nothing is lost: space is wasted, or a fact is wrong that readers do not need."""
+    """No data is lost: space is wasted, or a fact is wrong that readers do not need."""
 
     ERROR = "error"
     """Entries are lost or damaged, or a reader would fail, or give a wrong result."""
@@ -467,7 +467,7 @@ class Finding:
         return self.code.severity
 
     def to_json(self) -> dict[str, Any]:
-        """For a report, by the names that docs/verify.md has."""
+        """The finding in JSON, by the names of docs/verify.md."""
         return {
             "code": self.code.value,
             "severity": self.severity.value,
@@ -615,7 +615,7 @@ class Summary:
         return sum(count for code, count in self.findings.items() if code.severity is severity)
 
     def to_json(self) -> dict[str, Any]:
-        """For a report, by the names that docs/verify.md has."""
+        """The summary in JSON, by the names of docs/verify.md."""
         names = [each.name for each in fields(self) if each.name not in ("findings", "failures")]
         return {
             **{name: getattr(self, name) for name in names},

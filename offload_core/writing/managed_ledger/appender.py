@@ -131,7 +131,7 @@ class Appender:
             return self._end()
 
     def roll_if_due(self) -> bool:
-        """As `roll`, if the ledger is full or old, or was to be ended before; whether it was."""
+        """Do the same as `roll`, if the ledger is full or old, or was to be ended before; return True if it was."""
         writer = self.view.writer
         if writer is None or not (self._ending is writer or self._is_full(writer)):
             return False

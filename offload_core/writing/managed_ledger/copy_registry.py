@@ -94,10 +94,10 @@ class CopyRegistry(Protocol):
         audit: AuditLog,
         filters: Mapping[int, str] = NO_FILTERS,
     ) -> None:
-        """Have the new copy read; `filters` as of `switch_replacement`."""
+        """Switch to the new copy; `filters` as of `switch_replacement`."""
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Have what an attempt left never become current; `LiveAttemptError` if its lease is held."""
+        """Ensure that an attempt's remains never become current; `LiveAttemptError` if its lease is held."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
         """Abandon an attempt of this process; whether its objects may be deleted: not if the copy is read."""
@@ -222,7 +222,7 @@ class RecordRegistry:
         audit: AuditLog,
         is_there: Callable[[], bool],
     ) -> None:
-        """Have a copy read that is there already, and verified; `LiveAttemptError` if its lease is held.
+        """Switch to a copy that exists and is verified; `LiveAttemptError` if its lease is held.
 
         It is never recorded as one that may be cleaned up.
 
@@ -423,7 +423,7 @@ def delete_copy(tier: Tier, name: str, copy: OtherCopy, audit: AuditLog, why: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """One copy that is to take the place of another, in records that are ours.
+    """A copy that is to take the place of another, in records that are ours.
 
     Attributes:
         name: the managed ledger's.
@@ -461,11 +461,11 @@ class Replacement:
         return switch_replacement(self.registry.info(self.name), self.copy.uuid, 0, filters)
 
     def switch(self, filters: Mapping[int, str] = NO_FILTERS) -> None:
-        """Have the new copy read; errors as of `attempt`."""
+        """Switch to the new copy; errors as of `attempt`."""
         self.registry.switch(self.name, self.copy, [self.old], self.why, self.audit, filters)
 
     def switch_at_once(self) -> None:
-        """Have a copy read that is there, and verified; errors as of `attempt`, also if it was deleted meanwhile."""
+        """Switch to a copy that exists and is verified; errors as of `attempt`, also if it was deleted meanwhile."""
         self._clean()
         key = other_copy_key(topic_of_managed_ledger(self.name), self.copy)
 

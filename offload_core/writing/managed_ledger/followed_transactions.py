@@ -107,7 +107,7 @@ class FollowedTransactions:
             self._restore(self.persisted)
 
     def read_on(self, target: EntryPosition | None) -> None:
-        """Give the buffer all entries up to a position that there is; nothing if it is not used.
+        """Add to the buffer all entries up to an existing position; nothing if it is not used.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; what was read before it was taken, by batches.

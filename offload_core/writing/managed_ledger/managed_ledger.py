@@ -181,7 +181,7 @@ class ManagedLedger:
         return rolled
 
     def roll_if_due(self) -> bool:
-        """As `roll`, if it is due by the rollover policy, of an idle ledger as well; to be called at intervals."""
+        """Do the same as `roll`, if the rollover policy asks for it, also of an idle ledger; call it at intervals."""
         rolled = self._appender.roll_if_due()
         if rolled and self._streaming is not None:
             self._streaming.wake()
@@ -214,7 +214,7 @@ class ManagedLedger:
                 self._streaming.wake()  # switched on meanwhile, it has waited for the end of this
 
     def stop_offload(self) -> None:
-        """Let the offload that runs, if one does, end before its next ledger or block; nothing is waited for.
+        """Stop a running offload before its next ledger or block, without waiting for that.
 
         All that wait for it get an `OffloadStoppedError`, and its status has it. The ledger that is under way is given
         up and its objects deleted; those that are done stay so.

@@ -118,7 +118,7 @@ class PolicyTiers:
         return TierLease(self, options, self._others, self._view(name))
 
     def lease(self, name: str, *, to_write: bool = False) -> TierLease:
-        """As `find_lease`; `OptionError` if no tier is known."""
+        """Do the same as `find_lease`; `OptionError` if no tier is known."""
         lease = self.find_lease(name, to_write=to_write)
         if lease is None:
             raise OptionError(f"no tier is configured in which {name} could be")
@@ -233,7 +233,7 @@ class TierLease:
         self.close()
 
     def close(self) -> None:
-        """Give the tiers back; idempotent."""
+        """Release the tiers; idempotent."""
         with self._lock:
             held, self._held = self._held, []
         self._pool.give_back(held)
@@ -272,7 +272,7 @@ def _open(options: _Options, upload_niceness: int | None, upload_timeouts: Uploa
 DEFAULT_KEPT_S = 10.0
 
 _MOST_KNOWN = 10_000
-"""Of how many managed ledgers policies are remembered."""
+"""Most managed ledgers whose policies are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class PolicyReads:
         return self._fallbacks.counts
 
     def priority_of(self, name: str) -> ReadPriority:
-        """Which copy of a managed ledger's ledgers is read. Errors are those of the policies' store."""
+        """The copy of a managed ledger's ledgers that is read. Errors are those of the policies' store."""
         return self._policies(name).read_priority
 
     def open_reader(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:

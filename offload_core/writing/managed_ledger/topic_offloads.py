@@ -176,7 +176,7 @@ class TopicOffloads:
         return first_unoffloaded
 
     def stop_offload(self) -> None:
-        """Let the offload that runs, if one does, end at its next ledger or block; all callers get the error."""
+        """Stop a running offload at its next ledger or block; all callers get the error."""
         with self._lock:
             if self._run is not None:
                 self._run.is_stopped = True

@@ -191,7 +191,7 @@ class TransactionalTopic:
             return snapshot
 
     def snapshot_if_due(self) -> bool:
-        """As `snapshot`, if it is due by the policy, of an idle topic as well; call it at intervals. Whether it was."""
+        """Do the same as `snapshot`, if the policy asks for it; return True if it did. Call it at intervals."""
         with self._lock:
             self._read_on()
             if not self._is_due():
@@ -257,6 +257,6 @@ class TransactionalTopic:
         return self._followed.is_used and (is_much or (new > 0 and is_late))
 
     def _read_on(self) -> None:
-        """Give the buffer what is acknowledged by now."""
+        """Add all acknowledged entries to the buffer."""
         self._behind = 0
         self._followed.read_on(self.topic.last_position)

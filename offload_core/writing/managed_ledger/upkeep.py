@@ -284,7 +284,7 @@ _Work = tuple["Future[None]", Callable[[], None]]
 
 
 class TenantThreads:
-    """At most `threads` things of a tenant are done at the same time, and at most one more of all.
+    """Limit work to `threads` at a time for a tenant, and at most one more for all others.
 
     Args:
         threads: how many. name: what its threads are called.
@@ -298,7 +298,7 @@ class TenantThreads:
         self._waiting: dict[str, deque[_Work]] = {}
 
     def submit(self, tenant: str, work: Callable[[], None]) -> Future[None]:
-        """Do work of a tenant when it is its turn.
+        """Queue work of a tenant, and run it in its turn.
 
         Raises:
             RuntimeError: it is shut down.

@@ -128,7 +128,7 @@ class TiersOf(Protocol):
     """Opens the tiers of a managed ledger, by its name; they stay open until the context is left."""
 
     def __call__(self, name: str, *, to_write: bool = False) -> AbstractContextManager[KnownTiers]:
-        """Its tiers, the current one first; `to_write` refuses (`OptionError`) policies that name none."""
+        """The tiers, the current one first; `to_write` refuses (`OptionError`) policies that name none."""
 
 
 class RecordedOffloads:

@@ -285,7 +285,7 @@ class RecordedSegment:
 
     @property
     def outcome(self) -> SegmentOutcome:
-        """Its outcome; see `OffloadHandle.result`."""
+        """The outcome; see `OffloadHandle.result`."""
         return self._handle.result()
 
     @property
@@ -338,7 +338,7 @@ class RecordedSegment:
 
     @property
     def failure(self) -> BaseException | None:
-        """Of a segment that has ended: why it failed; None if it lies in the tier."""
+        """The failure of a segment that has ended; None if it is in the tier."""
         return self.outcome.exception()
 
     def complete(self) -> OffloadedSegment:

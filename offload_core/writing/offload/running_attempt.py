@@ -231,7 +231,7 @@ class RunningAttempt:
             raise self._lost
 
     def notice_loss(self) -> None:
-        """Look why it failed: if another took it over while it went on, the process watches leases from now on.
+        """Check why it failed: if another process took it over while it went on, this one watches leases from now on.
 
         The failure itself does not show it: it may be of an upload that the other has aborted.
         """
@@ -425,7 +425,7 @@ def lease_from(now_ms: int, lease_s: float, process: AttemptProcess = THIS_PROCE
 
 @contextmanager
 def working_on(uuid: UUID) -> Iterator[None]:
-    """In the block, or until it is left, the attempt is this process's."""
+    """Mark the attempt as this process's until the block ends."""
     THIS_PROCESS.running.add(uuid)
     try:
         yield

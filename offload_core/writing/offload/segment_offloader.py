@@ -107,7 +107,7 @@ class Offered(NamedTuple):
 
 
 class OffloadHandle:
-    """One segment that is open, made by `SegmentOffloader.open_segment`; its methods may be called by any thread.
+    """An open segment, made by `SegmentOffloader.open_segment`; its methods may be called by any thread.
 
     Entries come in order: the next one of the same ledger, or the first one of a later ledger after `end_ledger`. A
     segment ends by `close`, by itself when it is as large as it may be, or by an error: of the store, or by `abort`.
@@ -214,7 +214,7 @@ class OffloadHandle:
                 self._close()
 
     def abort(self) -> None:
-        """Give the segment up, unless it has ended; what the store has of it is deleted. It does not wait."""
+        """Abandon the segment, unless it has ended; its parts in the store are deleted. It does not wait."""
         self._upload.fail(UploadError("the segment was aborted", key=self._upload.key.data_key))
 
     def result(self) -> SegmentOutcome:

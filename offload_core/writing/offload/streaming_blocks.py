@@ -96,7 +96,7 @@ class GrowingBlock:
         return max(needed, min(size, self._limit_bytes))
 
     def reserve(self) -> bool:
-        """Take the memory that it needs to end, also without an entry; whether there was room."""
+        """Take the memory that it needs to end, also without an entry; return True if there was room."""
         return self._grow(self.growth_for(0))
 
     def add(self, values: Bytes, offsets: Longs, entry_ids: Longs, first: int, ends: Longs) -> int:
@@ -134,7 +134,7 @@ class GrowingBlock:
         return self._buffer.data[:length]
 
     def drop(self) -> None:
-        """Give the memory back; the block is not used any more."""
+        """Release the memory; the block is not used any more."""
         taken = self.taken_bytes
         self._buffer = np.empty(0, dtype=np.uint8)
         self._budget.give_back(taken)
@@ -182,7 +182,7 @@ class _LedgerShare:
     blocks: list[BlockEntry] = field(default_factory=list)
 
     def index_entry(self, properties: Properties) -> tuple[LedgerInfo, list[BlockEntry]]:
-        """Its entry of the index: of an open ledger, as many entries as it has here."""
+        """The entry of the index: of an open ledger, as many entries as it has here."""
         info = self.info or LedgerInfo(ledger_id=self.ledger_id, entries=self.stop_entry_id)
         return replace(info, properties=tuple(properties.items())), self.blocks
 
@@ -311,7 +311,7 @@ class StreamingBlocks:
 
     @property
     def end_entry_ids(self) -> dict[int, int]:
-        """Of each ledger, the last entry that was added or left out."""
+        """The last entry, of each ledger, that was added or left out."""
         return {each.ledger_id: each.stop_entry_id - 1 for each in self._ledgers}
 
     def index(self, properties: Mapping[int, Properties] = _NO_PROPERTIES) -> bytes:
@@ -320,7 +320,7 @@ class StreamingBlocks:
         return pack_streaming_index(entries, self.data_length)
 
     def drop(self) -> None:
-        """Give the open block's memory back; nothing more is added."""
+        """Release the open block's memory; nothing more is added."""
         if self._block is not None:
             self._block.drop()
             self._block = None

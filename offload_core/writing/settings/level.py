@@ -83,7 +83,7 @@ class LevelPolicies:
     vouched: bool = field(default=True, compare=False)
 
     def shown_offload(self) -> dict[str, Any] | None:
-        """Its offload policies with secrets masked, by Pulsar's names."""
+        """The offload policies with secrets masked, by Pulsar's names."""
         if self.offload is None:
             return None
         return {**shown_value(dict(self.unknown_offload)), **self.offload.shown()}

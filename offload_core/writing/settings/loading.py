@@ -120,7 +120,7 @@ class TokenSettings(Section):
 
 
 MAX_REQUESTS = 32
-"""As many requests as have a thread at the same time."""
+"""Most requests that have a thread at the same time."""
 
 
 class TenantPlace(Section):

@@ -124,7 +124,7 @@ class OffloadBuffer:
         return EntryBatch(first_entry_id, memoryview(b"".join(payloads)), memoryview(offsets))
 
     def drop_before(self, ledger_id: int, entry_id: int) -> None:
-        """All before this entry is not needed any more."""
+        """Drop all entries before this one."""
         with self._lock:
             while self._in_order and _stop(self._in_order[0]) <= (ledger_id, entry_id):
                 self._give_back(self._in_order.popleft())
@@ -170,7 +170,7 @@ def _stop(kept: _Kept) -> tuple[int, int]:
 
 
 class EntrySource:
-    """Gives the entries of one topic in their order; used by one thread at a time.
+    """Read the entries of one topic in their order; used by one thread at a time.
 
     `counts` has how many of those that were taken came from where.
     """
@@ -210,16 +210,16 @@ class EntrySource:
         self.counts = replace(self.counts, **{self._origin: getattr(self.counts, self._origin) + accepted})
 
     def rest(self) -> None:
-        """Give back what reading holds."""
+        """Release what reading holds."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
 
 LOOKS = 8
-"""So often it is only asked for memory, before entries that were refused are read and offered again."""
+"""Requests for memory before entries that were refused are read and offered again."""
 STALLED_STEPS = 20
-"""So often in a row there was no memory: then there was none for long."""
+"""Steps in a row without memory after which the lack counts as lasting."""
 
 
 class Fed(enum.Enum):

@@ -110,7 +110,7 @@ class StreamingPool:
         self.close()
 
     def close(self) -> None:
-        """Give no turns any more; calls of stores that are under way come to their end."""
+        """Give no more turns; calls of stores that are under way come to their end."""
         self._ended.set()
         if self._clock is not None:
             self._clock.join()
@@ -180,7 +180,7 @@ class StreamingPool:
     # --- turns ---------------------------------------------------------------------------------
 
     def run_due(self) -> bool:
-        """Do all that is due now, and what follows from it, in this thread; whether there was anything.
+        """Do all that is due now, and what follows from it, in this thread; return True if there was anything.
 
         Of a pool without threads only.
         """

@@ -213,7 +213,7 @@ class SegmentDue:
         self.closes_early = False
 
     def set(self, settings: StreamingSettings | None) -> None:
-        """It is streamed by these from now on; None: not any more."""
+        """Stream the topic by these from now on; None stops that."""
         self.settings = settings
         if settings is not None:
             self.bounds = settings

@@ -71,7 +71,7 @@ class RetryPause:
         self.until_ms: int | None = None
 
     def begin(self, now_ms: int) -> float:
-        """It failed; how many seconds the pause is."""
+        """Begin the pause after a failure; return its seconds."""
         wait_s = min(FIRST_RETRY_S * 2.0 ** min(self.failures, 30), LONGEST_RETRY_S)
         self.failures += 1
         self.until_ms = now_ms + int(wait_s * 1000)
@@ -110,7 +110,7 @@ class FilterLooks:
         self.is_asked = False
 
     def ask(self) -> None:
-        """Have it asked when it is due next, pause or not; by any thread."""
+        """Have the filter asked when it is due next, pause or not; by any thread."""
         self.is_asked = True
 
     def look(self, view: LedgersView) -> bool:
@@ -154,7 +154,7 @@ class FilterLooks:
         return None if self._run is None else SegmentFilter(self._run, self.stop)
 
     def continues(self, segment_filter: SegmentFilter | None) -> bool:
-        """Let a segment's filter go on as far as it does now; false if it is another one now."""
+        """Extend a segment's filter up to the present decision; False if the filter has changed."""
         if self._run is None or segment_filter is None or not segment_filter.is_as(self._run):
             return self._run is None and segment_filter is None
         segment_filter.go_on(self._run, self.stop)
@@ -165,7 +165,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamingOutcomes:
-    """Of the managed ledger of this name. `pause` is the one after the newest failure."""
+    """Status of the managed ledger of this name. `pause` is the one after the newest failure."""
 
     def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
         self._name = name
@@ -174,7 +174,7 @@ class StreamingOutcomes:
         self.pause = RetryPause()
 
     def fail(self, error: OffloadError) -> int:
-        """It failed; when the next try is, in ms since 1970, UTC."""
+        """Note a failure; return the time of the next attempt, in ms since 1970, UTC."""
         wait_s = self.pause.begin(self._now_ms())
         self._status = replace(self._status, last_error=error)
         _log.warning("streaming of %s failed, and is tried again in %g s: %s", self._name, wait_s, error)
@@ -210,7 +210,7 @@ class StreamingOutcomes:
 
 
 MOST_STEPS = 32
-"""Of one turn: batches of a MiB, then other topics have theirs."""
+"""Bytes of one turn: batches of a MiB, then other topics have theirs."""
 _NEVER_BYTES = 1 << 62
 
 
@@ -381,7 +381,7 @@ class TopicStreaming:
         self.wake()
 
     def _step(self) -> bool:
-        """Do the next thing; whether there may be another one to do at once."""
+        """Do the next step; return True if there may be another one to do at once."""
         segment = self._segment
         if segment is None:
             return self._begin()
@@ -486,7 +486,7 @@ class TopicStreaming:
         return False
 
     def _hold(self, begin: EntryPosition) -> bool:
-        """Nothing from this position on may be offloaded yet: false."""
+        """Wait, because nothing from this position on may be offloaded yet; return False."""
         self._due.since_ms = None
         if not self._looks.is_asked:
             end = self._view().last_position(begin)
@@ -511,7 +511,7 @@ class TopicStreaming:
         self._pool.note_open(self, is_open=False)
 
     def _leave(self) -> None:
-        """Give the segment up; it stays recorded, to be resumed. Objects that no record names are deleted."""
+        """Abandon the segment; it stays recorded, to be resumed. Objects that no record names are deleted."""
         segment, self._segment = self._segment, None
         self._end_segment()
         if segment is not None:
@@ -519,7 +519,7 @@ class TopicStreaming:
             self._segments.delete_lost(segment)
 
     def _end(self, error: OffloadError) -> None:
-        """Give back all that there is, and fail all waiters."""
+        """Release all resources, and fail all waiters."""
         self._buffer.close()
         self._leave()
         self._waiters.fail(error)
@@ -532,7 +532,7 @@ class TopicStreaming:
         return self._due.is_on or self._finishes
 
     def _rest(self, waiting: int) -> bool:
-        """Nothing is to be done before more comes, or a time does: false."""
+        """Wait until more comes, or a time does; return False."""
         wake_bytes = self._due.bounds.feed_bytes - waiting
         times = [] if self._due.since_ms is None else [self._due.since_ms + self._due.bounds.max_age_ms]
         if self._segment is not None:
