@@ -106,7 +106,7 @@ class UnknownFact:
     Attributes:
         first_entry_id, last_entry_id: the entries concerned; None for a whole ledger or object.
         key: the object's.
-        detail: what was found, in words.
+        detail: the finding, in words.
     """
 
     what: Unknown
@@ -497,7 +497,7 @@ class RecoveryOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """A topic, and what became of its record."""
+    """A topic, and the outcome of its record."""
 
     rebuilt: RebuiltTopic
     outcome: RecoveryOutcome
@@ -523,7 +523,7 @@ def recover_records(
 
     Raises:
         OptionError: the metadata store is a live Pulsar's, also if nothing is to be written.
-        StoreError, FormatError: of the tier or the metadata; what was written stays, and it can be called again.
+        StoreError, FormatError: of the tier or the metadata; written records stay, and it can be called again.
     """
     if records is not None:
         refuse_live_pulsar(records.store)
@@ -579,7 +579,7 @@ def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | No
 
 
 def _are_there(tier: Tier, rebuilt: RebuiltTopic) -> bool:
-    """Return whether both objects of all copies that a record will name are there."""
+    """Return True if both objects of all copies that a record will name exist."""
     topic = rebuilt.topic
     assert topic is not None
     assert rebuilt.info is not None

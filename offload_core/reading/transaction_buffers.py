@@ -151,7 +151,7 @@ class SnapshotStore:
         return None if found is None else found[0]
 
     def write(self, name: str, snapshot: BufferSnapshot) -> BufferSnapshot:
-        """Persist a snapshot, unless one is there that is settled farther; the one that is there then.
+        """Persist a snapshot, unless there is one that is settled farther; return the one that is stored then.
 
         Errors as `advance`.
         """
@@ -179,7 +179,7 @@ class SnapshotStore:
         return until_first(turn)
 
     def reset(self, name: str) -> None:
-        """Put a snapshot of nothing in the place of whatever is there: the topic is read from its first entry on.
+        """Replace the snapshot with an empty one: the topic is read from its first entry on.
 
         For a topic that had transactions before it was opened with them here, or whose snapshot is damaged.
         """

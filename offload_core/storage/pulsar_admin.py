@@ -84,7 +84,7 @@ def parse_servers(url: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The secrets that a server is shown, and the certificates by which it is trusted. Nothing of it is in a repr.
+    """The secrets for a server, and the certificates by which it is trusted. None of them is in a repr.
 
     Attributes:
         token: a token (JWT), None for none.
@@ -99,7 +99,7 @@ def read_token(token: str | None, token_file: str | None) -> str | None:
     """The token of two options, of which at most one is given.
 
     Raises:
-        OptionError: both, a file that cannot be read, or what is no token, which is not shown.
+        OptionError: both, a file that cannot be read, or an invalid token, which is not shown.
     """
     given = as_secret("token", token, token_file)
     if given is not None and not _TOKEN.fullmatch(given):

@@ -144,7 +144,7 @@ class FileAuditLog:
         self._is_synced = False
 
     def check_writable(self) -> None:
-        """Make sure that the file is there and may be written, before anything is begun that ends in changes.
+        """Check that the file exists and can be written, before any change is begun.
 
         Raises:
             StoreError: it cannot be.

@@ -256,7 +256,7 @@ def costs_to_json(costs: Costs) -> dict[str, Any]:
 
 
 def print_costs(costs: Costs) -> None:
-    """For people."""
+    """Print the costs as tables."""
     tariff = costs.tariff
     if tariff is None:
         err.print("without --prices there is no money in this", highlight=False)
@@ -372,7 +372,7 @@ def _move(costs: Costs) -> str:
 
 
 def amount(money: float) -> str:
-    """Money for people; the currency stands above."""
+    """Money as text; the currency stands above."""
     return f"{money:,.2f}" if money >= 1 or not money else f"{money:.6f}"
 
 

@@ -42,7 +42,7 @@ from offload_hooks.errors import OptionError
 
 REPORT_VERSION = 1
 LEAST_GRACE_S = 3600
-"""A shorter grace needs the user's word that no other process is at work."""
+"""A shorter grace needs the user's word that no other process writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

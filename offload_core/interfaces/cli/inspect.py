@@ -134,7 +134,7 @@ def _check_header(
     block: IndexedBlock,
     data: ObjectStat | None,
 ) -> str:
-    """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
+    """`ok`, or the fault of the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
         return _check_mapfile_range(tier, key, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:

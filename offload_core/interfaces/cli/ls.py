@@ -193,7 +193,7 @@ _Column = tuple[str, Callable[[Row], str | Text], bool]
 
 
 def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
-    """Rows as tables, for people."""
+    """Print rows as tables."""
     columns = list(_columns(level, shown))
     some = list(islice(rows, ROWS_AT_ONCE))
     while True:
@@ -214,7 +214,7 @@ def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
 
 
 def print_problems(problems: Iterator[StoredObject]) -> None:
-    """Objects that something is wrong with, for people."""
+    """Print objects with problems as a table."""
     while some := list(islice(problems, ROWS_AT_ONCE)):
         table = table_of("problem", "object", "what is wrong")
         table.style = "yellow"

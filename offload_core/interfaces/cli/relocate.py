@@ -261,7 +261,7 @@ def relocate(
 
 
 def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
-    """Refuse topics that there is nothing of."""
+    """Refuse topics without objects."""
     for topic in topics:
         if not any(topic.full in (each.full, each.base) for each in known):
             some = [str(each) for each in sorted(known)[:_SHOWN_TOPICS]]
@@ -417,7 +417,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
 
 
 def show_copied(result: PlainResult, *, as_json: bool) -> None:
-    """Print the outcome of a pair of objects: a line of JSON, or for people those that were not there already."""
+    """Print the outcome of a pair of objects: a line of JSON, or text for pairs that did not exist already."""
     error = None if result.error is None else str(result.error)
     if as_json:
         fields = {

@@ -45,7 +45,7 @@ class RequestMetrics:
 
 
 class Watch:
-    """Logs and counts each request; a path or method that there is not is counted as `none`."""
+    """Logs and counts each request; an unknown path or method is counted as `none`."""
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app, self._metrics = app, metrics

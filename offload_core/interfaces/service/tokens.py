@@ -161,7 +161,7 @@ def read_key(given: str, name: str) -> bytes:
     """A key's bytes: of a path, a `file:` or `data:` URL, or base64, as Pulsar takes them.
 
     Raises:
-        OptionError: it cannot be read; without what was given.
+        OptionError: it cannot be read. The text does not show it.
     """
     try:
         if given.startswith("data:"):

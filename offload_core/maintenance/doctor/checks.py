@@ -137,7 +137,7 @@ def head(probe: TierProbe) -> CheckFinding:
 
 
 def create_only(probe: TierProbe) -> CheckFinding:
-    """An object that is there is not overwritten by a create-only write, of either kind."""
+    """An existing object is not overwritten by a create-only write, of either kind."""
     if not probe.capabilities.create_only:
         return skipped("the driver does not declare create_only")
     index, data = probe.key(INDEX), probe.key(DATA)
@@ -271,13 +271,13 @@ _STALE_LIST = (
 
 
 def reach(probe: TierProbe) -> CheckFinding:
-    """The tier is there and answers, with these credentials."""
+    """The tier exists and answers, with these credentials."""
     found = probe.list_objects(limit=1)
     return ok("it answers and has objects" if found else "it answers and is empty")
 
 
 def listing(probe: TierProbe) -> CheckFinding:
-    """A listing shows at once what was written, in order, and can begin after a key."""
+    """A listing shows written objects at once, in order, and can begin after a key."""
     first, second = probe.key(DATA), probe.key(INDEX)
     found = probe.list_objects(probe.prefix, limit=10)
     missing = {first, second} - {each.key for each in found}

@@ -34,7 +34,7 @@ class PrivatePlace:
     """A file or folder that other users should not get at.
 
     Attributes:
-        noun: what it is.
+        noun: its name in findings.
         may_be_read: whether it is no fault that others read it.
     """
 
@@ -49,7 +49,7 @@ def private_places(configuration: Configuration, file: Path | None) -> list[Priv
 
 
 def exposure(places: list[PrivatePlace]) -> CheckFinding:
-    """Others cannot read what is private, nor write it."""
+    """Other users can neither read nor write private files."""
     found = list(dict.fromkeys(each for place in places for each in _exposed(place)))
     if not found:
         return ok(f"{len(places)} places, of which others can read or write none that they should not")

@@ -167,7 +167,7 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
 
 
 def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
-    """Forget an attempt that was given up or replaced, now that its objects are deleted.
+    """Forget an attempt that was abandoned or replaced, now that its objects are deleted.
 
     A segment's stays recorded as failed: the next attempt takes its positions. So does one of a ledger that is marked
     for deletion. An attempt that is read by now is not forgotten.

@@ -65,7 +65,7 @@ _TIME_TOLERANCE_S = 1.0
 """Stores round the time of an object to seconds in one answer, and not in another."""
 
 _CLAIMS = 10
-"""Tries at a claim: another process may write the record after it was read; then objects are judged again."""
+"""Attempts at a claim: another process may write the record after it was read; then objects are judged again."""
 
 _NAMED = (GarbageKind.FAILED, GarbageKind.UNFINISHED, GarbageKind.CONDEMNED, GarbageKind.REPLACED)
 

@@ -75,7 +75,7 @@ _DAYS_A_MONTH = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """A move and what it saves; amounts in the one currency of both prices.
+    """A move and its savings; amounts in the one currency of both prices.
 
     Attributes:
         objects, objects_then: data and index objects before and after.

@@ -31,10 +31,10 @@ class StorageClass(BaseModel):
     """Prices of one storage class; a price that a file does not have is 0.
 
     Attributes:
-        storage_per_gb_month: for what is stored, a month.
+        storage_per_gb_month: for stored data, a month.
         put_per_1000, get_per_1000, list_per_1000: requests; `head_per_1000` is `get_per_1000` if it is missing.
-        retrieval_per_gb: for what is read.
-        minimum_days: what is deleted earlier is paid for so long.
+        retrieval_per_gb: for data that is read.
+        minimum_days: data that is deleted earlier is charged for this time.
         minimum_object_bytes: a smaller object is paid for as one of this size.
     """
 

@@ -393,7 +393,7 @@ class Mover:
         return cleaned
 
     def replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
-        """The copies in these tiers that were replaced for so long, and that no ledger reads or lacks."""
+        """The copies in these tiers that were replaced before the lag, and that no ledger reads or lacks."""
         return [copy for copy, is_held in self._due(topic, grace_ms) if is_held]
 
     def delete_replaced(self, topic: TopicName, grace_ms: int) -> OldCopies:
@@ -465,7 +465,7 @@ class Mover:
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
 
     def _driver(self, move: Move) -> DriverMetadata:
-        """Return what is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
+        """Return the driver metadata of the target; of a MapFile as Pulsar's driver of them has it."""
         driver = tier_record(self._target)
         if move.format is not ObjectFormat.MAPFILE:
             return driver

@@ -211,7 +211,7 @@ def _evidence(
         is_filtered=marks.is_filtered,
     )
     if Code.SUPERSEDED in codes and is_whole(tier, salvage):
-        codes.remove(Code.SUPERSEDED)  # by what was saved of it
+        codes.remove(Code.SUPERSEDED)  # by the copy that was saved from it
     checksums_only = (
         is_right and scan is not None and codes == {Code.MAPFILE_CHECKSUM} and _is_sure(scan, contents)
     )

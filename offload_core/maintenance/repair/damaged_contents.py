@@ -429,7 +429,7 @@ def settle(
     *,
     gaps: bool = False,
 ) -> None:
-    """Put entries in their order, each once: of one that is there in two ways, either may be right."""
+    """Put entries in their order, each once: of one that occurs in two ways, either may be right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
         known = by_id.setdefault(entry.entry_id, entry)

@@ -1,4 +1,4 @@
-"""A ledger whose cold copy is damaged or gone, and whose hot copy is there, is offloaded again: to a new copy.
+"""Offload a ledger again, to a new copy, if its cold copy is damaged or gone and it has a hot copy.
 
 The new copy is verified to its last byte, and against the hot entries, before the record names it. Its steps are those
 of `managed_ledger.copy_registry`; what is left of one that is broken off, the next call cleans.

@@ -102,7 +102,7 @@ def is_put_aside(tier: Tier, key: str) -> bool:
 
 
 def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
-    """Return where an object of these bytes goes, and whether it is there."""
+    """Return the key for an object of these bytes, and True if it exists."""
     number = 1
     while True:
         target = f"{FOLDER}{key}{_SUFFIX}" + (f"-{number}" if number > 1 else "")
@@ -115,7 +115,7 @@ def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
 
 
 def _stat(tier: Tier, key: str) -> ObjectStat | None:
-    """Return what is under a key, without user metadata if these cannot be read."""
+    """Return the object under a key, without user metadata if these cannot be read."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:

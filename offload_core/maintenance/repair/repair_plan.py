@@ -160,7 +160,7 @@ class PlannedRepair:
         other: another copy that has all of it, by the same.
         is_done: the target exists, and is verified.
         recorded: the topic whose record names the pair as a copy that may be read.
-        hot: its ledgers whose hot copies are there, by their records.
+        hot: its ledgers with hot copies, by their records.
         is_moved: the original goes to the quarantine.
         is_switched: its record is switched to the replacement.
         is_marked: it is to be recorded as damaged, so that its hot copies are kept.

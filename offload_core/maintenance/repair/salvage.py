@@ -238,7 +238,7 @@ class Salvage:
     """An object to be saved.
 
     Args:
-        lost: what is missing of it.
+        lost: its lost entries.
         old_metadata: user metadata of the old objects; `old_index` what is left of the old index.
         recorded: the ledgers' records.
     """
@@ -269,7 +269,7 @@ class Salvage:
         return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
     def write(self, tier: Tier) -> None:
-        """Write data object and index; neither is read before the other is there.
+        """Write data object and index; neither is read before the other exists.
 
         Raises:
             StoreError: of either.
@@ -288,7 +288,7 @@ class Salvage:
         tier.write_index(self.target.index_key, self.index(), user_metadata=self.user_metadata("index"))
 
     def index(self) -> bytes:
-        """The index of what was written."""
+        """The index of the written object."""
         ledgers = [
             replace(
                 ledger,

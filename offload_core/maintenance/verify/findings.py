@@ -439,7 +439,7 @@ class Finding:
     """A fault that verification found.
 
     Attributes:
-        what: a sentence for people; the meaning of the code, unless more is known.
+        what: a sentence; the meaning of the code, unless more is known.
         topic: whose record it is about.
         key: of the object.
         ledger_id, block, entry_id: where in the ledger and the object; blocks by their part numbers, from 1.

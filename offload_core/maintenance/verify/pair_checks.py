@@ -138,7 +138,7 @@ class Examined:
         index: None if none can be read; `index_crc` is its CRC-32C.
         checksums: those of the checksum file, if they fit it; see `has_checksums`.
         extents: of the ledgers in it; none if it is not sound.
-        is_sound: both objects are there and go together.
+        is_sound: both objects exist and fit each other.
         marks: by its user metadata.
         stat: of its data object; None without one.
         abridged: its index, for `check_copy`; None if it is not sound.

@@ -62,8 +62,8 @@ class StoredPair:
 
     Attributes:
         number: in the survey.
-        key: of the data object, whether that is there or not.
-        is_sound: both objects are there and go together.
+        key: of the data object, whether that exists or not.
+        is_sound: both objects exist and fit each other.
         last_ledger_id: the last of the ledgers in it; None if it is not sound.
         is_placeholder: it was made as a replacement of a copy that records may still name.
         is_spared: a ledger of it is recorded, so that they may.
@@ -233,7 +233,7 @@ class RecordCheck:
     now_ms: Callable[[], int]
 
     def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding | Doubtful]:
-        """Yield what is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
+        """Yield faults of a topic's ledgers; the objects that they name are noted in the survey."""
         for record in info.in_order:
             yield from self._check_ledger(topic, record)
         for copy in other_copies(info):
@@ -440,7 +440,7 @@ HasBroken = Callable[[str | None, str | None], bool]
 
 
 def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
-    """Yield what is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
+    """Yield faults of the copies of ledgers; those of one ledger together, segments by their first entries.
 
     `has_broken` states whether a cluster's managed ledger has objects with unknown contents.
     """

@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def is_lone(self) -> bool:
-        """True if only checksum files are there."""
+        """True if it has only checksum files."""
         return self.data is None and self.index is None
 
     @property
@@ -100,7 +100,7 @@ def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 
 def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
-    """List one pair as it is now; None if nothing of it is there."""
+    """List one pair as it is now; None if neither object exists."""
     stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
     found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
     return next(found, None)

@@ -102,9 +102,9 @@ class StoredObject:
 
     @property
     def is_complete(self) -> bool:
-        """True if it can be read: an index is there, and the data object has the length in it.
+        """True if it can be read: it has an index, and the data object has the length in it.
 
-        Before the index was read: both objects are there.
+        Before the index was read: both objects exist.
         """
         return self.problem is None
 

@@ -143,7 +143,7 @@ def open_files(
     Without any, a URL of the tier's driver is opened with `options`, those that the tier was opened with.
 
     Raises:
-        OptionError: no record is there, two are of one topic, or a file's path does not name its topic.
+        OptionError: there is no record, two are of one topic, or a file's path does not name its topic.
         StoreError: the place cannot be listed.
     """
     text = os.fspath(source)

@@ -168,7 +168,7 @@ class EffectivePolicies:
 
     @property
     def filter_name(self) -> str:
-        """The filter of what is offloaded."""
+        """The offload filter."""
         name: str = self["filter"]
         return name
 

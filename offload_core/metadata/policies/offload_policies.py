@@ -176,7 +176,7 @@ class OffloadPolicies(BaseModel):
         return fields
 
     def shown(self) -> dict[str, Any]:
-        """The policies by Pulsar's names, credentials masked: for people and for answers to requests."""
+        """The policies by Pulsar's names, credentials masked: for output and for answers to requests."""
         fields = {name: shown_value(value) for name, value in self.to_json().items()}
         for name, field in type(self).model_fields.items():
             if isinstance(getattr(self, name), SecretStr):

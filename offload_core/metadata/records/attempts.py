@@ -8,7 +8,7 @@ context (here), in its shares of segments (`segments`), in a property of its con
 
     begin_attempt           before the first byte is written
     renew_attempt           while it goes on: its lease
-    complete_attempt        data and index are there
+    complete_attempt        data and index exist
     abandon_attempt         it failed, or another process takes it over
     forget_attempt          its objects are deleted: forget it
     mark_hot_copy_deleted   after the deletion lag, and after the cold copy was checked
@@ -234,7 +234,7 @@ def complete_attempt(
     timestamp_ms: int,
     filter_record: str | None = None,
 ) -> ManagedLedgerInfo:
-    """Record that data and index of the attempt are there, since `timestamp_ms` (since 1970, UTC).
+    """Record that data and index of the attempt exist, since `timestamp_ms` (since 1970, UTC).
 
     Args:
         filter_record: of the filter that its entries went through, in short; None if none ran.

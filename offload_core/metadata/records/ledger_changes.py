@@ -94,7 +94,7 @@ def _failed(driver: DriverMetadata | None) -> DriverMetadata | None:
 
 
 def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
-    """Forget the segments of a ledger whose hot copy is there; one without segments stays as it is.
+    """Forget the segments of a ledger with a hot copy; one without segments stays as it is.
 
     Raises:
         AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way, or

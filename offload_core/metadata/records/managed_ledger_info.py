@@ -187,7 +187,7 @@ def read_context(record: records.OffloadContext) -> OffloadContext:
 
 
 def context_record(context: OffloadContext, layout: SegmentLayout) -> records.OffloadContext:
-    """The protobuf of a context; what is false or None is left out, as Pulsar does."""
+    """The protobuf of a context; fields that are false or None are left out, as Pulsar does."""
     record = records.OffloadContext(timestamp=context.timestamp_ms)
     if context.uuid is not None:
         record.uidMsb, record.uidLsb = split_uuid(context.uuid)

@@ -73,7 +73,7 @@ class AttemptStatus(enum.Enum):
     ASSIGNED = "assigned"
     """Begun: before its first byte is written."""
     OFFLOADED = "offloaded"
-    """Complete: data and index are there, and its copy is read."""
+    """Complete: data and index exist, and its copy is read."""
     FAILED = "failed"
     """Abandoned: it never becomes complete, and its objects are deleted."""
 

@@ -6,7 +6,7 @@ objects, until theirs are deleted. Each ledger of a copy has it.
 
     begin_replacement     before its first byte is written
     renew_replacement     while it goes on: its lease
-    switch_replacement    it is there and verified: from now on it is read
+    switch_replacement    it exists and is verified: from now on it is read
     abandon_replacement   it failed, or another process takes it over
     forget_replacement    its objects are deleted
     forget_replaced       the objects of a copy that was replaced are deleted

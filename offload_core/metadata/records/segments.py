@@ -8,7 +8,7 @@ Ledgers that are marked for deletion have no part in segments.
     assign_segment     before the first byte is written
     extend_segment     it goes on into the next ledger
     renew_segment      while it goes on: its lease
-    complete_segment   data and index are there: all its shares are complete, in one update
+    complete_segment   data and index exist: all its shares are complete, in one update
     abandon_segment    it failed, or another process takes it over
     resume_segment     its objects are deleted: another attempt has its positions
     forget_segment     it has no entries, or they went
@@ -426,7 +426,7 @@ def complete_segment(
     offloaded_ms: int,
     filter_records: Mapping[int, str] = MappingProxyType({}),
 ) -> ManagedLedgerInfo:
-    """Record that data and index of the segment are there, since `offloaded_ms` (since 1970, UTC).
+    """Record that data and index of the segment exist, since `offloaded_ms` (since 1970, UTC).
 
     Args:
         end: its last entry.

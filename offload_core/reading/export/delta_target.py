@@ -132,7 +132,7 @@ class _DeltaSink:
         self.file = self._files.open_output_stream(key, compression=None)
 
     def finish(self) -> None:
-        """The file is there; the table does not know it yet."""
+        """Close the file, which is not in the table yet."""
         self.file.close()
 
     def discard(self) -> None:

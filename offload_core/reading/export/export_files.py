@@ -140,7 +140,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportProgress:
-    """Progress of a round: stored bytes of topics that were read, of all; what was written, committed or not."""
+    """Progress of a round: stored bytes of topics that were read, of all; written rows and files, committed or not."""
 
     done_bytes: int
     total_bytes: int
@@ -156,7 +156,7 @@ class ExportReport:
     Attributes:
         rows, files, size_bytes: of the files.
         data_bytes: stored bytes of topics that were read for them.
-        complete: False if it was stopped before the end of what was planned.
+        complete: False if it was stopped before the end of the plan.
     """
 
     rows: int = 0

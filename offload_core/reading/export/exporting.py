@@ -1,4 +1,4 @@
-"""Export: plan what is new, pass tasks to workers, and commit the files they wrote in order of positions.
+"""Export: plan new blocks, pass tasks to workers, and commit the files they wrote in order of positions.
 
 What is committed is the beginning of each topic. So the state of an export is one position per topic; what a killed
 export has written besides is not visible, and is written again.
@@ -179,7 +179,7 @@ def export(
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:
-        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; committed files stay.
     """
     asked = (options or ScanOptions()).having(**keywords)
     columns = asked.columns
@@ -219,7 +219,7 @@ def export_once(
     stop: threading.Event | None = None,
     listener: Listener | None = None,
 ) -> ExportReport:
-    """Export what is new since the target's last commit.
+    """Export messages since the target's last commit.
 
     Args:
         columns: those to write; None for all of the scan.
@@ -227,7 +227,7 @@ def export_once(
         listener: called once all is planned, and after each task.
 
     Raises:
-        OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
+        OptionError, StoreError, FormatError, DataLossError: files that were committed before stay.
     """
     parquet.check()
     scan = plan(target.load())

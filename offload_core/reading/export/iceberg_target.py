@@ -168,7 +168,7 @@ class _IcebergSink:
         self.file = self._io.new_output(path).create(overwrite=True)
 
     def finish(self) -> None:
-        """The file is there; the table does not know it yet."""
+        """Close the file, which is not in the table yet."""
         self.file.close()
 
     def discard(self) -> None:

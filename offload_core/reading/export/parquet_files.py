@@ -98,7 +98,7 @@ _UNLIKE = frozenset(("value", "__key", "__messageId", "__orderingKey", "__sequen
 
 
 class ParquetFiles:
-    """The files that a task writes; a context manager, which discards on an error what it has not finished."""
+    """The files that a task writes; a context manager, which discards unfinished files on an error."""
 
     def __init__(self, place: FilePlace, options: ParquetOptions, columns: Sequence[str] | None) -> None:
         self._place = place

@@ -127,7 +127,7 @@ def _open_extent(
 
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
-    """The error of a reader for what is wrong with a copy."""
+    """The error of a reader for a mismatch of a copy."""
     return _ERRORS.get(mismatch.kind, IndexMismatchError)(
         f"a cold copy cannot be read: {mismatch.what}",
         key=mismatch.key(found.copy),

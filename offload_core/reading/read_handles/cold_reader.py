@@ -116,7 +116,7 @@ class ColdReader:
             if (of.extent.first_entry_id if of.extent.marks.has_gaps else begin) > reached:
                 break
             if begin >= stop:
-                reached = stop  # what is left of the range was left out of this object
+                reached = stop  # this object leaves out the rest of the range
                 break
             for located in read_block(of, self._places, first, stop, ahead=ahead):
                 yield of, located
@@ -208,7 +208,7 @@ class ColdReaders:
         Raises:
             UnknownLedgerError: no copy is recorded as complete.
             OptionError: its tier is not configured, or a MapFile is to be found without the name.
-            ObjectNotFoundError: what is recorded as complete is not there.
+            ObjectNotFoundError: a copy that is recorded as complete is missing.
             FormatError: it differs from its record or index.
             StoreError: the tier fails.
         """

@@ -160,7 +160,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEnd:
-    """The end of a read: before the frame of `entry_id`, or of the next one that there is."""
+    """The end of a read: before the frame of `entry_id`, or of the next one that exists."""
 
     token: Hashable
     block_offset: int
@@ -271,7 +271,7 @@ def read_block(
     *,
     ahead: bool = False,
 ) -> Iterator[LocatedEntries]:
-    """The block's entries from `first_entry_id` to below `stop_entry_id`, those that there are, in order.
+    """The block's entries from `first_entry_id` to below `stop_entry_id`, as far as they exist, in order.
 
     Args:
         ahead: the next window is fetched meanwhile.

@@ -38,7 +38,7 @@ class LookBack:
     """Finds the beginnings of messages before a task's first entry, nearest block first.
 
     Args:
-        neighbours: what is around the task.
+        neighbours: the extents around the task.
         extents_of: the extents of a neighbour.
         read: the chunks of an extent.
         look_back_bytes: the most stored bytes that are read, rounded up to a block.

@@ -151,7 +151,7 @@ def _look(
     planned: Sequence[ScanExtent | ScanLedger],
     expected: Sequence[_Expected],
 ) -> Requests:
-    """The cost of the search for transactions in what is planned, without objects that filters have settled.
+    """The cost of the search for transactions in planned extents, without objects that filters have settled.
 
     The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
     cut ledgers are read again.

@@ -131,7 +131,7 @@ def _whole_numbers(conditions: Sequence[Condition]) -> tuple[int, int]:
 
 
 def _rounded_down(value: object) -> object:
-    """Times, or a tuple of them, in whole milliseconds rounded down; None for what is no time with a zone."""
+    """Times, or a tuple of them, in whole milliseconds rounded down; None for any value that is no time with a zone."""
     if isinstance(value, tuple):
         each = tuple(_rounded_down(part) for part in value)
         return None if None in each else each

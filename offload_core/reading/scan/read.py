@@ -58,7 +58,7 @@ class TaskMetrics:
         bytes: stored bytes that were read: of blocks, indexes and checksums.
         ranges: requests for them.
         retries: calls that the layer `retry` made again. What a store's own client repeats is not seen.
-        seconds: the time that reading took, without what is done with the batches in between.
+        seconds: the time that reading took, without the use of the batches in between.
     """
 
     rows: int = 0

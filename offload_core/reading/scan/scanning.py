@@ -142,7 +142,7 @@ class Scan:
         return polars.DataFrame(self)
 
     def head(self, count: int = 10) -> pa.Table:
-        """The first rows; what comes after their batches is not read."""
+        """The first rows; later batches are not read."""
         batches, left = [], count
         for batch in self if count > 0 else ():
             batches.append(batch.slice(0, left))

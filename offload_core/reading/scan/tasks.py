@@ -162,7 +162,7 @@ class ReadOptions:
         return self.payloads.schema(self.columns)
 
     def check(self) -> None:
-        """Refuse levels, columns and words that there are not, and what is for messages only: `OptionError`."""
+        """Refuse unknown levels, columns and words, and options that are for messages only: `OptionError`."""
         if self.level == "entries":
             if self.times is not None:
                 raise OptionError(
@@ -238,7 +238,7 @@ class ScanExtent(LedgerExtent):
         return self.begin_entry_id or 0
 
     def starting_at(self, entry_id: int) -> ScanExtent:
-        """The extent without what comes before an entry of it."""
+        """The extent without the entries before one of it."""
         begin = int(np.searchsorted(self.blocks.first_entry_ids, entry_id, side="right")) - 1
         return replace(
             self.with_blocks(self.blocks[max(begin, 0) :]),
@@ -248,7 +248,7 @@ class ScanExtent(LedgerExtent):
         )
 
     def stopping_at(self, entry_id: int) -> ScanExtent | None:
-        """The extent without what comes from an entry on; None if it is empty."""
+        """The extent without the entries from one on; None if it is empty."""
         if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
             return self
         blocks = self.blocks.where(self.blocks.first_entry_ids < entry_id)

@@ -1,4 +1,4 @@
-"""Few open files for many ledgers: what was not used for longest is closed where another is needed.
+"""Few open files for many ledgers: the least recently used is closed if another is needed.
 
 Under way are at most as many more as there are threads that use one at the same moment.
 """

@@ -333,7 +333,7 @@ class FileLedgerStore:
         return sorted(int(match[1]) for match in matches if match is not None)
 
     def _tidy(self) -> None:
-        """Remove what is left of ledgers whose creation was cut off; the lock is held by who creates one."""
+        """Remove the remains of ledgers whose creation was cut off; one that creates a ledger holds the lock."""
         if not self._tidied:
             with os.scandir(self._root) as found:
                 left = [entry.path for entry in found if entry.name.endswith(".new")]

@@ -418,7 +418,7 @@ class FileLedgerWriter:
             self._sync_or_fail(file)
 
     def _taken_back(self, file: OpenFile, error: OSError) -> OffloadError:
-        """Cut off what was written in part, if it was for want of room; the error to be raised."""
+        """Cut off a partial write, if there was no room; return the error to raise."""
         if error.errno not in FULL:
             return self._fail("a write failed", error)
         try:

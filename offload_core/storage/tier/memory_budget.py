@@ -85,7 +85,7 @@ class MemoryBudget:
         return False
 
     def give_back(self, count: int) -> None:
-        """Give back bytes that were taken."""
+        """Release taken bytes."""
         if self._whole is not None:
             self._whole.give_back(count)
         self._release(count)

@@ -129,7 +129,7 @@ class Tier:
 
     Args:
         driver: an object that implements the hooks.
-        layers: what stands before it, outermost first.
+        layers: layers around it, outermost first.
         spec: the names and options that both were made of.
         new_block: makes memory for blocks that are written here; None for the heap's.
 

@@ -141,8 +141,8 @@ class UploadTimeouts:
     """The limit after which a process that writes blocks is killed; its blocks fail and can be tried again.
 
     Attributes:
-        silence_s: after so long without a sign of life, as of a process that was stopped.
-        block_s: after so long without an answer to one block, however alive it is: a store's own timeouts come before.
+        silence_s: time without a sign of life, as of a process that was stopped.
+        block_s: time without an answer to one block, with signs of life: a store's own timeouts come before.
     """
 
     silence_s: float = 15.0
@@ -160,7 +160,7 @@ class UploadProcess:
         niceness: how much lower the process's priority is than this one's, 0 to 19.
         shared_bytes: the most that blocks on their way, and those made by `memory`, take together.
         threads: the most blocks on their way at once.
-        timeouts: when the process is given up.
+        timeouts: limits after which the process is killed.
 
     Attributes:
         memory: shared by both processes.
@@ -347,7 +347,7 @@ class _Running:
                 asked.set_exception(self._ended())
 
     def _is_alive(self) -> bool:
-        """Wait for a message; whether one came in time."""
+        """Wait for a message; return True if one came in time."""
         # in slices: of a time in which this process was stopped itself, one counts
         if any(self._connection.poll(self._timeouts.silence_s / _SLICES) for _ in range(_SLICES)):
             return True

@@ -80,7 +80,7 @@ def open_store(
             those that the driver asks for by its `default_layers`.
         upload_niceness: blocks are written by a process of their own, whose priority is lower by this, 0 to 19; None
             for this process.
-        upload_timeouts: when such a process is given up.
+        upload_timeouts: limits after which such a process is killed.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),

@@ -65,7 +65,7 @@ class RolloverPolicy:
                 )
 
     def is_full(self, status: LedgerStatus, age_s: float) -> bool:
-        """True if a ledger that was begun so long ago is to be sealed; never one without entries."""
+        """True if a ledger of this age is to be sealed; never one without entries."""
         if not status.entry_count or age_s < self.min_age_s:
             return False
         has_enough = status.entry_count >= self.max_entries or status.size_bytes >= self.max_bytes
@@ -75,7 +75,7 @@ class RolloverPolicy:
 _log = logging.getLogger(__name__)
 
 _TRIES = (*[False] * 5, True)
-"""In how many ledgers an append is tried that is known not to be in those before; whether it is the last."""
+"""Attempts at an append that is known not to be in the ledgers before; True for the last one."""
 
 
 class Appender:
@@ -122,7 +122,7 @@ class Appender:
         raise AssertionError("the last turn returns or raises")
 
     def roll(self) -> bool:
-        """Seal and record the ledger that is written; whether there was one with entries."""
+        """Seal and record the ledger that is written; return True if it had entries."""
         with self._lock:
             self.check_open()
             writer = self.view.writer

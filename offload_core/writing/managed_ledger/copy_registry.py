@@ -100,7 +100,7 @@ class CopyRegistry(Protocol):
         """Ensure that an attempt's remains never become current; `LiveAttemptError` if its lease is held."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
-        """Abandon an attempt of this process; whether its objects may be deleted: not if the copy is read."""
+        """Abandon an attempt of this process; return True if its objects may be deleted: the copy is not read."""
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Forget a copy whose objects are deleted, as well of a topic that does not exist any more."""

@@ -100,7 +100,7 @@ class KnownWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The environment of managed ledgers. They close nothing of it.
+    """The environment of managed ledgers. They do not close its parts.
 
     Attributes:
         records: their records.
@@ -160,7 +160,7 @@ def open_environment(
 
     Args:
         store, policies: of `open_policies`.
-        stats: counts what is offloaded, read and deleted.
+        stats: counts offloads, reads and deletions.
 
     Raises:
         OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.

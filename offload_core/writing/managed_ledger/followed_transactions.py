@@ -127,7 +127,7 @@ class FollowedTransactions:
             self.buffer.become_ready()
 
     def persist(self) -> BufferSnapshot | None:
-        """Persist what was read, unless another has come farther; what is persisted then, None if it was deleted.
+        """Persist the state, unless a later one is stored; return the stored one, None if it was deleted.
 
         What only ledgers had that the topic has no more is forgotten.
         """

@@ -210,7 +210,7 @@ class OwnedRecord:
         self.info = known.info
 
     def update(self, change: Change) -> ManagedLedgerInfo:
-        """Change the record, as `ManagedLedgerRecords.update`; what it is then.
+        """Change the record, as `ManagedLedgerRecords.update`; return the new one.
 
         Raises:
             OwnershipLostError: another has opened or deleted the managed ledger; nothing was changed.

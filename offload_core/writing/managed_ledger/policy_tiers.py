@@ -72,7 +72,7 @@ class PolicyTiers:
         others: tiers that hold copies and that no policy names any more; they are not closed.
         budget: what the blocks of all offloads together may take; None: those of a tenant together have
             `DEFAULT_BUDGET_BYTES`, and those of all half as much again, so that no tenant's take all.
-        stats: counts what is done in tiers, for each topic.
+        stats: counts requests to tiers, for each topic.
         most_idle: how many tiers stay open that are in no lease.
         upload_niceness: see `open_store`, for each tier.
         upload_timeouts: the same.
@@ -378,7 +378,7 @@ class PolicyFilters:
     """The filters that policies choose, each constructed once. Calls may come from many threads at once.
 
     Args:
-        policies_of: what holds for a managed ledger, by its name.
+        policies_of: the policies in force for a managed ledger, by its name.
     """
 
     def __init__(self, policies_of: Callable[[str], ResolvedPolicies]) -> None:

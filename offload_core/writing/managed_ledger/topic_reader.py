@@ -129,7 +129,7 @@ class OpenReaders:
             held.reader.close()
 
     def close(self) -> None:
-        """Close all, those in use as soon as they are not; what is opened from now on is not kept."""
+        """Close all, those in use as soon as they are not; readers that are opened from now on are not kept."""
         with self._lock:
             self._closed = True
             idle = [held for key in list(self._held) for held in self._leave(key)]

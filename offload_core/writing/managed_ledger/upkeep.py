@@ -312,7 +312,7 @@ class TenantThreads:
         return future
 
     def shutdown(self) -> None:
-        """Begin nothing more; what waits is cancelled, what is being done goes on."""
+        """Begin no more work; waiting work is cancelled, running work goes on."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             waiting = [future for queue in self._waiting.values() for future, _ in queue]
@@ -352,7 +352,7 @@ class TenantThreads:
 
 
 def _cancel(future: Future[None]) -> None:
-    """Cancel what has not begun, so that its waiters go on."""
+    """Cancel work that has not begun, so that its waiters go on."""
     if future.cancel():
         future.set_running_or_notify_cancel()
 
@@ -387,7 +387,7 @@ class UpkeepLoop:
 
     Args:
         topics: those that there are now.
-        policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
+        policies_of: the policies in force for a topic, by its managed ledger's name; asked anew for each round.
         interval_s: how long after the begin of all rounds the next ones begin.
         threads: how many topics of a tenant are kept at the same time; those of others have one more.
         now_ms: the time, in ms since 1970, UTC.

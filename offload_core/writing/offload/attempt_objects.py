@@ -115,7 +115,7 @@ class WrittenChecksums:
 
 
 def delete_attempt(tier: Tier, key: ObjectKey) -> None:
-    """Delete an attempt's uploads, its index, its data object and their checksums; nothing is there when it returns.
+    """Delete an attempt's uploads, its index, its data object and their checksums; none is left when it returns.
 
     Raises:
         StoreError: the store fails; it can be called again.

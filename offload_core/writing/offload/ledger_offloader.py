@@ -306,7 +306,7 @@ class LedgerOffloader:
         exact_size: bool = True,
         listener: ProgressListener | None = None,
     ) -> OffloadedLedger:
-        """Copy a sealed ledger to the tier; when it returns, data and index are there, durably.
+        """Copy a sealed ledger to the tier; when it returns, data and index are durable.
 
         Args:
             uuid: the attempt's, never used before.
@@ -384,7 +384,7 @@ class LedgerOffloader:
         return ColdReaders(KnownTiers(self._tier)).read_offloaded(ledger_id, context, driver_metadata)
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
-        """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
+        """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.
 
         Raises:
             StoreError: the store fails; it can be called again.

@@ -156,7 +156,7 @@ class RecordedSegments:
         end: EntryPosition | None = None,
         segment_filter: SegmentFilter | None = None,
     ) -> RecordedSegment:
-        """Record a segment and open it; what it gets goes through `segment_filter`.
+        """Record a segment and open it; its entries go through `segment_filter`.
 
         Raises:
             AttemptError: see `assign_segment`.
@@ -258,7 +258,7 @@ class RecordedSegment:
     Attributes:
         recorded: it, as it was recorded.
         next: the entry that is offered next.
-        filter: what it is that entries go through; None for nothing.
+        filter: the filter of its entries; None for none.
         is_closed: it takes no more entries.
         lease_due_ms: when its lease is to be renewed.
     """
@@ -290,7 +290,7 @@ class RecordedSegment:
 
     @property
     def has_ended(self) -> bool:
-        """True if its outcome is there."""
+        """True if it has its outcome."""
         return self.outcome.done()
 
     @property
@@ -378,7 +378,7 @@ class RecordedSegment:
             _log.warning("attempt %s of %s is not given up yet: %s", self.uuid, self._segments.name, error)
 
     def release(self) -> None:
-        """This process is not at it any more, as soon as nothing of it is under way."""
+        """End this process's work on it, as soon as none of it is under way."""
         self.outcome.add_done_callback(lambda _: self._held.close())
 
     def _note_lease(self) -> None:

@@ -69,8 +69,8 @@ class UploadSettings(Section):
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
-        silence_timeout_s: after so long without a sign of life such a process is replaced.
-        block_timeout_s: after so long without an answer to one block it is, too, and its blocks fail.
+        silence_timeout_s: time without a sign of life after which such a process is replaced.
+        block_timeout_s: time without an answer to one block after which it is, too, and its blocks fail.
     """
 
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
@@ -212,7 +212,7 @@ def load_configuration(
         flags: settings as nested mappings, such as `{"service": {"port": 8443}}`.
 
     Raises:
-        OptionError: a file that is none, a name that there is not, or a value that makes no sense, with its place.
+        OptionError: a file that is none, an unknown name, or a value that makes no sense, with its place.
     """
     try:
         from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError

@@ -84,7 +84,7 @@ class OffloadBuffer:
         self.used_bytes = 0
 
     def put(self, ledger_id: int, first_entry_id: int, payloads: Sequence[bytes]) -> bool:
-        """Keep entries that follow one another; whether there was room for them."""
+        """Keep entries that follow one another; return True if there was room for them."""
         taken = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
         if not self._budget.try_take(taken):
             return False
@@ -146,7 +146,7 @@ class OffloadBuffer:
             self.used_bytes = 0
 
     def _line_up(self, ledger_id: int, entry_id: int, max_bytes: int) -> None:
-        """Move to `_in_order` what follows from this entry on."""
+        """Move the entries from this one on to `_in_order`."""
         size = sum(taken for _, _, _, taken, _ in self._in_order)
         if self._in_order:
             entry_id = self._in_order[-1][2]

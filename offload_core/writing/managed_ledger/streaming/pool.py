@@ -170,7 +170,7 @@ class StreamingPool:
             oldest.close_early()
 
     def wait(self, awaited: Future[Any], timeout_s: float | None) -> bool:
-        """Wait for what turns and stores bring about; whether it has come in time."""
+        """Wait for a result of turns and stores; return True if it has come in time."""
         if self._queue is None:
             return bool(wait_for([awaited], timeout_s).done)
         while not awaited.done() and self.run_due():

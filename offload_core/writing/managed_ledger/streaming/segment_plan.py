@@ -100,7 +100,7 @@ def stop_in(ledger_id: int, stop: int, bound: EntryPosition | None) -> int:
 
 
 def can_be_whole(info: ManagedLedgerInfo, segment: Segment) -> bool:
-    """True if the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
+    """True if the entries of an unfinished segment exist: of a ledger that was cut, they may have gone."""
     known = (position for position in (segment.begin, segment.end) if position is not None)
     return all(_may_have(info.ledger(position.ledger_id), position) for position in known)
 

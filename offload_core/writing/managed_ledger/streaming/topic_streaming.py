@@ -114,7 +114,7 @@ class FilterLooks:
         self.is_asked = True
 
     def look(self, view: LedgersView) -> bool:
-        """Ask the filter, unless there is a pause; whether it was asked. Errors as `open_filter`."""
+        """Ask the filter, unless there is a pause; return True if it was asked. Errors as `open_filter`."""
         last = view.last_position()
         if last is None or not (self.is_asked or self._pause.is_over(self._now_ms())):
             return False
@@ -190,7 +190,7 @@ class StreamingOutcomes:
         return OffloadStoppedError(f"the streaming of {self._name} was stopped")
 
     def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
-        """The state, with what is open."""
+        """The state, with the open segment."""
         state: StreamingState = "idle" if is_active else "off"
         if has_ended:
             state = "ended"
@@ -476,7 +476,7 @@ class TopicStreaming:
         return self._rest(waiting) if fed is Fed.ALL else fed is Fed.MORE
 
     def _look_on(self, segment: RecordedSegment) -> bool:
-        """Ask the filter; whether the open segment can go on by its answer."""
+        """Ask the filter; return True if the open segment can go on by its answer."""
         if not self._looks.look(self._view()) or self._looks.continues(segment.filter):
             return True
         _log.info("the filter of %s was changed: its open segment is begun anew", self._owned.name)
