@@ -1,7 +1,7 @@
 """Rebuild managed ledgers' records from a tier alone, into a metadata store that lacks them.
 
-An index of one object has the ledger's whole BookKeeper record. One of a segment says where the ledger's entries begin
-in it, but not always where they end: of a ledger that had ended by then, the last block is read, and of one that is not
+An index of one object has the ledger's whole BookKeeper record. One of a segment has the ledger's first entry in it,
+but not always the last: of a ledger that had ended by then, the last block is read, and of one that is not
 known to have ended, all of its blocks.
 
 A record that exists is never changed; one that differs is reported. A record is written whole, and only if there is
@@ -106,7 +106,7 @@ class UnknownFact:
     Attributes:
         first_entry_id, last_entry_id: the entries concerned; None for a whole ledger or object.
         key: the object's.
-        detail: what was found, in words.
+        detail: the finding, in words.
     """
 
     what: Unknown
@@ -497,7 +497,7 @@ class RecoveryOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """A topic, and what became of its record."""
+    """A topic, and the outcome of its record."""
 
     rebuilt: RebuiltTopic
     outcome: RecoveryOutcome
@@ -516,14 +516,14 @@ def recover_records(
 
     Args:
         records: where they are written; None to see only what they would be.
-        audit: where each record is stated before it is written; None writes nothing.
-        wanted: return whether a topic's record is rebuilt, None for all; it gets None for objects that name no topic.
+        audit: the log in which each record is stated before it is written; None writes nothing.
+        wanted: return True to rebuild a topic's record; None for all. It gets None for objects that name no topic.
         cluster: see `rebuild_topics`.
         listener: gets the number of pairs of objects that were inspected.
 
     Raises:
         OptionError: the metadata store is a live Pulsar's, also if nothing is to be written.
-        StoreError, FormatError: of the tier or the metadata; what was written stays, and it can be called again.
+        StoreError, FormatError: of the tier or the metadata; written records stay, and it can be called again.
     """
     if records is not None:
         refuse_live_pulsar(records.store)
@@ -579,7 +579,7 @@ def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | No
 
 
 def _are_there(tier: Tier, rebuilt: RebuiltTopic) -> bool:
-    """Return whether both objects of all copies that a record will name are there."""
+    """Return True if both objects of all copies that a record will name exist."""
     topic = rebuilt.topic
     assert topic is not None
     assert rebuilt.info is not None

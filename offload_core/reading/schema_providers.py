@@ -48,7 +48,7 @@ from offload_hooks.schemas import SchemaHistory, SchemaProvider, SchemaVersion
 SUFFIX = ".schemas.json"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 FOLDER = "schemas"
-"""Where a tier's own files of schemas are, below its root."""
+"""Folder of a tier's own schema files, below its root."""
 
 
 class SchemaFiles:
@@ -153,8 +153,8 @@ class LiteralSchema:
 
     Args:
         definition: a schema as JSON, or what the broker's admin REST answers of a topic's schemas.
-        type: Pulsar's name of the schema's type; with one of a primitive type there is no definition. Without, what the
-            definition looks like: AVRO or PROTOBUF_NATIVE.
+        type: Pulsar's name of the schema's type; a primitive type has no definition. Without `type`, AVRO
+            or PROTOBUF_NATIVE, by the definition's form.
     """
 
     def __init__(self, definition: str = "", type: str = "") -> None:  # noqa: A002 - the option's name

@@ -28,7 +28,7 @@ from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
 _NONE = (-1, -1)
-"""As Pulsar writes the position before all entries."""
+"""Pulsar's text of the position before all entries."""
 
 _SCHEMA = """{"type": "record", "name": "TransactionBufferSnapshot", "fields": [
   {"name": "aborts", "type": ["null", {"type": "array", "items": {
@@ -151,14 +151,14 @@ class SnapshotStore:
         return None if found is None else found[0]
 
     def write(self, name: str, snapshot: BufferSnapshot) -> BufferSnapshot:
-        """Persist a snapshot, unless one is there that is settled farther; the one that is there then.
+        """Persist a snapshot, unless there is one that is settled farther; return the one that is stored then.
 
         Errors as `advance`.
         """
         return self._write(name, snapshot, create=True) or snapshot
 
     def advance(self, name: str, snapshot: BufferSnapshot) -> BufferSnapshot | None:
-        """As `write`, if there is one already; None if there is none, or none any more.
+        """Write as `write` does, if a snapshot exists; None if there is none, or none any more.
 
         Raises:
             OptionError: it has more aborted transactions than the store takes in one value.
@@ -179,7 +179,7 @@ class SnapshotStore:
         return until_first(turn)
 
     def reset(self, name: str) -> None:
-        """Put a snapshot of nothing in the place of whatever is there: the topic is read from its first entry on.
+        """Replace the snapshot with an empty one: the topic is read from its first entry on.
 
         For a topic that had transactions before it was opened with them here, or whose snapshot is damaged.
         """
@@ -303,12 +303,12 @@ class TransactionBuffer:
 
     @property
     def open_transactions(self) -> Mapping[TransactionId, EntryPosition]:
-        """Those that have entries and no marker, with the first entry of each, in the order of these."""
+        """The transactions that have entries and no marker, with the first entry of each, in the order of these."""
         return {transaction: each.first for transaction, each in self._open.items()}
 
     @property
     def aborted(self) -> Mapping[TransactionId, EntryPosition]:
-        """Those that were aborted, and where the last is that is known of each: its marker, or an entry after it."""
+        """The aborted transactions, with the last known position of each: its marker, or an entry after it."""
         return self._aborted
 
     def is_open(self, transaction: TransactionId) -> bool:

@@ -34,7 +34,7 @@ def is_second_try() -> bool:
 
 @contextmanager
 def trying(is_second: bool) -> Iterator[None]:
-    """In the block, `is_second_try` answers so."""
+    """Have `is_second_try` return this in the block."""
     token = _is_second_try.set(is_second)
     try:
         yield
@@ -60,7 +60,7 @@ class Executor(Protocol):
 
 
 class ThreadExecutor:
-    """Threads of this process: one a core unless `workers` says otherwise."""
+    """Threads of this process: `workers`, or one for each core."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = _checked(workers)
@@ -76,7 +76,7 @@ class ThreadExecutor:
 
 
 class ProcessExecutor:
-    """Processes of this machine, started anew: one a core unless `workers` says otherwise.
+    """New processes of this machine: `workers`, or one for each core.
 
     They import the program's main module: a script guards what it does by `if __name__ == "__main__"`.
     """
@@ -118,8 +118,8 @@ _received: list[Callable[[Any], Any]] = []
 def _receive(work: bytes) -> None:
     """A new process learns what it will do: once, so that it opens its tier once.
 
-    A terminal's Ctrl-C reaches every process: it is for the program that was started to say how to end. When that one
-    is gone, so is this.
+    A terminal's Ctrl-C reaches every process; the parent decides how to end. When the parent is gone, this process
+    ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -15,7 +15,7 @@ class OffloaderStats(Protocol):
         """A ledger's offload failed."""
 
     def count_offloaded(self, topic: str, size_bytes: int) -> None:
-        """So many bytes of blocks were written to the tier."""
+        """Count bytes of blocks that were written to the tier."""
 
     def count_write_error(self, topic: str) -> None:
         """A write to the tier failed."""
@@ -27,7 +27,7 @@ class OffloaderStats(Protocol):
         """A read from the tier failed."""
 
     def count_read(self, topic: str, size_bytes: int) -> None:
-        """So many bytes were read from the tier."""
+        """Count bytes that were read from the tier."""
 
     def time_index_read(self, topic: str, seconds: float) -> None:
         """An index was read from the tier in this time."""

@@ -84,7 +84,7 @@ def parse_servers(url: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The secrets that a server is shown, and the certificates by which it is trusted. Nothing of it is in a repr.
+    """The secrets for a server, and the certificates by which it is trusted. None of them is in a repr.
 
     Attributes:
         token: a token (JWT), None for none.
@@ -99,7 +99,7 @@ def read_token(token: str | None, token_file: str | None) -> str | None:
     """The token of two options, of which at most one is given.
 
     Raises:
-        OptionError: both, a file that cannot be read, or what is no token, which is not shown.
+        OptionError: both, a file that cannot be read, or an invalid token, which is not shown.
     """
     given = as_secret("token", token, token_file)
     if given is not None and not _TOKEN.fullmatch(given):
@@ -110,7 +110,7 @@ def read_token(token: str | None, token_file: str | None) -> str | None:
 MAX_ANSWER_BYTES = 64 << 20
 """A larger answer is refused. A topic of 100,000 ledgers has one of some 20 MB."""
 
-_PIECE_BYTES = 1 << 16
+_READ_BYTES = 1 << 16
 _MOST_REDIRECTS = 5
 _LONGEST_WAIT_S = 30.0
 _NOT_NOW = frozenset((408, 429, 500, 502, 503, 504))
@@ -154,10 +154,10 @@ class PulsarAdminClient:
         return self._judged(url, status, headers, body)
 
     def put_json(self, path: str, value: Any) -> bool:
-        """Have a broker do what lies at `path`; False if it is at it already (409). It may be asked more than once.
+        """Request an action of a broker, by its path; False if that is under way already (409). Safe to repeat.
 
         Raises:
-            ObjectNotFoundError: the broker says that there is no such thing. Others: see `get_json`.
+            ObjectNotFoundError: the broker does not have it. Others: see `get_json`.
         """
         url, status, headers, body = self._ask("PUT", path, json.dumps(value).encode())
         if status == HTTPStatus.CONFLICT:
@@ -212,8 +212,8 @@ class PulsarAdminClient:
             )
             try:
                 body = bytearray()
-                while piece := response.read1(_PIECE_BYTES, decode_content=False):
-                    body += piece
+                while data := response.read1(_READ_BYTES, decode_content=False):
+                    body += data
                     if len(body) > MAX_ANSWER_BYTES:
                         raise BadLengthError(
                             "an answer of a broker is too large",
@@ -302,10 +302,10 @@ def _joined(url: str, location: str) -> str:
 def _reason(body: bytes) -> str | None:
     """The reason in a broker's answer that is an error; None if it is not Pulsar's form of one."""
     try:
-        said = read_json(body, "an answer of a broker")
+        answer = read_json(body, "an answer of a broker")
     except FormatError:
         return None
-    reason = said.get("reason") if isinstance(said, dict) else None
+    reason = answer.get("reason") if isinstance(answer, dict) else None
     return _shown(reason) if isinstance(reason, str) else None
 
 
@@ -317,7 +317,7 @@ def _shown(text: str) -> str:
 
 
 def _wait(error: Exception) -> bool | float:
-    """Decide on another request after an error: none, or after how many seconds if the server said so."""
+    """Decide on another request after an error: none, or after the seconds that the server asks for."""
     if not (isinstance(error, OffloadError) and error.retryable):
         return False
     asked: float | None = getattr(error, "retry_after_s", None)
@@ -385,5 +385,5 @@ class AdminPlugin:
         return self._client
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._client.close()

@@ -144,7 +144,7 @@ class FileAuditLog:
         self._is_synced = False
 
     def check_writable(self) -> None:
-        """Make sure that the file is there and may be written, before anything is begun that ends in changes.
+        """Check that the file exists and can be written, before any change is begun.
 
         Raises:
             StoreError: it cannot be.
@@ -232,7 +232,7 @@ def _of_change(change: Change) -> dict[str, Any]:
 
 
 def _filtered(deletion: Deletion) -> dict[str, Any]:
-    """The records of filters as they stand in indexes."""
+    """The records of filters, as in indexes."""
     records = [record.to_json() for record in deletion.filtered]
     return {"filtered": records} if records else {}
 

@@ -1,4 +1,4 @@
-"""Offload filters at work: which entries are written, what takes the place of the others, and the count of both.
+"""Runs of offload filters: the entries that are written, the placeholders of the others, and the count of both.
 
     FilterRun          one filter over the entries of a ledger or a segment, as they are written
     recorded_filters   what records state of filters that ran: over which entries, and up to where all was settled
@@ -121,7 +121,7 @@ class FilteredEntries:
 
 
 class FilterRun:
-    """A filter at work; used by one thread at a time.
+    """A run of a filter; used by one thread at a time.
 
     Args:
         name: the filter's, as configured.
@@ -139,7 +139,7 @@ class FilterRun:
         self.mode = mode
         self._filter = topic_filter
         self.stop, self.waits_for = self._bound()
-        self._named = 0  # so many causes are known to be text
+        self._named = 0  # causes that are checked to be text
         self._kept = DroppedEntries()
         self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
 
@@ -202,7 +202,7 @@ class FilterRun:
                 self._kept += found
 
     def record(self) -> FilterRecord:
-        """The record of what was noted by now."""
+        """The record of the counts noted by now."""
         return FilterRecord.of(self.name, self.mode, self.stop, self._kept, dict(self._dropped))
 
     def _check_settled(self, ledger_id: int, entries: EntryBatch) -> None:

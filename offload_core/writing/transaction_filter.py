@@ -66,7 +66,7 @@ class SettledFilter:
         return causes.data
 
     def _numbers_of(self, transactions: Table) -> npt.NDArray[np.int32]:
-        """Of each row (most and least bits): the number of its cause, 0 if it was not aborted."""
+        """The number of the cause of each row (most and least bits), 0 if it was not aborted."""
         order = np.lexsort((transactions[:, 1], transactions[:, 0]))
         ordered = transactions[order]
         begins = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])

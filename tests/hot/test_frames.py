@@ -86,16 +86,16 @@ def test_the_bytes_of_a_frame():
 @given(payload_lists, st.integers(0, 1 << 40))
 def test_the_kernel_writes_what_the_twin_writes(payloads, first_entry_id):
     written = b"".join(
-        bytes(frames) for frames, _, _ in PayloadFrames(payloads, 7).pieces(first_entry_id, SEED)
+        bytes(frames) for frames, _, _ in PayloadFrames(payloads, 7).batches(first_entry_id, SEED)
     )
     assert written == pack_frames(SEED, first_entry_id, payloads)
 
 
 def test_large_batches_are_written_in_pieces():
     payloads = [bytes([i]) * (1 << 20) for i in range(11)] + [bytes(9 << 20), b"x"]
-    pieces = [(bytes(frames), a, b) for frames, a, b in PayloadFrames(payloads, 7).pieces(3, SEED)]
-    assert b"".join(frames for frames, _, _ in pieces) == pack_frames(SEED, 3, payloads)
-    assert [(a, b) for _, a, b in pieces] == [(0, 3), (3, 6), (6, 9), (9, 11), (11, 12), (12, 13)]
+    batches = [(bytes(frames), a, b) for frames, a, b in PayloadFrames(payloads, 7).batches(3, SEED)]
+    assert b"".join(frames for frames, _, _ in batches) == pack_frames(SEED, 3, payloads)
+    assert [(a, b) for _, a, b in batches] == [(0, 3), (3, 6), (6, 9), (9, 11), (11, 12), (12, 13)]
 
 
 @effort(2)

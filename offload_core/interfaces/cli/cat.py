@@ -85,7 +85,7 @@ def _columns(level: Level, format_: RowFormat) -> tuple[str, ...] | None:
 
 
 def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBatch]:
-    """The scan's batches up to `limit` rows, with a bar on a terminal that tells how much has been read."""
+    """The scan's batches up to `limit` rows, with a bar of progress on a terminal."""
     left = sys.maxsize if limit is None else limit
     with byte_bar(shown=shown) as progress:
         bar = progress.add_task("reading", total=scan.data_bytes)
@@ -104,7 +104,7 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
 
 
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
-    """Print at most `limit` rows; says so if there are more."""
+    """Print at most `limit` rows, and a note if there are more."""
     table = Table(*schema.names, box=None, pad_edge=False)
     for count, row in enumerate(_rows(batches)):
         if count == limit:

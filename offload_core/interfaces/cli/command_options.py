@@ -303,7 +303,7 @@ def _reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_path=False)
     handler.setFormatter(_OneLine("%(message)s"))
-    stamina.instrumentation.set_on_retry_hooks([])  # the layer `retry` says it with hook and key
+    stamina.instrumentation.set_on_retry_hooks([])  # the layer `retry` logs it with hook and key
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         yield

@@ -1,4 +1,4 @@
-"""Options that say where a service's metadata is: flags, the environment, or a file of settings."""
+"""Options of a service's metadata: flags, the environment, or a file of settings."""
 
 from __future__ import annotations
 

@@ -214,11 +214,11 @@ class Costs:
 
     def money(self) -> tuple[float, float]:
         """Return the cost of writing all, and of a month of it."""
-        told = [self.money_of(key) for key in self.stored]
-        return sum(each[0] for each in told), sum(each[1] for each in told)
+        amounts = [self.money_of(key) for key in self.stored]
+        return sum(each[0] for each in amounts), sum(each[1] for each in amounts)
 
     def money_of(self, key: tuple[str, str, str]) -> tuple[float, float]:
-        """The same, of a row."""
+        """The same, for a row."""
         if self.rates is None:
             return 0.0, 0.0
         stored, tariff = self.stored[key], self.rates.of(key[2])
@@ -234,7 +234,7 @@ def largest_class(found: StoredBy) -> str:
 
 
 def costs_to_json(costs: Costs) -> dict[str, Any]:
-    """For machines, by the names that docs/cost.md has."""
+    """The costs as JSON, by the names of docs/cost.md."""
     return {
         "version": REPORT_VERSION,
         "tier": costs.tier,
@@ -256,14 +256,14 @@ def costs_to_json(costs: Costs) -> dict[str, Any]:
 
 
 def print_costs(costs: Costs) -> None:
-    """For people."""
+    """Print the costs as tables."""
     tariff = costs.tariff
     if tariff is None:
         err.print("without --prices there is no money in this", highlight=False)
     else:
         prices = tariff.prices
-        said = f"{prices.name}, as of {prices.as_of}, class {tariff.class_name}, in {prices.currency}"
-        out.print(cell(said), soft_wrap=True)
+        title = f"{prices.name}, as of {prices.as_of}, class {tariff.class_name}, in {prices.currency}"
+        out.print(cell(title), soft_wrap=True)
         if any(each.prices.is_example for each in (tariff, costs.there) if each is not None):
             err.print("these prices are an example: check them before you decide anything", style="yellow")
     for name in costs.classes_without_price:
@@ -372,7 +372,7 @@ def _move(costs: Costs) -> str:
 
 
 def amount(money: float) -> str:
-    """Money for people; the currency stands above."""
+    """Money as text; the currency stands above."""
     return f"{money:,.2f}" if money >= 1 or not money else f"{money:.6f}"
 
 
@@ -389,7 +389,7 @@ def _prices_to_json(tariff: Tariff) -> dict[str, Any]:
 
 def _stored_to_json(stored: StoredAmount, money: tuple[float, float] | None) -> dict[str, Any]:
     writing = offload_requests(stored)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "copies": stored.copies,
         "objects": stored.objects,
         "data_bytes": stored.data_bytes,
@@ -398,12 +398,12 @@ def _stored_to_json(stored: StoredAmount, money: tuple[float, float] | None) -> 
         "requests_to_write": writing.puts,
     }
     if money is not None:
-        told["cost_of_writing"], told["cost_a_month"] = money
-    return told
+        fields["cost_of_writing"], fields["cost_a_month"] = money
+    return fields
 
 
 def _scan_to_json(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> dict[str, Any]:
-    def told(requests: Requests) -> dict[str, Any]:
+    def fields_of(requests: Requests) -> dict[str, Any]:
         shown: dict[str, Any] = asdict(requests)
         del shown["puts"]
         return shown | ({} if tariff is None else {"cost": _money(money_of(requests, tariff, leaves=leaves))})
@@ -411,11 +411,11 @@ def _scan_to_json(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> di
     return {
         "partitions": scan.partitions,
         "ends_early": scan.ends_early,
-        "planning": told(scan.planning),
-        "reading": told(scan.reading),
-        "transactions": told(scan.transactions),
-        "total": told(scan.total),
-        "by_topic": {topic: told(requests) for topic, requests in scan.by_topic.items()},
+        "planning": fields_of(scan.planning),
+        "reading": fields_of(scan.reading),
+        "transactions": fields_of(scan.transactions),
+        "total": fields_of(scan.total),
+        "by_topic": {topic: fields_of(requests) for topic, requests in scan.by_topic.items()},
     }
 
 

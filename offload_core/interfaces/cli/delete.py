@@ -191,7 +191,7 @@ def _delete_managed_ledgers(
 
 
 class _Noting:
-    """An audit log whose deletions stand in the receipt as well."""
+    """An audit log whose deletions are also in the receipt."""
 
     def __init__(self, log: AuditLog, receipt: Receipt | None) -> None:
         self._log, self._receipt = log, receipt
@@ -240,9 +240,9 @@ def _of_proof(proof: Proof) -> dict[str, Any]:
 
 def _say(proof: Proof) -> None:
     if proof.is_clean:
-        said = "a last listing found nothing of it"
+        line = "a last listing found nothing of it"
     else:
-        said = f"a last listing found {proof.count:,} objects and uploads of it"
+        line = f"a last listing found {proof.count:,} objects and uploads of it"
         if proof.unknown:
-            said += f", and {proof.unknown:,} that may be another cluster's, or could not be looked at"
-    err.print(said, highlight=False, soft_wrap=True)
+            line += f", and {proof.unknown:,} that may be another cluster's, or could not be looked at"
+    err.print(line, highlight=False, soft_wrap=True)

@@ -100,7 +100,7 @@ def _say(report: ExportReport) -> None:
 
 @contextlib.contextmanager
 def _says_how_to_go_on() -> Iterator[None]:
-    """Of an export that fails, also say what became of what it did."""
+    """Print, for an export that fails, also the state of the files that it wrote."""
     try:
         yield
     except (StoreError, FormatError, DataLossError) as error:

@@ -42,12 +42,12 @@ from offload_hooks.errors import OptionError
 
 REPORT_VERSION = 1
 LEAST_GRACE_S = 3600
-"""Shorter is for those who say that nothing else is at work."""
+"""A shorter grace needs the user's word that no other process writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GarbageRecords(RecordOptions):
-    """Records that say what is needed: of all managed ledgers."""
+    """Records of all managed ledgers, which name the needed objects."""
 
     records: Annotated[
         str | None,
@@ -232,7 +232,7 @@ _SHOWN = 1000
 def show(
     outcomes: Iterator[RemovalOutcome], summary: CollectionSummary, about: dict[str, Any], *, as_json: bool
 ) -> None:
-    """All outcomes for machines, or the first for people; and the summary."""
+    """Print all outcomes as JSON, or the first as text; and the summary."""
     if as_json:
         print_streamed(_to_json(outcomes, summary, about))
         return
@@ -269,7 +269,7 @@ def _row(outcome: RemovalOutcome, now: datetime) -> list[Any]:
 
 
 def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
-    """All of it in a few sentences."""
+    """The result in a few sentences."""
     yield (
         f"{summary.objects:,} objects, {size(summary.object_bytes)}, {summary.uploads:,} uploads; "
         f"records of {summary.topics:,} topics"

@@ -40,7 +40,7 @@ from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, 
 from offload_hooks.values import ObjectStat
 
 _RANGE_HEAD_BYTES = 1 << 16
-"""How much of each range of a MapFile is read."""
+"""Bytes that are read of each range of a MapFile."""
 
 
 @command()
@@ -134,7 +134,7 @@ def _check_header(
     block: IndexedBlock,
     data: ObjectStat | None,
 ) -> str:
-    """`ok`, or what is wrong with the header in the data object; of a MapFile, with the first records of a range."""
+    """`ok`, or the fault of the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
         return _check_mapfile_range(tier, key, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
@@ -272,11 +272,11 @@ def _plain(value: Any) -> Any:
 
 
 MOST_BYTES = 64 << 20
-"""Of a longer block, and of an object whose index tells no blocks, so much is shown."""
+"""Bytes that are shown of a longer block, and of an object whose index has no blocks."""
 
 _LINE = 16
 _LINES_SHOWN = 8
-"""Of a long span; the first of its lines."""
+"""Lines that are shown of a long span."""
 
 
 def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, *, as_json: bool) -> None:
@@ -310,7 +310,7 @@ def _read(tier: Tier, key: str, offset: int, length: int) -> memoryview:
 
 
 def _place(tier: Tier, key: ObjectKey, size: int, number: int | None, offset: int | None) -> tuple[int, int]:
-    """Where the block begins that is asked for, and how long it is: by the index, else by its own header."""
+    """Offset and length of the requested block: by the index, else by its own header."""
     try:
         blocks = _blocks(tier, key, size)
     except (FormatError, ObjectNotFoundError) as error:
@@ -370,16 +370,16 @@ def _show(key: str, data: memoryview, base: int, spans: Iterator[Span], *, as_js
 
 
 def _lines(span: Span, data: memoryview, base: int) -> Iterator[str]:
-    said = f"{span.name}: {span.value}" if span.value else span.name
-    said = printable(f"!! {said}" if span.is_wrong else said)
+    text = f"{span.name}: {span.value}" if span.value else span.name
+    text = printable(f"!! {text}" if span.is_wrong else text)
     if not span.length:
-        yield f"{span.offset:08x}  {'':47}  | {said}"
+        yield f"{span.offset:08x}  {'':47}  | {text}"
         return
     starts = range(span.offset, span.end, _LINE)
     for start in starts[:_LINES_SHOWN]:
         some = data[start - base : min(start + _LINE, span.end) - base]
-        yield f"{start:08x}  {some.hex(' '):47}  | {said}".rstrip()
-        said = ""
+        yield f"{start:08x}  {some.hex(' '):47}  | {text}".rstrip()
+        text = ""
     left = span.end - starts[min(_LINES_SHOWN, len(starts)) - 1] - _LINE
     if left > 0:
         yield f"{'':8}  {f'… {left:,} bytes':47}  |"

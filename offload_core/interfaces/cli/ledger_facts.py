@@ -43,7 +43,7 @@ def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey
             for copy in recorded_copies(topic, record):
                 if copy.key.uuid != key.uuid:
                     continue
-                is_said = copy.mapfile_key is None  # else the record does not say which
+                is_said = copy.mapfile_key is None  # else it is not recorded which
                 if is_said and copy.key.object_format is not key.object_format:
                     raise OptionError(
                         f"a record of {topic} and an object's key name different formats",
@@ -63,8 +63,8 @@ def recorded_state(record: LedgerRecord) -> str:
         return "BookKeeper only"
     if context.segments:
         counts = Counter(segment.status.value for segment in context.segments)
-        said = [f"{count} {status}" for status, count in sorted(counts.items())]
-        state = f"segments: {', '.join(said)}"
+        counted = [f"{count} {status}" for status, count in sorted(counts.items())]
+        state = f"segments: {', '.join(counted)}"
     else:
         state = "offloaded" if context.complete else "not complete"
     return state if record.has_hot_copy else f"{state}; deleted from BookKeeper"

@@ -171,7 +171,7 @@ ROWS_AT_ONCE = 10_000
 
 @dataclass(slots=True)
 class Shown:
-    """Which columns rows have something for, noted before the first of them is printed."""
+    """The columns that have values, collected before the first row is printed."""
 
     clusters: set[str | None] = field(default_factory=set)
     filtered: bool = False
@@ -189,11 +189,11 @@ class Shown:
 
 
 _Column = tuple[str, Callable[[Row], str | Text], bool]
-"""Its name, what stands in it, and whether that is a number."""
+"""The name of a column, its contents, and True if these are numbers."""
 
 
 def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
-    """Rows as tables, for people."""
+    """Print rows as tables."""
     columns = list(_columns(level, shown))
     some = list(islice(rows, ROWS_AT_ONCE))
     while True:
@@ -214,7 +214,7 @@ def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
 
 
 def print_problems(problems: Iterator[StoredObject]) -> None:
-    """Objects that something is wrong with, for people."""
+    """Print objects with problems as a table."""
     while some := list(islice(problems, ROWS_AT_ONCE)):
         table = table_of("problem", "object", "what is wrong")
         table.style = "yellow"

@@ -58,7 +58,7 @@ class FoundTopics:
     def watch(
         self, found: Iterable[_Found], topic_of: Callable[[_Found], TopicName | None]
     ) -> Iterator[_Found]:
-        """Yield what is found, and note it."""
+        """Yield what was found, and note its topic."""
         for each in found:
             self.note(topic_of(each))
             yield each

@@ -78,7 +78,7 @@ def new(
 
 
 def _check(name: str, project: str, module: str) -> None:
-    """Refuse what is no name, and one that is taken."""
+    """Refuse an invalid name, and one that is taken."""
     if not _NAME.match(name) or len(name) > MAX_NAME_LENGTH:
         raise OptionError(
             "this is no name for a driver",

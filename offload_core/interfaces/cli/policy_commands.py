@@ -178,11 +178,11 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         """Get the offload filter that is set here, its mode and its options, secrets masked."""
         shown = read(policies, name).shown_offload() or {}
         fields = ("", "Mode", "Options")
-        said = {
+        policy = {
             f"managedLedgerOffloadFilter{each}": shown.get(f"managedLedgerOffloadFilter{each}")
             for each in fields
         }
-        _print(said if any(said.values()) else None)
+        _print(policy if any(policy.values()) else None)
 
     def remove_offload_filter(policies: PolicyStore, name: Name) -> None:
         """Remove the offload filter."""

@@ -153,7 +153,7 @@ def _leaves_something(recovered: Recovered) -> bool:
 
 
 def _print(found: Iterator[Recovered], *, written: bool) -> None:
-    """A line for each topic as it comes, then what is not known of it."""
+    """A line for each topic as it comes, then its unknown facts."""
     counts = Counter[RecoveryOutcome]()
     for each in found:
         counts[each.outcome] += 1
@@ -172,8 +172,8 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
         if counts[outcome]:
             what = _SAID[outcome].format("" if written else "would be ")
             out.print(f"{counts[outcome]} topics: {what}", highlight=False)
-    for said, lines in (("Not known of any topic:", NEVER_KNOWN), ("Recorded by a rule:", APPROXIMATE)):
-        out.print(said, highlight=False)
+    for heading, lines in (("Not known of any topic:", NEVER_KNOWN), ("Recorded by a rule:", APPROXIMATE)):
+        out.print(heading, highlight=False)
         for line in lines:
             out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
@@ -184,8 +184,8 @@ def _unknown_table(facts: Sequence[UnknownFact]) -> Table:
         where = [] if fact.ledger_id is None else [f"ledger {fact.ledger_id}"]
         where += [] if fact.last_entry_id is None else [_entries(fact)]
         where += [] if fact.key is None else [fact.key]
-        said = fact.what.meaning if fact.detail is None else f"{fact.what.meaning}; {fact.detail}"
-        table.add_row("", fact.what.code, cell(", ".join(where)), cell(said))
+        meaning = fact.what.meaning if fact.detail is None else f"{fact.what.meaning}; {fact.detail}"
+        table.add_row("", fact.what.code, cell(", ".join(where)), cell(meaning))
     return table
 
 

@@ -261,7 +261,7 @@ def relocate(
 
 
 def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
-    """Refuse topics that there is nothing of."""
+    """Refuse topics without objects."""
     for topic in topics:
         if not any(topic.full in (each.full, each.base) for each in known):
             some = [str(each) for each in sorted(known)[:_SHOWN_TOPICS]]
@@ -274,7 +274,7 @@ def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> N
 
 
 def _copy(copies: PlainCopy, topics: Sequence[TopicName], *, as_json: bool) -> None:
-    """Copy objects as they are, and say what became of each pair."""
+    """Copy objects as they are, and print the result of each pair."""
     counts: Counter[PlainStatus] = Counter()
     missing_bytes = 0
     seen: set[TopicName] = set()
@@ -286,8 +286,8 @@ def _copy(copies: PlainCopy, topics: Sequence[TopicName], *, as_json: bool) -> N
             missing_bytes += result.size_bytes
         show_copied(result, as_json=as_json)
     if not as_json:
-        said = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
-        out.print(f"{counts.total():,} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        counted = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
+        out.print(f"{counts.total():,} pairs of objects{f': {counted}' if counted else ''}", highlight=False)
         if counts[PlainStatus.MISSING]:
             out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
     _check_known(topics, seen)
@@ -310,7 +310,7 @@ class _DryRun:
 def _opened(
     source: TierReader, records: str, options: dict[str, Any], mapping: Path | None, *, is_dry: bool
 ) -> Iterator[tuple[CopyRegistry, list[TopicName]]]:
-    """Where it is written down what moved, and the topics that there are."""
+    """The audit log of what moved, and the topics."""
     if mapping is None:
         try:
             opened_store = open_metadata_store(records, options)
@@ -417,7 +417,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
 
 
 def show_copied(result: PlainResult, *, as_json: bool) -> None:
-    """Print the outcome of a pair of objects: a line of JSON, or for people those that were not there already."""
+    """Print the outcome of a pair of objects: a line of JSON, or text for pairs that did not exist already."""
     error = None if result.error is None else str(result.error)
     if as_json:
         fields = {
@@ -442,9 +442,9 @@ def _table(done: Relocated) -> Table:
     for plan in done.plans:
         for move in plan.moves:
             state = states.get((move.topic, move.replaces))
-            said = "would be moved" if done.is_dry else "broken off"
+            state_text = "would be moved" if done.is_dry else "broken off"
             if state is not None:
-                said = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
+                state_text = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
             table.add_row(
                 cell(str(plan.topic)),
                 id_ranges(move.ledger_ids),
@@ -452,7 +452,7 @@ def _table(done: Relocated) -> Table:
                 size(move.size_bytes),
                 move.how.value,
                 move.format.value,
-                said,
+                state_text,
             )
     return table
 
@@ -514,9 +514,9 @@ def _change_to_json(change: Relocation, ledger_id: int) -> dict[str, Any]:
 
 def _change_line(change: Relocation, ledger_id: int) -> str:
     fields = _change_to_json(change, ledger_id)
-    said = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
+    properties = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
     old = ", ".join(fields["old_uuids"])
     return (
         f"  {fields['path']}: ledger {ledger_id}: {change.copy.form.value} {old} → {change.copy.uuid}, "
-        f"driver {change.copy.driver.name} {said}"
+        f"driver {change.copy.driver.name} {properties}"
     )

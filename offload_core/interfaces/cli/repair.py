@@ -1,4 +1,4 @@
-"""`offload repair`: what is damaged is made right as far as its bytes allow, after a dry run that says how."""
+"""`offload repair`: repair damaged objects as far as their bytes allow, after a dry run that prints the plan."""
 
 from __future__ import annotations
 
@@ -212,40 +212,40 @@ def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None) -> dict
 
 def by_hand(planned: PlannedRepair) -> list[str]:
     """Return the steps that are left to the user."""
-    said = []
+    notes = []
     new = planned.target or planned.other
     if planned.recorded is not None and new is not None and not planned.is_switched:
         key = parse_key(new)
         assert key is not None
         most, least = pulsars_bits(key.uuid)
         lost = "" if planned.other else "; a broker fails at lost entries"
-        said.append(
+        notes.append(
             f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours, of a "
             f"copy that is no MapFile. In a broker's, its offload context must have uidMsb {most} and uidLsb "
             f"{least}{lost}"
         )
     if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
-        said.append("readers without records read the newest copy: --quarantine puts this one aside")
+        notes.append("readers without records read the newest copy: --quarantine puts this one aside")
     is_gone = any(finding.code is Code.NO_OBJECT for finding in planned.findings)
     lacks = planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE, Action.KEEP_HOT)
     if planned.hot and (lacks or (is_gone and planned.choice.action is Action.LEAVE)):
         ids = ", ".join(map(str, planned.hot))
-        said.append(
+        notes.append(
             f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again{_again(planned)}"
         )
     if planned.choice.action is Action.KEEP_HOT:
-        said.append(
+        notes.append(
             "its record goes on naming it, and its hot copy is not deleted until another copy takes its place; "
             "--accept-loss has the record name what can be saved all the same"
         )
     if planned.counts is not None and planned.choice.action is not Action.CORRECT_COUNTS:
         counts = planned.counts
-        said.append(
+        notes.append(
             f"the record of {planned.recorded} must say of ledger {counts.ledger_id}: {counts.after}; it says "
             f"{counts.before}. --switch-records corrects one that is ours; of a broker's, compare with "
             f"`bookkeeper shell ledgermetadata -ledgerid {counts.ledger_id}` where the hot copy is there"
         )
-    return said
+    return notes
 
 
 def _again(planned: PlannedRepair) -> str:

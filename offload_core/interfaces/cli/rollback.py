@@ -91,9 +91,9 @@ def list_objects(
             out.print(listing_table(found))
         counts = Counter(each.state for each in found)
         count = sum(each.foreign is None for each in found)
-        said = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+        counted = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
         total = size(sum(each.size_bytes for each in found if each.foreign is None))
-        out.print(f"{count} streaming objects, {total}{f': {said}' if said else ''}", highlight=False)
+        out.print(f"{count} streaming objects, {total}{f': {counted}' if counted else ''}", highlight=False)
 
 
 @command(failed=2)
@@ -272,14 +272,14 @@ def plan_statement(planned: RollbackPlan) -> Iterator[str]:
         yield "without records it is not known which ledgers have hot copies, and what their records name"
         if planned.unread:
             yield f"{planned.unread} streaming objects cannot be read, so their ledgers are not known"
-    for need, said in (
+    for need, advice in (
         (Need.RELEASE, "have hot copies: keep these, and release their segments"),
         (Need.FINISH, "have hot copies and a segment or ledger that is open: wait for these"),
         (Need.ONLY_COPY, "are in streaming objects only: an old version will not find them"),
     ):
         ledgers = planned.of(need)
         if ledgers:
-            yield f"{len(ledgers)} ledgers, {_amount(ledgers)}, {said}"
+            yield f"{len(ledgers)} ledgers, {_amount(ledgers)}, {advice}"
     unseen = [ledger for ledger in streamed if ledger.unseen_entries]
     if unseen:
         entries = sum(ledger.unseen_entries or 0 for ledger in unseen)

@@ -129,8 +129,8 @@ def _parameter(name: str, default: object, annotation: object) -> inspect.Parame
 
 def _annotation(name: str) -> object:
     word, parse = WORDS[name]
-    said = _HELP[name]
-    *more, help_ = (said,) if isinstance(said, str) else said
+    texts = _HELP[name]
+    *more, help_ = (texts,) if isinstance(texts, str) else texts
     if name in ("verify_checksums", "fail_on_data_loss"):
         return Annotated[bool, typer.Option(help=help_)]
     metavar = f"[{'|'.join(parse.words)}]" if isinstance(parse, OneOf) else None

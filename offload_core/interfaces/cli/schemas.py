@@ -1,4 +1,4 @@
-"""`offload schemas`: save topics' whole histories beside a tier, and show what is known of them."""
+"""`offload schemas`: save topics' whole histories beside a tier, and show saved ones."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def explain(
     name = parse_topic(topic)
     rows = policies.resolve(name).explain()
     if as_json:
-        said = {row: {"value": value, "origin": origin} for row, value, origin in rows}
-        typer.echo(json.dumps({"topic": name.full, "policies": said}, indent=2))
+        policies_in_force = {row: {"value": value, "origin": origin} for row, value, origin in rows}
+        typer.echo(json.dumps({"topic": name.full, "policies": policies_in_force}, indent=2))
         return
     table = Table("policy", "value", "said by", box=None, pad_edge=False)
     for row, value, origin in rows:

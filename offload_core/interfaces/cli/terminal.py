@@ -60,12 +60,12 @@ def table_of(*names: str, right: Collection[str] = ()) -> Table:
 
 
 def size(count: int | None) -> str:
-    """Bytes for people."""
+    """Bytes as text."""
     return "–" if count is None else decimal(count)
 
 
 def time(moment: datetime) -> str:
-    """A time for people, in UTC."""
+    """A time as text, in UTC."""
     return f"{moment:%Y-%m-%d %H:%MZ}"
 
 
@@ -77,7 +77,7 @@ def id_ranges(ids: Sequence[int]) -> str:
 
 
 def warn(what: str) -> None:
-    """Print a warning beside what was asked for."""
+    """Print a warning on the standard error."""
     err.print(printable(f"offload: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -106,7 +106,7 @@ def byte_bar(*, shown: bool = True) -> Progress:
 
 @contextmanager
 def count_bar(what: str) -> Iterator[Callable[[int], None]]:
-    """A line on the standard error that says how many there are by now, while it is a terminal; gone in the end."""
+    """A line with the present count on the standard error, if that is a terminal; gone in the end."""
     columns = (TextColumn("{task.completed:,} {task.description}"),)
     with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
         task = progress.add_task(what, total=None)
@@ -159,7 +159,7 @@ def _print_items(opening: str, items: Iterator[Any], closing: str) -> None:
 
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that a user wants output in: replaced when it is whole. A pipe or terminal that is there is written to.
+    """A file that a user wants output in: replaced when it is whole. An existing pipe or terminal is written to.
 
     Raises:
         OSError: it cannot be written; `ENXIO` for a pipe that no process reads, after some seconds.

@@ -106,9 +106,9 @@ def offload(
         _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
         return
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
-    said = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
+    fields = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
     due = due_ledgers(
-        offloads.read_info(), resolve_policies(topic=parse_policies(said)), environment.now_ms()
+        offloads.read_info(), resolve_policies(topic=parse_policies(fields)), environment.now_ms()
     )
     if due.target is not None:
         _watched(offloads, due.target)

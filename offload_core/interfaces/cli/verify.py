@@ -174,7 +174,7 @@ def _print(verification: Verification, limit: int, *, sealed: str) -> None:
 
 
 def place_of(finding: Finding) -> str:
-    """Where something is wrong, in one line: what is known of topic, object, ledger, block, entry and byte."""
+    """The place of an error in one line: topic, object, ledger, block, entry and byte, as far as known."""
     parts = [
         finding.topic if finding.key is None else finding.key,
         *(
@@ -193,31 +193,31 @@ def place_of(finding: Finding) -> str:
 
 def _said(summary: Summary, sealed: str) -> str:
     """All of it in a few sentences; `sealed` is what those did that are to have checksums."""
-    said = [f"{summary.objects:,} objects, {size(summary.object_bytes)}"]
+    parts = [f"{summary.objects:,} objects, {size(summary.object_bytes)}"]
     if summary.topics:
-        said.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
+        parts.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
     if summary.deep_objects or summary.skipped:
         before = f", {summary.compared_objects:,} by checksums" if summary.compared_objects else ""
         before += f", {summary.skipped:,} before" if summary.skipped else ""
-        said.append(
+        parts.append(
             f"{summary.deep_objects:,} read to the last byte{before}: {summary.entries:,} entries, "
             f"{summary.unchecked_entries:,} of them without a checksum"
         )
     if summary.with_checksums:
-        said.append(f"{summary.with_checksums:,} with checksums beside them")
+        parts.append(f"{summary.with_checksums:,} with checksums beside them")
     if summary.sealed:
-        said.append(f"{summary.sealed:,} {sealed}")
+        parts.append(f"{summary.sealed:,} {sealed}")
     if summary.stand_ins:
-        said.append(f"{summary.stand_ins:,} that stand in for copies that records name")
+        parts.append(f"{summary.stand_ins:,} that stand in for copies that records name")
     if summary.unknown:
-        said.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
+        parts.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
     errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)
     verdict = "nothing is wrong" if summary.objects else "there is nothing to verify"
     if summary.findings:
         verdict = f"{errors:,} errors, {warnings:,} warnings"
     if summary.failed:
         verdict += f"; {summary.failed:,} objects could not be verified"
-    return "; ".join(said) + f": {verdict}"
+    return "; ".join(parts) + f": {verdict}"
 
 
 def report_to_json(verification: Verification, about: dict[str, Any]) -> dict[str, Any]:

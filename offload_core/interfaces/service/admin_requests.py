@@ -104,7 +104,7 @@ class BodyError(OptionError):
 
 
 def refused(status: int, reason: str) -> Response:
-    """The answer to what is not done."""
+    """The answer to a request that is refused or fails."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if status in (429, 503):
         headers = {"Retry-After": str(_RETRY_AFTER_S)}
@@ -194,13 +194,13 @@ async def mapping(request: Request) -> dict[str, Any]:
 
 
 def is_by_tenant(request: Request) -> bool:
-    """True if a role of a tenant makes a request, and no superuser's; `Guard` says so."""
+    """True if a role of a tenant makes a request, and not a superuser's role; `Guard` sets it."""
     by_tenant: bool = request.scope["by_tenant"]
     return by_tenant
 
 
 def shown(value: object) -> Response:
-    """An answer of JSON; nothing at all where nothing is said, as Pulsar's."""
+    """An answer of JSON; for None an empty one, as Pulsar's."""
     return Response(status_code=200) if value is None else JSONResponse(value)
 
 
@@ -210,7 +210,7 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class AdminRoute(Route):
-    """A route that tells its scope which it is, so that requests are counted by routes, not by names of topics.
+    """A route that puts itself into its scope, so that requests are counted by routes, not by names of topics.
 
     Args:
         opens_tier: errors of its changes may be of what an operator set, not of what was sent.

@@ -268,17 +268,17 @@ class _RecentAnswers:
     def __init__(self, ask: Callable[[str | None], dict[str, Any]]) -> None:
         self._ask = ask
         self._lock = threading.Lock()
-        self._told: dict[str | None, tuple[float, dict[str, Any]]] = {}
+        self._answers: dict[str | None, tuple[float, dict[str, Any]]] = {}
 
     def __call__(self, namespace: str | None) -> dict[str, Any]:
         with self._lock:
-            at, told = self._told.get(namespace, (0.0, {}))
-            if not told or time.monotonic() - at > _KEPT_S:
-                told = self._ask(namespace)
-                if len(self._told) >= _MOST_KEPT:
-                    self._told.clear()
-                self._told[namespace] = time.monotonic(), told
-            return told
+            at, answer = self._answers.get(namespace, (0.0, {}))
+            if not answer or time.monotonic() - at > _KEPT_S:
+                answer = self._ask(namespace)
+                if len(self._answers) >= _MOST_KEPT:
+                    self._answers.clear()
+                self._answers[namespace] = time.monotonic(), answer
+            return answer
 
 
 _T = TypeVar("_T")

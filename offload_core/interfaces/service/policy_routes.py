@@ -46,7 +46,7 @@ log = structlog.get_logger("offload.admin")
 
 
 def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> list[AdminRoute]:
-    """The routes of policies in a store; `has_topics` says whether a namespace has any."""
+    """The routes of policies in a store; `has_topics` returns True if a namespace has any."""
     namespaces = _Level(
         lambda request: policies.namespace(namespace_of_path(request)),
         lambda request, change: policies.change_namespace(
@@ -71,10 +71,10 @@ def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> l
     # A topic's own name may hold a `/`, so its paths are tried in this order, the longest names last.
     async def namespace(request: Request) -> Response:
         name = namespace_of_path(request)
-        said: LevelPolicies = await in_thread(policies.namespace, name)
-        if said == LevelPolicies() and not await in_thread(has_topics, name):
+        found: LevelPolicies = await in_thread(policies.namespace, name)
+        if found == LevelPolicies() and not await in_thread(has_topics, name):
             raise HTTPException(404, "Namespace does not exist")
-        return shown(_namespace_to_json(said))
+        return shown(_namespace_to_json(found))
 
     return [
         AdminRoute(NAMESPACE_PATH, namespace),
@@ -153,7 +153,7 @@ class _Level:
 
 
 def _field_routes(level: _Level, path: str, field: str, *, unset: int | None) -> list[AdminRoute]:
-    """A namespace's path of one number of its offload policies; `unset` is told where it says nothing."""
+    """A namespace's path of one number of its offload policies; `unset` is the answer if it is not set."""
 
     async def get(request: Request) -> Response:
         offload = (await in_thread(level.read, request)).offload
@@ -178,14 +178,14 @@ def _say(field: str, value: int | None, level: LevelPolicies) -> LevelPolicies:
     return level.with_fields(**{field: value if value is None else max(value, -1)})
 
 
-def _namespace_to_json(said: LevelPolicies) -> dict[str, Any]:
-    """All that a namespace says, as Pulsar's `Policies`."""
-    told: dict[str, Any] = shown_value(dict(said.others))
-    if said.offload is not None:
-        told[NAMESPACE_NAMES.offload] = said.shown_offload()
-    if said.retention is not None:
-        told[NAMESPACE_NAMES.retention] = said.retention.model_dump(mode="json", by_alias=True)
-    return told
+def _namespace_to_json(level: LevelPolicies) -> dict[str, Any]:
+    """The policies of a namespace, as Pulsar's `Policies`."""
+    fields: dict[str, Any] = shown_value(dict(level.others))
+    if level.offload is not None:
+        fields[NAMESPACE_NAMES.offload] = level.shown_offload()
+    if level.retention is not None:
+        fields[NAMESPACE_NAMES.retention] = level.retention.model_dump(mode="json", by_alias=True)
+    return fields
 
 
 def _is_applied(request: Request) -> bool:

@@ -45,7 +45,7 @@ class RequestMetrics:
 
 
 class Watch:
-    """Logs and counts each request; a path or method that there is not is counted as `none`."""
+    """Logs and counts each request; an unknown path or method is counted as `none`."""
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app, self._metrics = app, metrics
@@ -122,7 +122,7 @@ class Guard:
 
 
 class Limits:
-    """Answers so many requests at a time, and so many of one tenant; others are refused until some are answered.
+    """Limit the requests at a time, and those of one tenant; others are refused until some are answered.
 
     Those of a superuser's role count by the role, so that a tenant's do not keep an operator out.
 

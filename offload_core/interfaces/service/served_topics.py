@@ -72,8 +72,8 @@ def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) 
     """`internalStats`: the topic's ledgers in order, and what they hold together.
 
     Args:
-        written: of the ledger that is open, as the hot tier has it; None if it is not known. The ledger's own line
-            tells nothing of it, as a broker's.
+        written: status of the open ledger in the hot tier; None if it is not known. The ledger's own line does not have
+            it, as a broker's.
     """
     ledgers = info.in_order
     entries, size = (0, 0) if written is None else (written.entry_count, written.size_bytes)
@@ -104,7 +104,7 @@ def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) 
 
 def _info_of(ledger: LedgerRecord, now_ms: int) -> dict[str, Any]:
     uuid = None if ledger.context is None else ledger.context.uuid
-    told = {
+    fields = {
         "ledgerId": ledger.ledger_id,
         "entries": ledger.info.entries,
         "size": ledger.info.size,
@@ -112,7 +112,7 @@ def _info_of(ledger: LedgerRecord, now_ms: int) -> dict[str, Any]:
         "isOffloaded": ledger.context is not None,
         "offloadedContextUuid": None if uuid is None else str(uuid),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _stats_of(ledger_id: int, entries: int, size: int, *, offloaded: bool) -> dict[str, Any]:
@@ -177,10 +177,10 @@ def buffer_stats_to_json(status: TransactionStatus) -> dict[str, Any]:
 log = structlog.get_logger("offload.admin")
 
 _COMPLETION_S = 45.0
-"""How long a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
+"""Seconds that a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
 
 _LAST_WORDS_S = 1.0
-"""How long an offload that has ended may take to log that."""
+"""Seconds that an offload that has ended may take to log that."""
 
 
 class RecordedTopics:
@@ -342,7 +342,7 @@ class RecordedTopics:
             self._completions[name] = status
 
     def _written(self, info: ManagedLedgerInfo) -> LedgerStatus | None:
-        """The ledger that is open, as the hot tier has it; None if there is none, or it cannot be told."""
+        """Status of the open ledger in the hot tier; None if there is none, or it cannot be read."""
         if self._environment is None or not info.ledgers or info.in_order[-1].info.is_closed:
             return None
         try:
@@ -382,7 +382,7 @@ def _not_found(topic: TopicName) -> UnknownTopicError:
 
 
 def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
-    """Offload in the background: the status tells how it ended."""
+    """Offload in the background; the status has the result."""
     try:
         offloads.offload_prefix(position)
     except OffloadStoppedError:

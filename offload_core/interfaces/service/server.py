@@ -1,4 +1,4 @@
-"""`offload serve`: binds, opens what the configuration names, and answers until it is told to stop.
+"""`offload serve`: bind, open what the configuration names, and answer requests until a signal to stop.
 
 It binds to loopback. Elsewhere it refuses to without tokens.
 
@@ -42,7 +42,7 @@ from offload_hooks.shown_urls import masked
 
 KEEP_ALIVE_S = 5
 BACKLOG = 2048
-"""How many connections the kernel may hold that are not yet accepted."""
+"""Connections that the kernel may hold before they are accepted."""
 
 _ACCEPT_AGAIN_S = 0.05
 _TLS_GOODBYE_S = 2.0
@@ -327,17 +327,17 @@ def serve(configuration: Configuration) -> None:
 
 
 class _Ending:
-    """The end of the process: by the signal that it was told to end by, when all is closed or time is over."""
+    """The end of the process, by the signal that it got, when all is closed or time is over."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self.server = server
-        self._told = signal.SIGINT
+        self._signal = signal.SIGINT
         for each in _ENDS:
             signal.signal(each, self._note)
 
     def _note(self, number: int, _: object) -> None:
-        """The server has its own handlers while it runs, and raises what it was told afterwards."""
-        self._told = signal.Signals(number)
+        """Note a signal. The server has its own handlers while it runs, and raises the signals again afterwards."""
+        self._signal = signal.Signals(number)
         self.server.should_exit = True
 
     def begin(self, within_s: float) -> None:
@@ -347,11 +347,11 @@ class _Ending:
         timer = threading.Timer(within_s, self.end)
         timer.daemon = True
         timer.start()
-        log.info("ending", signal=self._told.name)
+        log.info("ending", signal=self._signal.name)
 
     def end(self) -> None:
         """End the process."""
-        os.kill(os.getpid(), self._told)
+        os.kill(os.getpid(), self._signal)
 
 
 def _check_certificate(service: ServiceSettings) -> None:

@@ -113,7 +113,7 @@ def has_tokens(settings: TokenSettings) -> bool:
     """True if requests must have a token.
 
     Raises:
-        OptionError: it is said whose tokens are good, and no key is.
+        OptionError: issuers or audiences of tokens are set, and no key is.
     """
     if settings.secret_key is not None or settings.public_key is not None:
         return True
@@ -161,7 +161,7 @@ def read_key(given: str, name: str) -> bytes:
     """A key's bytes: of a path, a `file:` or `data:` URL, or base64, as Pulsar takes them.
 
     Raises:
-        OptionError: it cannot be read; without what was given.
+        OptionError: it cannot be read. The text does not show it.
     """
     try:
         if given.startswith("data:"):

@@ -75,7 +75,7 @@ def _reason(error: Exception) -> str:
 
 
 def start_session(master: str) -> SparkSession:
-    """A session at this master, or the one that is there already."""
+    """A session at this master, or the existing one."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkSession.builder.master(master).appName("offload").getOrCreate()
 

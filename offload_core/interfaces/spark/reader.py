@@ -82,7 +82,7 @@ class PushFilters:
     """The method `pushFilters` of a reader, as far as PySpark's planner can see the one that every reader has.
 
     PySpark refuses a reader that has a `pushFilters` of its own while `spark.sql.python.filterPushdown.enabled` is
-    off, and looks at `__func__` for that; where it is on, it calls this.
+    off, and checks `__func__` for that; where it is on, it calls this.
 
     Args:
         take: given the conditions that filters stand for.

@@ -32,8 +32,8 @@ class SourceOptions:
     """The options of a query. Those of `storage` are not shown: they may be secret.
 
     Attributes:
-        path: URL or path of the tier; None if `driver` and `storage` say where it is.
-        layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
+        path: URL or path of the tier; None if `driver` and `storage` name it.
+        layers: layers around the driver, outermost first, each as text; None for the driver's own.
         tiers: URLs or paths of tiers from which is read what this one lacks.
         topics: names of topics; empty for all (or those of `scan`).
         scan: which of their messages are read, and how.

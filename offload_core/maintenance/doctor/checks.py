@@ -48,7 +48,7 @@ METADATA = {
     TOPIC_KEY: "public/default/persistent/offload%2Fdoctor%C3%A9",
     CLUSTER_KEY: "offload-doctor",
 }
-"""What Pulsar stores with both objects of a ledger, besides their role; names of topics are percent-encoded."""
+"""User metadata that Pulsar stores with both objects of a ledger, besides their role; topics are percent-encoded."""
 
 _NOT_KEPT = (
     "Pulsar and this program tell topics by it. Look for a proxy or gateway that drops or rewrites "
@@ -102,7 +102,7 @@ def multipart(probe: TierProbe) -> CheckFinding:
 
 
 def invisible(probe: TierProbe) -> CheckFinding:
-    """Nothing is there before the commit."""
+    """No object exists before the commit."""
     key = probe.key(DATA)
     if _is_there(probe, key):
         return failed("a data object is there before it is committed", _HALF)
@@ -137,7 +137,7 @@ def head(probe: TierProbe) -> CheckFinding:
 
 
 def create_only(probe: TierProbe) -> CheckFinding:
-    """An object that is there is not overwritten by a create-only write, of either kind."""
+    """An existing object is not overwritten by a create-only write, of either kind."""
     if not probe.capabilities.create_only:
         return skipped("the driver does not declare create_only")
     index, data = probe.key(INDEX), probe.key(DATA)
@@ -198,7 +198,7 @@ def delete(probe: TierProbe) -> CheckFinding:
 
 
 def delete_again(probe: TierProbe) -> CheckFinding:
-    """Deleting what is not there is no error, and counts."""
+    """Deleting a missing object is no error, and counts."""
     count = probe.delete([probe.key(DATA)])
     if count != 1:
         return failed(f"one key was given, the answer says {count}", REPORT_DRIVER)
@@ -215,7 +215,7 @@ def clock(probe: TierProbe) -> CheckFinding:
     if modified_at.tzinfo is None:
         return failed("the time of change has no time zone", REPORT_DRIVER)
     ahead_s = seconds_ahead(modified_at, begun, ended)
-    if abs(ahead_s) < 1:  # stores tell whole seconds
+    if abs(ahead_s) < 1:  # stores give whole seconds
         return ok("less than 1 s apart")
     where = "ahead of" if ahead_s > 0 else "behind"
     seen = f"the store's clock is {abs(ahead_s):.0f} s {where} this machine's"
@@ -262,7 +262,7 @@ def _is_listed(probe: TierProbe, upload: Upload) -> bool:
 
 
 _LOOKED_AT = 1000
-"""So many objects of a listing are looked at for one to read."""
+"""Objects of a listing that are searched for one to read."""
 
 _STALE_LIST = (
     "Objects that were just written would not be found. Turn off whatever caches listings: a proxy, a "
@@ -271,13 +271,13 @@ _STALE_LIST = (
 
 
 def reach(probe: TierProbe) -> CheckFinding:
-    """The tier is there and answers, with these credentials."""
+    """The tier exists and answers, with these credentials."""
     found = probe.list_objects(limit=1)
     return ok("it answers and has objects" if found else "it answers and is empty")
 
 
 def listing(probe: TierProbe) -> CheckFinding:
-    """A listing shows at once what was written, in order, and can begin after a key."""
+    """A listing shows written objects at once, in order, and can begin after a key."""
     first, second = probe.key(DATA), probe.key(INDEX)
     found = probe.list_objects(probe.prefix, limit=10)
     missing = {first, second} - {each.key for each in found}
@@ -294,7 +294,7 @@ def listing(probe: TierProbe) -> CheckFinding:
 
 
 def choose(probe: TierProbe) -> CheckFinding:
-    """There is an object to read, and the tier's order is right as far as it was looked at."""
+    """There is an object to read, and the listing's order is right as far as it was read."""
     found = probe.list_objects(limit=_LOOKED_AT)
     keys = [each.key.encode() for each in found]
     if keys != sorted(keys):
@@ -391,7 +391,7 @@ def throughput(probe: TierProbe, size_bytes: int) -> CheckFinding:
     upload = probe.begin_data(key, METADATA | {"role": "data"})
     up_s = 0.0
     receipts = []
-    for number, (offset, length) in enumerate(_pieces(size_bytes, block), start=1):
+    for number, (offset, length) in enumerate(_ranges(size_bytes, block), start=1):
         data = probe.sample.at(offset, length)
         begun = time.perf_counter()
         receipts.append(probe.write_block(upload, number, offset, data))
@@ -457,20 +457,20 @@ def leftovers(probe: TierProbe) -> CheckFinding:
     return ok("no uploads older than a week, no objects of an earlier doctor")
 
 
-def _pieces(size_bytes: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
-    for offset in range(0, size_bytes, piece_bytes):
-        yield offset, min(piece_bytes, size_bytes - offset)
+def _ranges(size_bytes: int, range_bytes: int) -> Iterator[tuple[int, int]]:
+    for offset in range(0, size_bytes, range_bytes):
+        yield offset, min(range_bytes, size_bytes - offset)
 
 
 def _read_down(probe: TierProbe, key: str, size_bytes: int, *, is_sample: bool) -> tuple[float, bool]:
-    """Return how long it takes to read so many bytes, and whether they are those of the sample."""
+    """Read a number of bytes; return the seconds, and True if they are those of the sample."""
     seconds, is_same = 0.0, True
     limits = probe.capabilities
-    pieces = list(_pieces(size_bytes, limits.range_bytes))
+    spans = list(_ranges(size_bytes, limits.range_bytes))
     at_once = max(limits.ranges_ahead, 1)
-    for i in range(0, len(pieces), at_once):
+    for i in range(0, len(spans), at_once):
         ranges = [
-            ByteRange(key=key, offset=offset, length=length) for offset, length in pieces[i : i + at_once]
+            ByteRange(key=key, offset=offset, length=length) for offset, length in spans[i : i + at_once]
         ]
         begun = time.perf_counter()
         read = probe.read_ranges(ranges)

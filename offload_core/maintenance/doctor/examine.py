@@ -2,8 +2,8 @@
 
 Each check runs after those that it needs. One whose need has failed or was skipped is skipped. Whatever a check raises
 is its finding; only an interruption (Ctrl-C) ends the examination, and then, too, everything is removed. Uploads are
-dropped and objects deleted one by one, so that one that cannot be does not keep the others: those that are known here,
-and those that the store lists under our prefix. What may still be there is reported as left behind.
+dropped and objects deleted one by one, so that one failure does not keep the others: those that were made, and those
+that the store lists under our prefix. What may still be there is reported as left behind.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from offload_hooks.errors import ObjectNotFoundError, OffloadError, OptionError
 _LISTED = 1000
 
 _Made = dict[str, Upload | str]
-"""Uploads and keys, by the names that people are told."""
+"""Uploads and keys, by the names that are printed."""
 
 
 def clean_up(probe: TierProbe) -> tuple[CheckFinding, tuple[str, ...]]:
-    """Remove what was made; what was found, and the names of what is left behind."""
+    """Remove what was made; return the finding and the names of what is left."""
     if not probe.keys:
         return skipped("nothing was made"), ()
     left: _Made = _named(probe.uploads) | {key: key for key in probe.keys}
@@ -115,7 +115,7 @@ class Check:
 
 
 def writing_checks(size_bytes: int) -> tuple[Check, ...]:
-    """The checks of a tier that may be written to; throughput is measured with so many bytes."""
+    """The checks of a tier that may be written to."""
     return (
         Check("reach", checks.reach),
         Check("put", checks.put, ("reach",)),
@@ -139,7 +139,7 @@ def writing_checks(size_bytes: int) -> tuple[Check, ...]:
 
 
 def reading_checks(size_bytes: int) -> tuple[Check, ...]:
-    """The checks that write nothing; at most so many bytes are read to measure throughput."""
+    """The checks that write nothing."""
     return (
         Check("reach", checks.reach),
         Check("list", checks.choose, ("reach",)),
@@ -163,10 +163,10 @@ def examine(
 
     Args:
         tier: the tier; other writers and readers do not disturb, and are not disturbed.
-        read_only: write nothing; only what is there is listed and read.
-        throughput_bytes: how many bytes throughput is measured with, at least 1.
-        private: looks at files of this machine, see `exposure`; None to leave them.
-        on_begin: is told each check's name before it is made.
+        read_only: write nothing; list and read existing objects only.
+        throughput_bytes: bytes that are written and read to measure throughput, at least 1.
+        private: checks files of this machine, see `exposure`; None to skip them.
+        on_begin: called with each check's name before it is made.
     """
     if throughput_bytes < 1:
         raise OptionError("throughput is measured with at least one byte", found=throughput_bytes)

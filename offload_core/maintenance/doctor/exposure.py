@@ -1,8 +1,8 @@
 """Exposure of private files: what other users of this machine can read or write.
 
-Looked at are the metadata database with what SQLite puts beside it, the hot tier, the audit log, the configuration if
-it holds secrets, and files of keys and credentials that it names; of local tiers only whether others can write there,
-for their option `mode` may let others read. Nothing is changed.
+Checked are the metadata database with the files that SQLite puts beside it, the hot tier, the audit log, the
+configuration if it holds secrets, and files of keys and credentials that it names. Local tiers are checked for writing
+only, because their option `mode` may let others read. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PrivatePlace:
     """A file or folder that other users should not get at.
 
     Attributes:
-        noun: what it is.
+        noun: its name in findings.
         may_be_read: whether it is no fault that others read it.
     """
 
@@ -49,7 +49,7 @@ def private_places(configuration: Configuration, file: Path | None) -> list[Priv
 
 
 def exposure(places: list[PrivatePlace]) -> CheckFinding:
-    """Others cannot read what is private, nor write it."""
+    """Other users can neither read nor write private files."""
     found = list(dict.fromkeys(each for place in places for each in _exposed(place)))
     if not found:
         return ok(f"{len(places)} places, of which others can read or write none that they should not")
@@ -64,7 +64,7 @@ def _places(configuration: Configuration, file: Path | None) -> Iterator[Private
     if url.partition(":")[0].lower() == "sqlite":
         try:
             database = parse_file(url)
-        except OptionError:  # opening it will say so
+        except OptionError:  # opening it reports that
             database = ""
         for suffix in _BESIDE_DATABASE if database else ():
             yield PrivatePlace(noun="the metadata database", path=Path(database + suffix))
@@ -98,13 +98,13 @@ def _places(configuration: Configuration, file: Path | None) -> Iterator[Private
 
 
 def _policy_options(configuration: Configuration) -> dict[str, str]:
-    said: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name, value in configuration.policies.to_json().items():
         if isinstance(value, Mapping):
-            said |= {str(key): str(each) for key, each in value.items()}
+            found |= {str(key): str(each) for key, each in value.items()}
         else:
-            said[name] = str(value)
-    return said
+            found[name] = str(value)
+    return found
 
 
 def _holds_secrets(configuration: Configuration, options: list[dict[str, str]]) -> bool:

@@ -30,7 +30,7 @@ STATUSES: tuple[Status, ...] = ("ok", "warning", "failed", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """Result of a check: what was seen, and what to do about it, None if there is nothing to do."""
+    """Result of a check: what was found, and a remedy, None if none is needed."""
 
     status: Status
     seen: str
@@ -39,7 +39,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """A check's name, what it found, and how long it took."""
+    """A check's name, its finding, and its duration."""
 
     name: str
     finding: CheckFinding

@@ -43,7 +43,7 @@ class Collection:
     Args:
         records: opens managed ledgers' records, after the tier was listed.
         elsewhere: other tiers that records may name copies in, such as one that copies were moved to: old ones go if
-            the new ones are there and whole.
+            the new ones exist and are whole.
         listener: gets the summary as it grows.
     """
 
@@ -256,7 +256,7 @@ def written_receipt(path: str | os.PathLike[str], about: dict[str, Any]) -> Iter
     """Open a receipt, to be ended inside a `with`; if that fails, its part stays as `<name>.unfinished`.
 
     Raises:
-        StoreError: the file cannot be written, or is there already.
+        StoreError: the file cannot be written, or exists already.
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")

@@ -99,7 +99,7 @@ class GarbageSurvey(Survey[ListedPair]):
         )
 
     def describe(self, found: Iterable[ListedPair]) -> None:
-        """Add what was found of these pairs."""
+        """Add the findings of these pairs."""
         self._keep((each.number, _row(each)) for each in found)
 
     def count_younger(self, than: datetime) -> int:

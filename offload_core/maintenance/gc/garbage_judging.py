@@ -66,7 +66,7 @@ class NamedAttempt:
     """An attempt as a ledger's record names it.
 
     Attributes:
-        driver: where it is; None if the record does not say.
+        driver: its tier; None if it is not recorded.
         since_ms: when it was replaced (ms since 1970, UTC); 0 if it was not.
         is_given_up: by its record it never becomes complete, or is not read any more. A ledger that is neither hot nor
             cold is not enough: another program may mean something else by that.
@@ -167,7 +167,7 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
 
 
 def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
-    """Forget an attempt that was given up or replaced, now that its objects are deleted.
+    """Forget an attempt that was abandoned or replaced, now that its objects are deleted.
 
     A segment's stays recorded as failed: the next attempt takes its positions. So does one of a ledger that is marked
     for deletion. An attempt that is read by now is not forgotten.
@@ -330,7 +330,7 @@ class GarbageJudge:
         return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
-        """Return whether a recorded copy can be read, has what the ledger's record says, and lost nothing."""
+        """Return True if a recorded copy can be read, matches the ledger's record, and lost no entry."""
         driver = copy.driver
         if driver is None or is_same_place(self._here, driver):
             return self._holds(self._tier, copy, record)
@@ -356,7 +356,7 @@ class GarbageJudge:
         return replace(copy, key=without_folder(copy.key), mapfile_key=mapfile_key)
 
     def _has_its_copies(self, topic: TopicName, ledger: LedgerRecord) -> bool:
-        """Return whether a ledger has all that its record says, so that no other object is the last with something."""
+        """Return True if a ledger's copies have all recorded entries, so that no other object is the last with any."""
         if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:

@@ -65,7 +65,7 @@ _TIME_TOLERANCE_S = 1.0
 """Stores round the time of an object to seconds in one answer, and not in another."""
 
 _CLAIMS = 10
-"""Tries at a claim: another process may write the record after it was read; then objects are judged again."""
+"""Attempts at a claim: another process may write the record after it was read; then objects are judged again."""
 
 _NAMED = (GarbageKind.FAILED, GarbageKind.UNFINISHED, GarbageKind.CONDEMNED, GarbageKind.REPLACED)
 
@@ -186,7 +186,7 @@ class Removal:
         yield needed
 
     def _is_claimed(self, claims: ExitStack, due: Sequence[Garbage], info: ManagedLedgerInfo | None) -> bool:
-        """Claim their deletion, if the records are those that they were judged by; only read what is not ours."""
+        """Claim their deletion, if the records are those that they were judged by; records of others are only read."""
         if not due:
             return True
         if self.writable is None:

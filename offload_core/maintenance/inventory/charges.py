@@ -30,7 +30,7 @@ class Money:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The total."""
         return self.requests + self.retrieval + self.egress
 
 
@@ -75,7 +75,7 @@ _DAYS_A_MONTH = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """A move and what it saves; amounts in the one currency of both prices.
+    """A move and its savings; amounts in the one currency of both prices.
 
     Attributes:
         objects, objects_then: data and index objects before and after.
@@ -111,7 +111,7 @@ class Saving:
 
     @property
     def months_to_pay(self) -> float | None:
-        """After so many months the move has paid for itself; None if it never does."""
+        """Months after which the move has paid for itself; None if it never does."""
         return self.once / self.saved_a_month if self.saved_a_month > 0 else None
 
 
@@ -143,11 +143,11 @@ def weigh_classes(
     """Return what moving these topics from `here` to `there` costs and saves.
 
     Args:
-        classes: topics by their storage class, whose prices `here` tells.
-        scan_at: at which prices the scan is now.
-        leaves: what is moved is paid for as egress.
-        merge_bytes: ledgers become segments of about so many bytes, of one topic each; None leaves each as it is.
-        scan: what one full scan takes now.
+        classes: topics by their storage class, whose prices `here` has.
+        scan_at: prices of a scan now.
+        leaves: the move is paid for as egress.
+        merge_bytes: approximate size of the segments that a topic's ledgers are merged into; None to merge none.
+        scan: requests and bytes of one full scan now.
 
     Raises:
         OptionError: the prices are of two currencies, or the size is none.
@@ -211,7 +211,7 @@ def _merged(stored: StoredAmount, merge_bytes: int, least: int) -> StoredAmount:
 
 
 def _scan_of(scan: Requests, now: StoredAmount, then: StoredAmount) -> Requests:
-    """The same scan afterwards: a lookup and an index less for each object; ledgers are still read one by one."""
+    """The same scan afterwards: a lookup and an index fewer for each object; ledgers are still read one by one."""
     fewer = now.copies - then.copies
     return Requests(
         lists=min(scan.lists, -(-then.objects // LIST_PAGE_KEYS)),

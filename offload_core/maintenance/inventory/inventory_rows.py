@@ -53,7 +53,7 @@ class RowLevel(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """One row.
+    """A row.
 
     Attributes:
         name: of tenant, namespace or topic.
@@ -108,7 +108,7 @@ class Row:
         for stored in ledger.attempts:
             self.see(stored)
         for extent in ledger.extents:
-            with suppress(FormatError):  # one that cannot be read is told by `verify`
+            with suppress(FormatError):  # `verify` reports one that cannot be read
                 record = indexed_filter(extent.ledger)
                 if record is not None:
                     self._filtered(record)
@@ -262,7 +262,7 @@ def recorded_ledgers(
     prefix: str = "",
     wanted: Callable[[TopicName | None], bool] = lambda _: True,
 ) -> Iterator[FoundLedger]:
-    """Yield the ledgers that records name, of the wanted topics; memory depends on some topics' records only.
+    """Yield the ledgers that records name, of the chosen topics; memory depends on some topics' records only.
 
     Raises:
         StoreError, FormatError: of the records or the tier.

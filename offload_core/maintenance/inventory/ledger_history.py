@@ -1,7 +1,7 @@
-"""The life of a topic's ledgers, put together from what records, objects and audit logs say, in the order of time.
+"""The life of a topic's ledgers, put together from records, objects and audit logs, in the order of time.
 
-A record says what holds, and since when; an object, when it was written and whether it is whole; an audit log, what was
-changed or deleted, and why. What is told without a time comes last.
+A record has the present state and its times; an object, when it was written and whether it is whole; an audit log,
+changes and deletions with their reasons. Events without a time come last.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Event:
     """Something that happened.
 
     Attributes:
-        at: None where nothing says when.
+        at: None where no source has the time.
         ledger_id: None if it is about none, or about several.
         uuid: of the attempt.
         detail: in words.
@@ -68,25 +68,25 @@ def history_of(
     audits: Iterable[AuditLine] = (),
     strays: Iterable[StoredObject] = (),
 ) -> list[Event]:
-    """Return what is known of the life of a managed ledger, in the order of time.
+    """Return the events of a managed ledger, in the order of time.
 
     Args:
         name: the managed ledger's.
-        ledgers: its ledgers with all attempts at them, as objects tell.
+        ledgers: its ledgers with all attempts at them, by the objects.
         records: its ledgers' records.
         audits: lines of audit logs, also of others.
-        strays: its objects of which it is not known which ledgers they hold.
+        strays: its objects whose ledgers are not known.
     """
     events = [event for ledger in ledgers for event in _of_objects(ledger)]
     events += [_written(None, stored, "") for stored in strays]
     events += [event for record in records for event in _of_record(record)]
     known = {event.uuid for event in events if event.uuid is not None}
     logged = [event for line in audits for event in _of_audit(line, name, known)]
-    told = {event.ledger_id for event in logged if event.what is Happened.HOT_DELETED}
+    logged_ids = {event.ledger_id for event in logged if event.what is Happened.HOT_DELETED}
     events = [
         event
         for event in events
-        if not (event.what is Happened.HOT_DELETED and event.at is None and event.ledger_id in told)
+        if not (event.what is Happened.HOT_DELETED and event.at is None and event.ledger_id in logged_ids)
     ]
     return sorted(dict.fromkeys([*events, *logged]), key=_order)
 
@@ -131,17 +131,17 @@ def _indexed(stored: StoredObject, ledger_id: int) -> LedgerIndex | None:
 
 def _written(ledger_id: int | None, stored: StoredObject, state: str) -> Event:
     size = (stored.data_bytes or 0) + (stored.index_bytes or 0)
-    said = [f"{stored.key.object_format.value}, {size:,} bytes", state]
+    details = [f"{stored.key.object_format.value}, {size:,} bytes", state]
     if stored.problem is not None:
-        said.append(f"not readable: {stored.detail or stored.problem.value}")
+        details.append(f"not readable: {stored.detail or stored.problem.value}")
     elif stored.complaint is not None:
-        said.append(stored.complaint[1])
+        details.append(stored.complaint[1])
     return Event(
         at=stored.modified_at,
         ledger_id=ledger_id,
         what=Happened.WRITTEN,
         uuid=stored.key.uuid,
-        detail="; ".join(each for each in said if each),
+        detail="; ".join(each for each in details if each),
         source="object",
     )
 
@@ -213,17 +213,21 @@ def _of_audit(line: AuditLine, name: str, known: set[UUID]) -> Iterator[Event]:
     if line.managed_ledger != name and line.uuid not in known:
         return
     what = Happened.CHANGED
-    said = [line.why]
+    details = [line.why]
     if line.action == "delete":
         what = Happened.HOT_DELETED if line.copy == "hot" else Happened.COLD_DELETED
     else:
-        said = [line.action, *(f"{each}" for each in (line.key, line.before, line.after) if each), line.why]
+        details = [
+            line.action,
+            *(f"{each}" for each in (line.key, line.before, line.after) if each),
+            line.why,
+        ]
     yield Event(
         at=line.at,
         ledger_id=line.ledger_id,
         what=what,
         uuid=line.uuid,
-        detail=": ".join(said),
+        detail=": ".join(details),
         source="audit",
     )
 

@@ -1,7 +1,7 @@
 """A file of prices, TOML or JSON: what a store charges for keeping, asking and taking away. Source: docs/cost.md.
 
-Prices are those of the file's author. The examples that come along are dated, say so in their names, and are to be
-checked before anything is decided by them.
+Prices are those of the file's author. The examples that come along have their dates in their names; check them
+before you decide anything by them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 from offload_hooks.json_text import read_json
 
 EXAMPLE = "example:"
-"""Before the name of a file that comes along."""
+"""Prefix of the name of a file that comes along."""
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -28,13 +28,13 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class StorageClass(BaseModel):
-    """Prices of one storage class; what a file does not say costs nothing.
+    """Prices of one storage class; a price that a file does not have is 0.
 
     Attributes:
-        storage_per_gb_month: for what is stored, a month.
-        put_per_1000, get_per_1000, list_per_1000: requests; `head_per_1000` as `get_per_1000` where it is not said.
-        retrieval_per_gb: for what is read.
-        minimum_days: what is deleted earlier is paid for so long.
+        storage_per_gb_month: for stored data, a month.
+        put_per_1000, get_per_1000, list_per_1000: requests; `head_per_1000` is `get_per_1000` if it is missing.
+        retrieval_per_gb: for data that is read.
+        minimum_days: data that is deleted earlier is charged for this time.
         minimum_object_bytes: a smaller object is paid for as one of this size.
     """
 
@@ -59,7 +59,7 @@ class Prices(BaseModel):
         currency: of all prices in the file.
         gb_bytes: what the provider calls a GB.
         egress_per_gb: for what leaves the provider's network, or the region.
-        default_class: of objects of which nothing else is said.
+        default_class: of objects without a storage class.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -103,15 +103,15 @@ class Tariff:
         return self.prices.classes[self.class_name]
 
     def for_storage(self, count: float) -> float:
-        """For so many bytes a month."""
+        """Price of storing bytes for a month."""
         return count / self.prices.gb_bytes * self.of_class.storage_per_gb_month
 
     def for_retrieval(self, count: float) -> float:
-        """For reading so many bytes."""
+        """Price of reading bytes."""
         return count / self.prices.gb_bytes * self.of_class.retrieval_per_gb
 
     def for_egress(self, count: float) -> float:
-        """For so many bytes that leave."""
+        """Price of bytes that leave the network."""
         return count / self.prices.gb_bytes * self.prices.egress_per_gb
 
 
@@ -120,7 +120,7 @@ class Rates:
     """The prices of all storage classes of a file, by the words that stores have for them.
 
     Attributes:
-        given: all objects are taken to be of this class, whatever the store says; None: as it says.
+        given: the class of all objects, whatever the store reports; None for the store's.
 
     Raises:
         OptionError: the file has no such class.
@@ -137,7 +137,7 @@ class Rates:
         return self.given is not None or not storage_class or self._named(storage_class) is not None
 
     def of(self, storage_class: str) -> Tariff:
-        """The prices of what the store says to be of this class; of the default one if the file does not have it."""
+        """The prices of a store's storage class; of the default one if the file does not have it."""
         return self.prices.tariff(self._named(storage_class) if self.given is None else self.given)
 
     def _named(self, storage_class: str) -> str | None:
@@ -157,7 +157,7 @@ def load_prices(place: str | os.PathLike[str]) -> Prices:
     """The prices of a file (`.json` is JSON, any other is TOML), or of an example: `example:aws-s3`.
 
     Raises:
-        OptionError: it is not what docs/cost.md says.
+        OptionError: it does not follow docs/cost.md.
         ObjectNotFoundError: it is not there. StoreError: it cannot be read.
     """
     name = os.fspath(place)

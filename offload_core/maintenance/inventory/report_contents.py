@@ -1,6 +1,6 @@
 """A catalogue, and what verifying found → what the page shows, as plain JSON of a bounded size.
 
-The largest topics are told one by one, the others together; of each the newest ledgers. Source: docs/report.md.
+The largest topics are listed one by one, the others together; of each the newest ledgers. Source: docs/report.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_DAYS = 62
 """Over a longer time there is a bar for each month."""
 
 STATES = ("cold", "both", "hot", "problem")
-"""Of a ledger: in the tier only; there and in BookKeeper; in BookKeeper only; in the tier, and cannot be read."""
+"""States of a ledger: in the tier only; also in BookKeeper; in BookKeeper only; in the tier, and not readable."""
 
 _KIB = 1 << 10
 _SIZES = [
@@ -57,8 +57,8 @@ def gather(
 
     Args:
         location: where the tier is, without credentials.
-        findings: what verifying found; None if nothing was verified: then what the catalogue shows to be wrong.
-        top: so many topics are told one by one.
+        findings: those of a verification; None to report the catalogue's problems.
+        top: number of topics that are listed one by one.
 
     Raises:
         OptionError: `top` is less than 1.
@@ -136,7 +136,7 @@ def _state_of(ledger: Ledger) -> str:
 
 
 def _ledger_bytes(ledger: Ledger) -> int:
-    """Of one that is not in the tier, what its record says."""
+    """The recorded facts of a ledger that is not in the tier."""
     if ledger.extents:
         return ledger.data_bytes
     return 0 if ledger.record is None else ledger.record.info.size or 0
@@ -253,14 +253,14 @@ def _histogram(
 
 
 def _problems(found: Catalogue | Iterable[Finding]) -> dict[str, Any]:
-    """Return what is wrong, counted by code, and the first of it one by one."""
+    """Return problems, counted by code, and the first of them one by one."""
     if isinstance(found, Catalogue):
-        told = (_of_stored(stored) for stored in found.problems)
+        rows = (_of_stored(stored) for stored in found.problems)
     else:
-        told = (_of_finding(finding) for finding in found)
+        rows = (_of_finding(finding) for finding in found)
     counts: Counter[tuple[str, str]] = Counter()
     shown: list[dict[str, Any]] = []
-    for each in told:
+    for each in rows:
         counts[each["code"], each["severity"]] += 1
         if len(shown) < MOST_FINDINGS:
             shown.append(each)

@@ -41,7 +41,7 @@ def report_page(data: Mapping[str, Any]) -> Page:
 
 @functools.cache
 def live_page() -> Page:
-    """The page of a service, which asks it for `ui/status`; nothing is told in it.
+    """The page of a service, which asks it for `ui/status`; it has no data in it.
 
     Raises:
         MissingExtraError: as `report_page`.
@@ -69,7 +69,7 @@ def _page(data: Mapping[str, Any], *, connect: str, title: str) -> Page:
 
 
 def embedded(data: Mapping[str, Any]) -> str:
-    """JSON that may stand in a `script` element: nothing in it can end that, or begin a comment."""
+    """JSON for a `script` element: nothing in it can end that, or begin a comment."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

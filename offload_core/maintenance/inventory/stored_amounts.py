@@ -51,7 +51,7 @@ class StoredAmount:
         return self.data_bytes + self.other_bytes
 
     def add(self, other: StoredAmount) -> None:
-        """Take the other's as well."""
+        """Add the other's."""
         self.copies += other.copies
         self.mapfiles += other.mapfiles
         self.objects += other.objects

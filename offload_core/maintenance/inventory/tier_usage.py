@@ -1,6 +1,6 @@
 """Bytes in a tier by owner or kind, from one listing.
 
-Format, age and storage class are in the listing. Whose an object is stands in its user metadata, which is a request for
+Format, age and storage class are in the listing. The owner of an object is in its user metadata, which is a request for
 each pair, many at once; or in managed ledgers' records, which name it by its UUID. A MapFile has it in its key.
 """
 
@@ -98,7 +98,7 @@ def measure(
 
     Args:
         prefix: only objects whose keys begin so.
-        records: who has which object; None to ask the objects, which is done only where it is needed.
+        records: owners of objects; None to inspect the objects, which is done only where it is needed.
         wanted: only these topics' objects; None for all, and other objects as well.
         now: what ages are counted to.
         listener: called with the number of objects that are listed.

@@ -166,9 +166,9 @@ class PlainStatus(enum.Enum):
     """Status of a pair of objects."""
 
     MISSING = "missing"
-    """It is not in the target, and would be copied."""
+    """The pair is not in the target, and would be copied."""
     COPIED = "copied"
-    """It was copied, and every byte was verified."""
+    """The pair was copied, and every byte was verified."""
     THERE = "there"
     """The target has the same already."""
     HALF = "half"
@@ -176,7 +176,7 @@ class PlainStatus(enum.Enum):
     CONFLICT = "conflict"
     """The target has another object under its key, which stays as it is."""
     FAILED = "failed"
-    """It could not be copied, or is not sound."""
+    """The pair could not be copied, or is not sound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +342,7 @@ class PlainCopy:
         return None if name is None else topic_of_managed_ledger(name)
 
     def _judge(self, pair: Pair) -> PlainStatus | _Task:
-        """Return what is known of a pair already, or what is to be done."""
+        """Return the status of a pair, or the task that is left to do."""
         if pair.data is None or pair.index is None:
             return PlainStatus.HALF
         key = pair.key

@@ -279,7 +279,7 @@ def check_entries(
 def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.code is Code.LOST_ENTRIES:
-            continue  # the old copy lacks them as well, and both say so
+            continue  # the old copy lacks them as well, and both record that
         if finding.code.severity is Severity.ERROR:
             raise DataLossError(
                 f"a new copy is not sound: {finding.code.value}: {finding.what}",
@@ -318,8 +318,8 @@ def write_mapfile(
     assert key.checksum_keys is not None
     data_checksums_key, index_checksums_key = key.checksum_keys
 
-    def upload(name: str, pieces: Iterable[bytes]) -> int:
-        blocks = _cut(pieces, block_bytes)
+    def upload(name: str, parts: Iterable[bytes]) -> int:
+        blocks = _cut(parts, block_bytes)
         return upload_blocks(target, name, blocks, block_bytes=block_bytes, budget=budget).size_bytes
 
     with SpooledTemporaryFile(_HELD_CHECKSUMS_BYTES) as checksums:
@@ -334,7 +334,7 @@ def write_mapfile(
 
 
 class _Packed:
-    """The data file of a ledger in chunks; its index file when all were taken."""
+    """The data file of a ledger in parts; its index file when all were taken."""
 
     def __init__(self, ledger: KeptLedger) -> None:
         self._ledger = ledger
@@ -359,24 +359,24 @@ class _Packed:
         yield rest
 
 
-def _summed(pieces: Iterable[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
-    """Yield the pieces as they are, and write the checksums of the file's chunks."""
+def _summed(parts: Iterable[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Yield the parts as they are, and write the checksums of the file's chunks."""
     held = b""
-    for piece in pieces:
-        held += piece
+    for part in parts:
+        held += part
         whole = len(held) - len(held) % CHUNK_BYTES
         if whole:
             write(make_checksums(held[:whole])[HEAD_BYTES:])
             held = held[whole:]
-        yield piece
+        yield part
     write(make_checksums(held)[HEAD_BYTES:])
 
 
-def _cut(pieces: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
+def _cut(parts: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
     """Yield the same bytes as blocks of one length, but for the last."""
     block = bytearray()
-    for piece in pieces:
-        left = memoryview(piece)
+    for part in parts:
+        left = memoryview(part)
         while left:
             taken = left[: block_bytes - len(block)]
             block += taken
@@ -550,44 +550,44 @@ class EntryCopies:
 
     def _about(self, name: str, ledger: LedgerRecord) -> dict[str, str]:
         """Return user metadata of the first copy, as far as it stays."""
-        piece = self._pieces(name, ledger)[0]
-        found = piece.tier.stat(piece.key.data_key).user_metadata
+        extent = self._extents(name, ledger)[0]
+        found = extent.tier.stat(extent.key.data_key).user_metadata
         return {TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
 
     def _filters(self, name: str, ledgers: Sequence[LedgerRecord]) -> dict[int, FilterRecord]:
         found: dict[int, FilterRecord] = {}
         for ledger in ledgers:
-            records = [self._filter(piece) for piece in self._pieces(name, ledger)]
-            said = [record for record in records if record is not None]
-            if said and len(said) < len(records):
+            records = [self._filter(extent) for extent in self._extents(name, ledger)]
+            filters = [record for record in records if record is not None]
+            if filters and len(filters) < len(records):
                 raise OptionError(
                     "a part of the ledger went through a filter, and one object is filtered as a whole",
                     ledger_id=ledger.ledger_id,
                 )
-            if said:
-                found[ledger.ledger_id] = said[0] if len(said) == 1 else _together(said)
+            if filters:
+                found[ledger.ledger_id] = filters[0] if len(filters) == 1 else _together(filters)
         if found and len(found) < len(ledgers):
             raise OptionError("some of the ledgers went through a filter, and others did not")
         return found
 
-    def _filter(self, piece: ColdExtent) -> FilterRecord | None:
-        record = indexed_filter(piece.ledger)
-        said = piece.tier.stat(piece.key.data_key).user_metadata
-        if LOST_KEY in said:
+    def _filter(self, extent: ColdExtent) -> FilterRecord | None:
+        record = indexed_filter(extent.ledger)
+        user_metadata = extent.tier.stat(extent.key.data_key).user_metadata
+        if LOST_KEY in user_metadata:
             raise OptionError(
                 "a copy lost entries before it was repaired, and would not say so in another format",
-                key=piece.key.data_key,
+                key=extent.key.data_key,
                 hint="It can be moved as it is, in its format.",
             )
-        if record is None and ObjectMarks.of(said).is_filtered:
+        if record is None and ObjectMarks.of(user_metadata).is_filtered:
             raise OptionError(
                 "a copy went through a filter of which its index says nothing",
-                key=piece.key.data_key,
+                key=extent.key.data_key,
                 hint="It can be moved as it is, in its format.",
             )
         return record
 
-    def _pieces(self, name: str, ledger: LedgerRecord) -> tuple[ColdExtent, ...]:
+    def _extents(self, name: str, ledger: LedgerRecord) -> tuple[ColdExtent, ...]:
         memory = self._memory or ReadMemory()
         return open_extents(self._source, ledger, name, memory)
 

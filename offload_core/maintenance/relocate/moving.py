@@ -364,7 +364,7 @@ class Mover:
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
-        """In the block, an error ends the attempt, and deletes its objects."""
+        """End the attempt at an error in the block, and delete its objects."""
         try:
             yield
         except OutcomeUnknownError:
@@ -393,7 +393,7 @@ class Mover:
         return cleaned
 
     def replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
-        """The copies in these tiers that were replaced for so long, and that no ledger reads or lacks."""
+        """The copies in these tiers that were replaced before the lag, and that no ledger reads or lacks."""
         return [copy for copy, is_held in self._due(topic, grace_ms) if is_held]
 
     def delete_replaced(self, topic: TopicName, grace_ms: int) -> OldCopies:
@@ -434,7 +434,7 @@ class Mover:
                 yield copy, all(ledger is None or self._is_held(topic, ledger) for ledger in ledgers)
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
-        """Return whether the copies that a ledger reads are here, and have what its record says."""
+        """Return True if the current copies of a ledger are here, and match its record."""
         if ledger.is_marked_for_deletion:
             return True
         if not ledger.has_hot_copy and check_coverage(ledger) is not None:
@@ -465,7 +465,7 @@ class Mover:
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
 
     def _driver(self, move: Move) -> DriverMetadata:
-        """Return what is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
+        """Return the driver metadata of the target; of a MapFile as Pulsar's driver of them has it."""
         driver = tier_record(self._target)
         if move.format is not ObjectFormat.MAPFILE:
             return driver

@@ -31,14 +31,14 @@ class How(enum.Enum):
     """Way to make a new copy."""
 
     BYTES = "bytes"
-    """Its objects are those of the old one, byte by byte."""
+    """The new objects are those of the old copy, byte by byte."""
     ENTRIES = "entries"
     """The entries are read, and written in another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One new copy that is to be made, and replaces others.
+    """A new copy that is to be made, and replaces others.
 
     Attributes:
         ledger_ids: its ledgers, ascending; with `segment`, those whose records name that.
@@ -98,7 +98,7 @@ class Wanted:
     Attributes:
         source, target: the two tiers, as `tier_record` has them; perhaps the same.
         format: of all new copies; None for each copy's own.
-        merge_bytes: merge ledgers into segments of about so many bytes of payloads; None to merge none.
+        merge_bytes: approximate bytes of payloads of the segments that ledgers are merged into; None to merge none.
         ledger_ids: only these ledgers, and segments with one of them; None for all.
 
     Raises:

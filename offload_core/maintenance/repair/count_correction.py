@@ -147,7 +147,7 @@ class CountCorrection:
     Args:
         records: opens the records; None for none.
         ours: the same where they can be written.
-        hot: the hot tier, which is asked where a hot copy is there; None where it is not known.
+        hot: the hot tier, which is asked if a hot copy exists; None where it is not known.
         executor: who counts.
         folder: that the objects lie in, with its `/`.
     """

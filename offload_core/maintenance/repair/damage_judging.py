@@ -170,8 +170,8 @@ def _evidence(
     index_codes = {finding.code for finding in findings if finding.key == key.index_key}
     if pair.data is None:
         return Evidence(pair=pair, known=known, codes=codes, index_codes=index_codes)
-    said = _said(tier, pair)
-    marks = ObjectMarks.of(said)
+    user_metadata = _user_metadata(tier, pair)
+    marks = ObjectMarks.of(user_metadata)
     prior = marks.lost
     examined = examine(tier, pair)
     index = None if examined is None else examined.index
@@ -198,20 +198,20 @@ def _evidence(
     is_right = contents.is_clean and not damaged and lost.count == (prior.count if prior else 0)
     made = None
     if is_right:
-        made = _made(key, contents, scan, old, infos, data.size, said, index, codes)
+        made = _made(key, contents, scan, old, infos, data.size, user_metadata, index, codes)
     fits = made is not None and _fits(tier, pair, made, data, marks)
     is_same = fits and made == old and not (index_codes & OF_INDEX_METADATA)
     salvage = Salvage(
         key=key,
         contents=contents,
         lost=lost,
-        said=said,
+        old_metadata=user_metadata,
         old_index=_metadata_of(scan, old),
         recorded=infos,
         is_filtered=marks.is_filtered,
     )
     if Code.SUPERSEDED in codes and is_whole(tier, salvage):
-        codes.remove(Code.SUPERSEDED)  # by what was saved of it
+        codes.remove(Code.SUPERSEDED)  # by the copy that was saved from it
     checksums_only = (
         is_right and scan is not None and codes == {Code.MAPFILE_CHECKSUM} and _is_sure(scan, contents)
     )
@@ -223,7 +223,7 @@ def _evidence(
         is_right=is_right,
         index_fits=fits and (not is_same or Code.INDEX_CHECKSUM in codes),
         index=made,
-        index_metadata={**said, **({"role": "index"} if "role" in said else {})},
+        index_metadata={**user_metadata, **({"role": "index"} if "role" in user_metadata else {})},
         salvage=salvage,
         lost=lost,
         entries=contents.entry_count,
@@ -250,7 +250,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
     return has_entries(tier, pair.key, examined.index, salvage.contents)
 
 
-def _said(tier: Tier, pair: Pair) -> dict[str, str]:
+def _user_metadata(tier: Tier, pair: Pair) -> dict[str, str]:
     """Return user metadata of the pair: the data object's, else the index's."""
     for listed in (pair.data, pair.index):
         if listed is not None:
@@ -318,15 +318,15 @@ def _made(
     old: bytes,
     infos: Mapping[int, LedgerInfo],
     data_length: int,
-    said: Mapping[str, str],
+    user_metadata: Mapping[str, str],
     index: ObjectIndex | None,
     codes: Set[Code],
 ) -> bytes:
     if scan is not None:
         assert scan.header is not None
         return mapfile_index(scan.records, key.data_key, scan.header.sync)
-    marks = ObjectMarks.of(said)
-    is_ours = said.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
+    marks = ObjectMarks.of(user_metadata)
+    is_ours = user_metadata.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
     has_directory = (
         Code.INDEX_DIRECTORY in codes
         or (index is not None and index.directory is not None)
@@ -405,8 +405,8 @@ def find_other(
     Raises:
         StoreError: the tier fails.
     """
-    name = salvage.key.managed_ledger or salvage.said.get(TOPIC_KEY) or managed_ledger
-    whose = (name, salvage.said.get(CLUSTER_KEY))
+    name = salvage.key.managed_ledger or salvage.old_metadata.get(TOPIC_KEY) or managed_ledger
+    whose = (name, salvage.old_metadata.get(CLUSTER_KEY))
     own = {salvage.key.data_key, salvage.target.data_key}
     for key in sorted(candidates, key=lambda each: each.data_key):
         if name is None or key.data_key in own:

@@ -1,10 +1,10 @@
 """Contents of a damaged data object: of each ledger the entries that are found, and those that are lost.
 
-Stretches of frames come from `frame_scan` and `mapfile_scan`. Each frame is identified by its own id where that fits
+Spans of frames come from `frame_scan` and `mapfile_scan`. Each frame is identified by its own id where that fits
 its place, else by its place where one fits. An id has no checksum: it is accepted where it follows, or is followed by,
 one that is right; runs that hang on the block's header or its end come first, and others must fit between them. So a
-part of an offloaded object that lies inside a message is not taken for entries of this one. What an index or a record
-expects of the ledgers tells what is missing.
+part of an offloaded object that lies inside a message is not taken for entries of this one. Entries
+that an index or a record expects, and that are not found, are lost.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class _FrameRun:
 def identify(
     frames: Sequence[FoundFrame], first: int | None, stop: int | None, *, ends_well: bool, gaps: bool
 ) -> list[FoundFrame]:
-    """The frames of a stretch whose entries are known, in the order of their ids, with these ids.
+    """Return the frames of a span whose entries are known, in the order of their ids.
 
     Args:
-        first: the entry that the stretch begins with, where that is said.
-        stop: the entry that follows the stretch, where that is known.
+        first: the entry that the span begins with, if a header states it.
+        stop: the entry that follows the span, if known.
         ends_well: a right end follows the last frame.
         gaps: ids may be missing on purpose; then each is taken as long as they ascend.
 
@@ -105,7 +105,7 @@ def identify(
 
 
 def _ascending(frames: Sequence[FoundFrame], stop: int | None) -> list[FoundFrame]:
-    """Those below `stop` whose ids ascend: of two that do not, either may be wrong."""
+    """The frames below `stop` whose ids ascend: of two that do not, either may be wrong."""
     found = [frame for frame in frames if frame.entry_id >= 0 and (stop is None or frame.entry_id < stop)]
     while wrong := {i for i, (one, two) in enumerate(pairwise(found)) if two.entry_id <= one.entry_id}:
         found = [frame for i, frame in enumerate(found) if i not in wrong and i - 1 not in wrong]
@@ -125,7 +125,7 @@ def _runs(frames: Sequence[FoundFrame]) -> list[_FrameRun]:
 def _between(
     runs: Sequence[_FrameRun], lowest: int | None, stop: int | None, *, ends_well: bool
 ) -> list[FoundFrame]:
-    """Those of the frames whose entries are known, where all of them lie from `lowest` on and below `stop`."""
+    """The frames whose entries are known, if all of them lie from `lowest` on and below `stop`."""
     frames = [frame for run in runs for frame in run.frames]
     if lowest is not None and all(frame.is_linked for frame in frames):
         if stop is not None and len(frames) == stop - lowest:
@@ -147,8 +147,8 @@ def _between(
 
 def _in_order(run: _FrameRun, other: _FrameRun) -> bool:
     """Return whether two runs have their ids in the order of their bytes."""
-    is_behind = run.frames[0].offset > other.frames[0].offset
-    return run.first > other.last if is_behind else run.last < other.first
+    is_after = run.frames[0].offset > other.frames[0].offset
+    return run.first > other.last if is_after else run.last < other.first
 
 
 def _in_place(frames: Sequence[FoundFrame], ids: range) -> list[FoundFrame]:
@@ -227,7 +227,7 @@ class Contents:
         ledgers: in the order of their first blocks.
         is_clean: blocks follow one another as they declare, and every byte of headers, frames and padding is right.
         payload: reads the payload of one of the entries.
-        unknown_entries: entries that can be told apart, but not whose they are.
+        unknown_entries: entries that were found, but whose ledger is not known.
         block_bytes: how long the first block is, by itself; 0 if that is not known.
     """
 
@@ -261,8 +261,8 @@ def read_contents(
     """Walk a data object of blocks.
 
     Args:
-        index: its index, if it can be read; where it contradicts the blocks, it is not believed.
-        expected: of each ledger, what is known of it from elsewhere.
+        index: its index, if it can be read; where it contradicts the blocks, it is ignored.
+        expected: of each ledger, its entries by the index or by records.
         gaps: a filter left entries out.
         lacks: by itself it lacks entries, since it was saved before.
 
@@ -275,27 +275,27 @@ def read_contents(
 
     starts = _starts(index)
     scan = FrameScan(data, key.object_format, gaps=gaps, starts=starts)
-    stretches = list(scan.stretches())
-    owners = _owners(stretches, key, starts, expected)
+    spans = list(scan.stretches())
+    owners = _owners(spans, key, starts, expected)
     ledgers: dict[int, LedgerContents] = {}
     unknown = 0
-    for i, (stretch, owner) in enumerate(zip(stretches, owners, strict=True)):
+    for i, (span, owner) in enumerate(zip(spans, owners, strict=True)):
         if owner is None:
-            unknown += sum(is_kept(frame) for frame in stretch.frames)
+            unknown += sum(is_kept(frame) for frame in span.frames)
             continue
         contents = ledgers.setdefault(owner, LedgerContents(ledger_id=owner))
-        behind = _next_first(stretches, owners, i, expected.get(owner, Expected()))
-        first = None if stretch.header is None else stretch.header.first_entry_id
-        found = identify(stretch.frames, first, behind, ends_well=stretch.ends_well, gaps=gaps)
-        _take(contents, stretch, found)
+        following = _next_first(spans, owners, i, expected.get(owner, Expected()))
+        first = None if span.header is None else span.header.first_entry_id
+        found = identify(span.frames, first, following, ends_well=span.ends_well, gaps=gaps)
+        _take(contents, span, found)
     for contents in ledgers.values():
         settle(contents, expected.get(contents.ledger_id, Expected()), key, payload, gaps=gaps)
     for ledger_id, known in expected.items():
         if ledger_id not in ledgers and known.stop is not None:
             first = known.first or 0
             ledgers[ledger_id] = LedgerContents(ledger_id=ledger_id, first=first, stop=known.stop)
-    is_clean = _is_clean(stretches, data.size, key.object_format, gaps=gaps or lacks) and not unknown
-    header = stretches[0].header if stretches else None
+    is_clean = _is_clean(spans, data.size, key.object_format, gaps=gaps or lacks) and not unknown
+    header = spans[0].header if spans else None
     return Contents(
         ledgers=list(ledgers.values()),
         is_clean=is_clean,
@@ -306,7 +306,7 @@ def read_contents(
 
 
 def _starts(index: ObjectIndex | None) -> dict[int, tuple[int, int]]:
-    """Return where an index says that blocks begin: offset → ledger, first entry."""
+    """Return the starts of blocks by the index: offset → ledger, first entry."""
     if index is None:
         return {}
     return {
@@ -317,83 +317,83 @@ def _starts(index: ObjectIndex | None) -> dict[int, tuple[int, int]]:
 
 
 def _owners(
-    stretches: Sequence[BlockFrames],
+    spans: Sequence[BlockFrames],
     key: ObjectKey,
     starts: Mapping[int, tuple[int, int]],
     known: Collection[int],
 ) -> list[int | None]:
-    """Whose each stretch is; None where nothing tells that can be believed.
+    """Return the ledger of each span; None where no source is reliable.
 
     In a streaming object ledgers ascend, and all but the first begin with entry 0. What the index and the frames agree
-    on is believed first, then a header that fits, then that a ledger goes on. `known` are the ledgers that may be
-    there; none: unknown.
+    on counts first, then a header that fits, then that a ledger goes on. `known` are the ledgers that the object may
+    hold; none: unknown.
     """
     if key.ledger_id is not None:
-        return [key.ledger_id] * len(stretches)
-    said = Counter(header[1] for each in stretches if (header := _said(each)) is not None)
+        return [key.ledger_id] * len(spans)
+    counts = Counter(header[1] for each in spans if (header := _declared(each)) is not None)
     owners: list[int | None] = []
     before: tuple[int, int] | None = None  # ledger and the entry that goes on in it
-    for stretch in stretches:
-        first = _first_of(stretch)
-        indexed, header = starts.get(stretch.offset), _said(stretch)
+    for span in spans:
+        first = _first_of(span)
+        indexed, header = starts.get(span.offset), _declared(span)
         owner: int | None = None
         if indexed is not None and indexed[1] == first:
             owner = indexed[0]
-        elif header is not None and header[0] == first and _fits(header, before, said, known, stretch):
+        elif header is not None and header[0] == first and _fits(header, before, counts, known, span):
             owner = header[1]
         elif before is not None and first is not None and first >= before[1] > 0:
             owner = before[0]
         owners.append(owner)
-        if owner is not None and stretch.frames:
-            before = (owner, max(frame.entry_id for frame in stretch.frames) + 1)
+        if owner is not None and span.frames:
+            before = (owner, max(frame.entry_id for frame in span.frames) + 1)
     return owners
 
 
-def _said(stretch: BlockFrames) -> tuple[int, int] | None:
-    """First entry and ledger as the header of a streaming block says, whatever else of it is damaged."""
-    if len(stretch.header_bytes) < BLOCK_HEADER_BYTES:
+def _declared(span: BlockFrames) -> tuple[int, int] | None:
+    """First entry and ledger in the header of a streaming block, whatever else of it is damaged."""
+    if len(span.header_bytes) < BLOCK_HEADER_BYTES:
         return None
-    first, ledger_id = struct.unpack_from(">qq", stretch.header_bytes, 20)
+    first, ledger_id = struct.unpack_from(">qq", span.header_bytes, 20)
     return (first, ledger_id) if ledger_id >= 0 else None
 
 
 def _fits(
     header: tuple[int, int],
     before: tuple[int, int] | None,
-    said: Mapping[int, int],
+    counts: Mapping[int, int],
     known: Collection[int],
-    stretch: BlockFrames,
+    span: BlockFrames,
 ) -> bool:
     first, ledger_id = header
     if known and ledger_id not in known:
         return False
-    if not known and stretch.header is None and said[ledger_id] < 2:
+    if not known and span.header is None and counts[ledger_id] < 2:
         return False
     if before is None:
         return True
     if ledger_id == before[0]:
         return first >= before[1]
-    return ledger_id > before[0] and (first == 0 or said[ledger_id] > 1)
+    return ledger_id > before[0] and (first == 0 or counts[ledger_id] > 1)
 
 
-def _first_of(stretch: BlockFrames) -> int | None:
-    """The entry that a stretch begins with, by its frames, of which the first two that agree are believed."""
-    for before, frame in pairwise(stretch.frames):
+def _first_of(span: BlockFrames) -> int | None:
+    """The entry that a span begins with, by the first two frames that agree."""
+    for before, frame in pairwise(span.frames):
         if before.entry_id >= 0 and frame.entry_id == before.entry_id + 1:
-            return before.entry_id - stretch.frames.index(before)
-    header = None if stretch.header is None else stretch.header.first_entry_id
-    if stretch.frames and stretch.frames[0].entry_id >= 0:
-        return stretch.frames[0].entry_id if header is None else header
+            return before.entry_id - span.frames.index(before)
+    header = None if span.header is None else span.header.first_entry_id
+    if span.frames and span.frames[0].entry_id >= 0:
+        return span.frames[0].entry_id if header is None else header
     return header
 
 
 def _next_first(
-    stretches: Sequence[BlockFrames], owners: Sequence[int | None], i: int, expected: Expected
+    spans: Sequence[BlockFrames], owners: Sequence[int | None], i: int, expected: Expected
 ) -> int | None:
-    """The entry that follows a stretch: the next one of its ledger begins with it, or what is expected ends there."""
-    begin = _first_of(stretches[i])
-    if i + 1 < len(stretches) and owners[i + 1] == owners[i]:
-        following = stretches[i + 1]
+    """The entry that follows a span: the first of its ledger's next span, or the end of the expected entries."""
+    begin = _first_of(spans[i])
+    if i + 1 < len(spans) and owners[i + 1] == owners[i]:
+        following = spans[i + 1]
         if following.header is not None:
             first = following.header.first_entry_id
             return first if begin is None or first > begin else None
@@ -401,14 +401,14 @@ def _next_first(
     return expected.stop
 
 
-def _take(contents: LedgerContents, stretch: BlockFrames, frames: Iterable[FoundFrame]) -> None:
+def _take(contents: LedgerContents, span: BlockFrames, frames: Iterable[FoundFrame]) -> None:
     found = list(frames)
-    if stretch.begins_block:
+    if span.begins_block:
         first = found[0].entry_id if found else None
-        if stretch.header is not None:
-            first = stretch.header.first_entry_id
+        if span.header is not None:
+            first = span.header.first_entry_id
         if first is not None:
-            contents.blocks.append(BlockEntry(first_entry_id=first, part_number=0, offset=stretch.offset))
+            contents.blocks.append(BlockEntry(first_entry_id=first, part_number=0, offset=span.offset))
     for frame in found:
         if is_kept(frame):
             contents.entries.append(
@@ -429,7 +429,7 @@ def settle(
     *,
     gaps: bool = False,
 ) -> None:
-    """Put entries in their order, each once: of one that is there in two ways, either may be right."""
+    """Put entries in their order, each once: of one that occurs in two ways, either may be right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
         known = by_id.setdefault(entry.entry_id, entry)
@@ -448,32 +448,30 @@ def settle(
     contents.stop = max([*(each + 1 for each in ids), expected.stop or 0, contents.first])
 
 
-def _is_clean(
-    stretches: Sequence[BlockFrames], size: int, object_format: ObjectFormat, *, gaps: bool
-) -> bool:
+def _is_clean(spans: Sequence[BlockFrames], size: int, object_format: ObjectFormat, *, gaps: bool) -> bool:
     """Return whether the walk found one block after another, as each declares, and nothing else."""
     position = 0
-    for stretch in stretches:
-        header = stretch.header
-        if header is None or stretch.offset != position or stretch.stop != position + header.block_length:
+    for span in spans:
+        header = span.header
+        if header is None or span.offset != position or span.stop != position + header.block_length:
             return False
-        if not _header_rest_is_zero(stretch, object_format):
+        if not _header_rest_is_zero(span, object_format):
             return False
         expected = header.first_entry_id
-        for i, frame in enumerate(stretch.frames):
+        for i, frame in enumerate(span.frames):
             is_next = frame.entry_id >= expected if gaps else frame.entry_id == expected
             if not (frame.is_linked and frame.is_exact and is_next):
                 return False
-            if i == 0 and frame.offset != stretch.offset + BLOCK_HEADER_BYTES:
+            if i == 0 and frame.offset != span.offset + BLOCK_HEADER_BYTES:
                 return False
             expected = frame.entry_id + 1
-        position = stretch.stop
-    return position == size and bool(stretches)
+        position = span.stop
+    return position == size and bool(spans)
 
 
-def _header_rest_is_zero(stretch: BlockFrames, object_format: ObjectFormat) -> bool:
+def _header_rest_is_zero(span: BlockFrames, object_format: ObjectFormat) -> bool:
     begin = 28 if object_format is ObjectFormat.PIP17 else 36
-    return not any(stretch.header_bytes[begin:])
+    return not any(span.header_bytes[begin:])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A ledger whose cold copy is damaged or gone, and whose hot copy is there, is offloaded again: to a new copy.
+"""Offload a ledger again, to a new copy, if its cold copy is damaged or gone and it has a hot copy.
 
 The new copy is verified to its last byte, and against the hot entries, before the record names it. Its steps are those
 of `managed_ledger.copy_registry`; what is left of one that is broken off, the next call cleans.
@@ -62,7 +62,7 @@ def find_hot(store: LedgerStore, name: str, ledger_id: int) -> LedgerStatus | No
 def why_hot_forbids(
     store: LedgerStore | None, name: str, ledger: LedgerRecord, counts: LedgerCounts
 ) -> str | None:
-    """Return why a record must not say these counts, by its ledger's hot copy; None if nothing speaks against it.
+    """Return the reason why the hot copy contradicts these counts of its ledger; None if it does not.
 
     Args:
         store: the hot tier; None if it is not known.
@@ -208,11 +208,11 @@ class HotCopies:
             offloaded = self.offloader_of(steps.tier, steps.name).offload(
                 reader, key.uuid, {TOPIC_KEY: steps.name}, filter_run=run, listener=watch
             )
-            said = offloaded.filter
-            filters = {} if said is None else {key.ledger_id: said.pack(short=True)}
+            filter_record = offloaded.filter
+            filters = {} if filter_record is None else {key.ledger_id: filter_record.pack(short=True)}
             record = steps.switched(filters).ledger(key.ledger_id)
             assert record is not None
-            check_copy(steps.tier, key, record, steps.name, reader, check, said)
+            check_copy(steps.tier, key, record, steps.name, reader, check, filter_record)
         return filters
 
     def _give_up(self, steps: Replacement, error: OffloadError) -> None:
@@ -253,7 +253,7 @@ def check_copy(
         found = wrong[0].code.value if wrong else "nothing"
         raise DataLossError("a new copy is not sound", key=key.data_key, found=found)
     if filtered is not None and filtered.mode is FilterMode.TOMBSTONE:
-        return  # what stands in the place of entries is not theirs; the walk has counted what the filter kept
+        return  # an empty frame is not the entry it replaces; the walk has counted what the filter kept
     with closing(ColdReaders(KnownTiers(tier), memory=ReadMemory()).open(record, name)) as reader:
         found_entries = _cold_entries(reader, record.info.entries or 0)
         cold = next(found_entries, None)

@@ -39,7 +39,7 @@ def checksums_with_index(tier: Tier, pair: Pair, index: bytes) -> bytes | None:
     try:
         known = read_block_checksums(tier, pair.key, pair.block_checksums.size_bytes)
     except (FormatError, ObjectNotFoundError):
-        return None  # verification says it, and makes others
+        return None  # verification reports it, and makes others
     if known.data_length != pair.data.size_bytes:
         return None
     return pack_block_checksums(replace(known, index_length=len(index), index_crc=crc32c(index)))
@@ -70,14 +70,14 @@ class PairChanges:
             keep_copy(self._tier, checksums[1], reason, self._audit, self._now_ms())
         self._audit.record(_write(evidence, key.index_key, "an index made anew from its data object"))
         # The checksums first: an index that they do not fit is found, and made anew by the next call.
-        companion = checksums_with_index(self._tier, evidence.pair, evidence.index)
-        if companion is not None and not self._has(key.block_checksums_key, companion):
-            said = self._tier.stat(key.block_checksums_key).user_metadata
+        checksum_file = checksums_with_index(self._tier, evidence.pair, evidence.index)
+        if checksum_file is not None and not self._has(key.block_checksums_key, checksum_file):
+            user_metadata = self._tier.stat(key.block_checksums_key).user_metadata
             keep_copy(self._tier, key.block_checksums_key, reason, self._audit, self._now_ms())
             self._audit.record(
                 _write(evidence, key.block_checksums_key, "checksums with that of the index made anew")
             )
-            self._tier.write_index(key.block_checksums_key, companion, user_metadata=said)
+            self._tier.write_index(key.block_checksums_key, checksum_file, user_metadata=user_metadata)
         if checksums is not None:
             self._tier.write_index(checksums[1], made)
         self._tier.write_index(key.index_key, evidence.index, user_metadata=evidence.index_metadata or {})

@@ -39,7 +39,7 @@ class Reason:
 def keep_copy(tier: Tier, key: str, reason: Reason, audit: AuditLog, now_ms: int) -> str | None:
     """Copy an object there, with its note; the copy's key, None if there is no such object.
 
-    It can be called again: what is there already stays.
+    It can be called again: a copy that exists stays.
 
     Raises:
         DataLossError: the copy does not have the bytes of the object.
@@ -102,7 +102,7 @@ def is_put_aside(tier: Tier, key: str) -> bool:
 
 
 def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
-    """Return where an object of these bytes goes, and whether it is there."""
+    """Return the key for an object of these bytes, and True if it exists."""
     number = 1
     while True:
         target = f"{FOLDER}{key}{_SUFFIX}" + (f"-{number}" if number > 1 else "")
@@ -115,7 +115,7 @@ def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
 
 
 def _stat(tier: Tier, key: str) -> ObjectStat | None:
-    """Return what is under a key, without user metadata if these cannot be read."""
+    """Return the object under a key, without user metadata if these cannot be read."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:

@@ -55,7 +55,7 @@ class Action(enum.Enum):
     NOT_SAVABLE = "not-savable"
     """Nothing can be saved."""
     LEAVE = "leave"
-    """Do nothing: repairing does not help."""
+    """Do nothing: a repair does not help."""
 
 
 ELSEWHERE: dict[Code, str] = {
@@ -150,22 +150,22 @@ class CorrectedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRepair:
-    """Planned repair of one pair of objects, or of what a record says of it.
+    """Planned repair of one pair of objects, or of its record.
 
     Attributes:
         key: the data object's; None where only a record is wrong.
-        findings: what verification found.
-        entries, lost: entries that can be saved, and those that cannot, where that was counted.
-        target: where the entries go, by the data object's key; None also where that is not decided yet.
+        findings: those of the verification.
+        entries, lost: entries that can be saved, and those that cannot, if they were counted.
+        target: the data object's key that the entries go to; None also if that is not decided yet.
         other: another copy that has all of it, by the same.
-        is_done: that is there already, and verified.
+        is_done: the target exists, and is verified.
         recorded: the topic whose record names the pair as a copy that may be read.
-        hot: its ledgers whose hot copies are there, by their records.
+        hot: its ledgers with hot copies, by their records.
         is_moved: the original goes to the quarantine.
-        is_switched: its record goes on to what takes its place.
-        is_marked: its record is to say that it is damaged, so that its hot copies are kept.
+        is_switched: its record is switched to the replacement.
+        is_marked: it is to be recorded as damaged, so that its hot copies are kept.
         failure: why it could not be judged.
-        counts: what the record says of a ledger's entries and size, and what it must say.
+        counts: recorded and correct entries and size of a ledger.
     """
 
     key: str | None
@@ -200,7 +200,7 @@ class Repaired:
     """Result for a pair: objects that were written, and originals that were moved, by where they are now.
 
     Attributes:
-        corrected: its record says the right counts now.
+        corrected: its record has the right counts now.
     """
 
     planned: PlannedRepair
@@ -211,7 +211,7 @@ class Repaired:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedAttempt:
-    """One attempt as records have it.
+    """An attempt by its records.
 
     Attributes:
         is_complete: by a record it may be read.

@@ -1,10 +1,10 @@
 """Objects made from a damaged one: an index over data that is right, or a new pair that holds what can be saved.
 
-An index counts where blocks begin, how many entries there are and how long they are. What no data object says of its
-ledger (when it was made, on which bookies, custom metadata) comes from what is left of the old index, else from a
-record; else it is left out. A new pair has blocks as the offloader cuts them, ids as they were. Lost entries leave no
-trace but their missing ids, and what the user metadata of both objects says: nothing is put in their place. A MapFile
-is saved into a PIP-17 object, which can say it. What was written is read back. Source: docs/repair.md."""
+An index counts where blocks begin, how many entries there are and how long they are. Facts of the
+ledger that no data object has (time, bookies, custom metadata) come from what is left of the old index, else from a
+record; else they are left out. A new pair has blocks as the offloader cuts them, and the same ids. Lost entries are
+missing ids, recorded in the user metadata of both objects; nothing is put in their place. A MapFile is saved into a
+PIP-17 object, which can record them. New objects are read back. Source: docs/repair.md."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def pip17_index(
 
     Args:
         metadata: what is left of the old one.
-        recorded: what the ledger's record says.
+        recorded: the ledger's record.
         is_filtered: then the ledger's own count and size are not those of the object.
     """
     known = metadata or _new_metadata(recorded)
@@ -136,7 +136,7 @@ def streaming_index(
     data_length: int,
     blocks: Mapping[int, Sequence[BlockEntry]],
 ) -> bytes:
-    """The index of a streaming object; `infos` is what is left of the old one, `recorded` what records say."""
+    """The index of a streaming object; `infos` is what is left of the old one, `recorded` the ledgers' records."""
     ledgers = []
     for ledger in contents.ledgers:
         info = infos.get(ledger.ledger_id) or recorded.get(ledger.ledger_id)
@@ -199,7 +199,7 @@ def index_of(
 
 
 def _new_metadata(recorded: LedgerInfo | None) -> LedgerMetadata:
-    """Return what BookKeeper would say of a ledger of which nothing else is known."""
+    """Return the metadata that BookKeeper would have for a ledger of which only the record is known."""
     closed_ms = None if recorded is None or not recorded.is_closed else recorded.timestamp_ms
     return LedgerMetadata(
         write_quorum_size=1,
@@ -214,7 +214,7 @@ def _new_metadata(recorded: LedgerInfo | None) -> LedgerMetadata:
 
 
 _NAMESPACE = UUID("6f3a1f0e-6a54-4d0c-9a57-1d1c6d8f7f51")
-"""Of the uuids of salvaged objects."""
+"""Namespace of the uuids of salvaged objects."""
 
 
 def salvaged_key(key: ObjectKey, contents: Contents) -> ObjectKey:
@@ -235,18 +235,18 @@ def salvaged_key(key: ObjectKey, contents: Contents) -> ObjectKey:
 
 @dataclass(slots=True, kw_only=True)
 class Salvage:
-    """One object to be saved.
+    """An object to be saved.
 
     Args:
-        lost: what is missing of it.
-        said: user metadata of the old objects; `old_index` what there is of the old index.
-        recorded: what records say of the ledgers.
+        lost: its lost entries.
+        old_metadata: user metadata of the old objects; `old_index` what is left of the old index.
+        recorded: the ledgers' records.
     """
 
     key: ObjectKey
     contents: Contents
     lost: LostEntries
-    said: Mapping[str, str]
+    old_metadata: Mapping[str, str]
     old_index: bytes
     recorded: Mapping[int, LedgerInfo]
     is_filtered: bool
@@ -259,8 +259,8 @@ class Salvage:
         return salvaged_key(self.key, self.contents)
 
     def user_metadata(self, role: str) -> dict[str, str]:
-        """Of the new object: what the old one said, and what is lost."""
-        extra = {name: value for name, value in self.said.items() if name != ROLE_KEY}
+        """User metadata of the new object: the old one's, and the lost entries."""
+        extra = {name: value for name, value in self.old_metadata.items() if name != ROLE_KEY}
         if self.key.managed_ledger is not None:
             extra[TOPIC_KEY] = self.key.managed_ledger
         extra[REPAIRED_FROM_KEY] = self.key.data_key
@@ -269,7 +269,7 @@ class Salvage:
         return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
     def write(self, tier: Tier) -> None:
-        """Write data object and index; neither is read before the other is there.
+        """Write data object and index; neither is read before the other exists.
 
         Raises:
             StoreError: of either.
@@ -288,7 +288,7 @@ class Salvage:
         tier.write_index(self.target.index_key, self.index(), user_metadata=self.user_metadata("index"))
 
     def index(self) -> bytes:
-        """The index of what was written."""
+        """The index of the written object."""
         ledgers = [
             replace(
                 ledger,

@@ -69,7 +69,7 @@ class StreamingObject:
 
     @property
     def detail(self) -> str | None:
-        """Its problem, in words."""
+        """The problem, in words."""
         return self.stored.detail if self.foreign is None else self.foreign
 
     @property
@@ -89,7 +89,7 @@ class StreamingListing:
     """The streaming objects of a tier by key, and the keys of those objects that hold one ledger and are whole.
 
     Attributes:
-        one_object_keys: PIP-17 objects and MapFiles of which both data and index are there.
+        one_object_keys: PIP-17 objects and MapFiles that have both data and index.
     """
 
     objects: tuple[StreamingObject, ...]

@@ -295,7 +295,7 @@ class _ObjectCheck:
             self._found.add(_wrong(Code.WRONG_SIZE, key, ledger, extent.size, counted.payload_bytes))
 
     def _check_kept(self, ledger: LedgerIndex, counted: _Counted) -> None:
-        """Compare the entries with what the filter counted as kept: where ids may be missing, nothing else tells."""
+        """Compare the entries with the filter's count of kept ones: the only check where ids may be missing."""
         key = self._task.key
         try:
             record = indexed_filter(ledger)
@@ -347,7 +347,7 @@ _HEADER_CODES = {
     20: Code.BLOCK_WRONG_FIRST_ENTRY,
     28: Code.BLOCK_WRONG_LEDGER,
 }
-"""By the field's place in the header."""
+"""Codes of wrong fields, by their offset in the header."""
 
 _HEADER_REST = {ObjectFormat.PIP17: 28, ObjectFormat.STREAMING: 36}
 

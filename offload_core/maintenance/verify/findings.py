@@ -31,7 +31,7 @@ class Severity(enum.Enum):
     """Severity of a finding."""
 
     WARNING = "warning"
-    """Nothing is lost: space is wasted, or a fact is wrong that readers do not need."""
+    """No data is lost: space is wasted, or a fact is wrong that readers do not need."""
 
     ERROR = "error"
     """Entries are lost or damaged, or a reader would fail, or give a wrong result."""
@@ -439,7 +439,7 @@ class Finding:
     """A fault that verification found.
 
     Attributes:
-        what: a sentence for people; the meaning of the code, unless more is known.
+        what: a sentence; the meaning of the code, unless more is known.
         topic: whose record it is about.
         key: of the object.
         ledger_id, block, entry_id: where in the ledger and the object; blocks by their part numbers, from 1.
@@ -467,7 +467,7 @@ class Finding:
         return self.code.severity
 
     def to_json(self) -> dict[str, Any]:
-        """For a report, by the names that docs/verify.md has."""
+        """The finding in JSON, by the names of docs/verify.md."""
         return {
             "code": self.code.value,
             "severity": self.severity.value,
@@ -520,7 +520,7 @@ class Findings:
 
     @property
     def is_full(self) -> bool:
-        """True if no more are added: the object has so many that it is not verified to its end."""
+        """True if the object has too many findings to be verified to its end."""
         return len(self.found) > MOST_OF_AN_OBJECT
 
     def add(self, finding: Finding) -> None:
@@ -615,7 +615,7 @@ class Summary:
         return sum(count for code, count in self.findings.items() if code.severity is severity)
 
     def to_json(self) -> dict[str, Any]:
-        """For a report, by the names that docs/verify.md has."""
+        """The summary in JSON, by the names of docs/verify.md."""
         names = [each.name for each in fields(self) if each.name not in ("findings", "failures")]
         return {
             **{name: getattr(self, name) for name in names},

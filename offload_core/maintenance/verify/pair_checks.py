@@ -76,10 +76,11 @@ def _checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> Block
         return None
     stored = (data.size_bytes, index.size_bytes)
     if stored != (checksums.data_length, checksums.index_length):
-        said = (checksums.data_length, checksums.index_length)
+        expected = (checksums.data_length, checksums.index_length)
         found.add(
             _other(
-                pair.key.block_checksums_key, *("{} and {} bytes".format(*each) for each in (said, stored))
+                pair.key.block_checksums_key,
+                *("{} and {} bytes".format(*each) for each in (expected, stored)),
             )
         )
         return None
@@ -101,9 +102,9 @@ def _fit_index(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, fo
     lengths = block_lengths_of(index)
     if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
         return True
-    said = f"{len(checksums.lengths)} blocks, {checksums.data_length} bytes"
+    expected = f"{len(checksums.lengths)} blocks, {checksums.data_length} bytes"
     stored = f"{len(lengths)} blocks, {lengths.sum()} bytes"
-    found.add(_other(key.block_checksums_key, said, f"{stored} by the index"))
+    found.add(_other(key.block_checksums_key, expected, f"{stored} by the index"))
     return False
 
 
@@ -134,10 +135,10 @@ class Examined:
     """A pair of objects and its findings; `pair` as it is now, which may be more than was listed.
 
     Attributes:
-        index: None where there is none that can be read; `index_crc` is its CRC-32C.
-        checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
+        index: None if none can be read; `index_crc` is its CRC-32C.
+        checksums: those of the checksum file, if they fit it; see `has_checksums`.
         extents: of the ledgers in it; none if it is not sound.
-        is_sound: both objects are there and go together.
+        is_sound: both objects exist and fit each other.
         marks: by its user metadata.
         stat: of its data object; None without one.
         abridged: its index, for `check_copy`; None if it is not sound.
@@ -317,7 +318,7 @@ def _lost(stat: ObjectStat | None) -> list[Finding]:
 
 
 def _read(tier: Tier, examined: Examined, found: Findings) -> None:
-    """Read the index, and compare it with what is known of the objects."""
+    """Read the index, and compare it with the objects."""
     pair, key = examined.pair, examined.key
     assert pair.data is not None
     assert pair.index is not None

@@ -62,8 +62,8 @@ class StoredPair:
 
     Attributes:
         number: in the survey.
-        key: of the data object, whether that is there or not.
-        is_sound: both objects are there and go together.
+        key: of the data object, whether that exists or not.
+        is_sound: both objects exist and fit each other.
         last_ledger_id: the last of the ledgers in it; None if it is not sound.
         is_placeholder: it was made as a replacement of a copy that records may still name.
         is_spared: a ledger of it is recorded, so that they may.
@@ -233,7 +233,7 @@ class RecordCheck:
     now_ms: Callable[[], int]
 
     def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding | Doubtful]:
-        """Yield what is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
+        """Yield faults of a topic's ledgers; the objects that they name are noted in the survey."""
         for record in info.in_order:
             yield from self._check_ledger(topic, record)
         for copy in other_copies(info):
@@ -415,7 +415,7 @@ def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
 
 
 def _check_coverage(say: _Saying) -> Iterator[Finding]:
-    """Yield whether the segments have all that the record says is offloaded, or hot no more."""
+    """Check that the segments have all entries that are recorded as offloaded or no longer hot."""
     record, context = say.record, say.record.context
     if context is None or record.is_marked_for_deletion:
         return
@@ -440,7 +440,7 @@ HasBroken = Callable[[str | None, str | None], bool]
 
 
 def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
-    """Yield what is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
+    """Yield faults of the copies of ledgers; those of one ledger together, segments by their first entries.
 
     `has_broken` states whether a cluster's managed ledger has objects with unknown contents.
     """
@@ -448,7 +448,7 @@ def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Find
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):
         is_first, topic_before = (cluster, managed_ledger) != topic_before, (cluster, managed_ledger)
         if cluster is None and managed_ledger is None:
-            continue  # ids of two clusters collide: nothing tells whether these are of one ledger
+            continue  # ids of two clusters collide: these may be of two ledgers
         found = list(of_ledger)
         whole = [each for each in found if each[0].key.object_format is not ObjectFormat.STREAMING]
         segments = [each for each in found if each[0].key.object_format is ObjectFormat.STREAMING]

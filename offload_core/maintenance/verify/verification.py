@@ -38,7 +38,7 @@ STALE_AFTER = timedelta(days=1)
 """Age of an upload that no process goes on with."""
 
 INDEX_BYTES_AT_ONCE = 4 << 20
-"""Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
+"""Bytes of indexes that are decoded together, one index at least; decoded, they are many times larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class _UnderWay:
     """Facts of an object that are kept while it is read.
 
     Attributes:
-        is_whole: its data object is as long as its index says.
+        is_whole: its data object has the length that its index has.
         is_compared: with the checksums beside it only.
     """
 

@@ -205,7 +205,7 @@ _TOGETHER = 256
 
 @dataclass(frozen=True, slots=True)
 class Sealable:
-    """A sound pair of objects, its checksums, and what was counted in it."""
+    """A sound pair of objects, its checksums, and its counts."""
 
     examined: Examined
     checksums: BlockChecksums

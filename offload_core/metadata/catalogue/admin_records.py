@@ -1,6 +1,6 @@
-"""Managed ledgers' records as a broker's admin REST tells them: two answers about a topic, joined to one record.
+"""Managed ledgers' records from a broker's admin REST: two answers about a topic, joined to one record.
 
-`internalStats` says of each ledger whether it is offloaded; `internal-info` has the record's sizes, times and uuids,
+`internalStats` states of each ledger whether it is offloaded; `internal-info` has the record's sizes, times and uuids,
 but calls a ledger offloaded as soon as an attempt began. Neither names drivers or segments. What a broker knows beyond
 its record is how many entries the open ledger has. Source: docs/metadata-stores.md.
 """
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class AdminRecords(AdminPlugin):
-    """The metadata store `http:` and `https:`: records as the admin REST of a Pulsar cluster tells them.
+    """The metadata store `http:` and `https:`: records from the admin REST of a Pulsar cluster.
 
     Its options are those of `AdminPlugin`.
     """

@@ -71,11 +71,11 @@ class MismatchKind(enum.Enum):
     BEYOND_END = ("beyond-end", MismatchSeverity.UNREADABLE)
     """A block begins after the last entry of the record."""
     LOST = ("lost", MismatchSeverity.LACKING)
-    """It was salvaged from a damaged copy, and names the entries that it lacks."""
+    """A copy that was salvaged from a damaged one, and names the entries that it lacks."""
     NO_BLOCK = ("no-block", MismatchSeverity.LACKING)
     """No block of the ledger, in an object that leaves entries out; its writer always makes one."""
     DAMAGED = ("damaged", MismatchSeverity.LACKING)
-    """A repair found it damaged, and its record says so."""
+    """A repair found it damaged, and recorded that."""
     NO_VERSION = ("no-version", MismatchSeverity.LACKING)
     """Pulsar does not read it."""
     OTHER_TOPIC = ("other-topic", MismatchSeverity.LACKING)
@@ -257,7 +257,7 @@ class FoundCopy:
 
 
 def find_copy(tier: Tier, copy: RecordedCopy) -> FoundCopy:
-    """Look a recorded copy up in its tier.
+    """Look up a recorded copy in its tier.
 
     Raises:
         FormatError: its index cannot be decoded; with the key.
@@ -394,7 +394,7 @@ def _entry_mismatches(
         if named is not None and topic_of_managed_ledger(named) != copy.topic:
             yield _other_topic(MismatchKind.INDEX_OTHER_TOPIC, copy, named)
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
-    if first != begin and not (first > begin and stat.marks.lost is not None):  # which says so
+    if first != begin and not (first > begin and stat.marks.lost is not None):  # recorded loss
         yield Mismatch(
             kind=MismatchKind.GAP_AT_BEGIN
             if first > begin and stat.marks.has_gaps

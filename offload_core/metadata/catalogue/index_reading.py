@@ -25,7 +25,7 @@ _DECODED_BYTES = 4
 """The most bytes of memory for a byte of an index, while it is read and decoded."""
 
 _UNDER_WAY = MemoryBudget(_DECODED_BYTES * MAX_INDEX_BYTES)
-"""For all indexes that are read at once, in all threads: one of the largest, or many small ones."""
+"""Memory for all indexes that are read at once, in all threads: one of the largest, or many small ones."""
 
 
 def read_index(
@@ -98,7 +98,7 @@ def decode_index(
 
 
 def read_block_checksums(tier: Tier, key: ObjectKey, length: int) -> BlockChecksums:
-    """Read and decode the checksums beside the objects under `key`, so many bytes.
+    """Read and decode the checksum file of the object `key`, of a given length.
 
     Raises:
         FormatError: a subclass, with the key.

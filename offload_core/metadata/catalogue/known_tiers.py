@@ -88,8 +88,8 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
     """Return whether a record certainly means another tier than that with the `tier_record` `ours`.
 
-    A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder certainly
-    means no bucket."""
+    A record that names a bucket may be about a folder, to which the bucket was copied. A record that names a folder
+    is never about a bucket."""
     location, ours_at = recorded.get(_LOCATION), ours.get(_LOCATION)
     if location is not None and ours_at is not None and _scheme(location) == _scheme(ours_at):
         return location != ours_at

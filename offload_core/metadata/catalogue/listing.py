@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def is_lone(self) -> bool:
-        """True if only checksum files are there."""
+        """True if it has only checksum files."""
         return self.data is None and self.index is None
 
     @property
@@ -95,19 +95,19 @@ def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
 
 
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same, while the listing goes on."""
+    """List the same objects while the listing goes on."""
     return pair_up(tier.list_objects(prefix))
 
 
 def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
-    """List one pair as it is now; None if nothing of it is there."""
+    """List one pair as it is now; None if neither object exists."""
     stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
     found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
     return next(found, None)
 
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
-    """The same by lookups, without listing; without checksums of blocks. Both objects may be missing."""
+    """Find the same by lookups, without listing and without checksums of blocks. Both objects may be missing."""
     try:
         data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
     except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
@@ -141,7 +141,7 @@ def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
 
 
 def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same, with pairs of which only checksum files are there."""
+    """The same, with pairs that have only checksum files."""
     return _attempts(tier.list_objects(prefix))
 
 
@@ -218,7 +218,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
 
 
 def _is_index_alone(tier: Tier, pair: Pair) -> bool:
-    """Look up a pair again of which only the index was listed; return whether that is still there.
+    """Look up a pair of which only the index was listed; return True if it still exists.
 
     A listing is no snapshot: it may have passed the data object's key before that was written, and the index's key
     after that. If the index is there after the data object was not, the data is lost: see `StoredObject.is_lost`.
@@ -317,7 +317,9 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
         return _with(stored, Problem.BROKEN_INDEX, str(error))
     if parsed.data_length != stored.data_bytes:
         detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
-        known = parsed if stored.key.ledger_id is None else None  # it tells which ledgers lack entries
+        known = (
+            parsed if stored.key.ledger_id is None else None
+        )  # its user metadata names ledgers that lack entries
         return _with(replace(stored, index=known), Problem.WRONG_LENGTH, detail)
     return replace(stored, index=parsed)
 

@@ -102,9 +102,9 @@ class StoredObject:
 
     @property
     def is_complete(self) -> bool:
-        """True if it can be read: an index is there, and the data object has the length in it.
+        """True if it can be read: it has an index, and the data object has the length in it.
 
-        Before the index was read: both objects are there.
+        Before the index was read: both objects exist.
         """
         return self.problem is None
 
@@ -401,7 +401,7 @@ def _choose_extents(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[L
 def extent_of(
     stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None
 ) -> LedgerExtent:
-    """All that an object has of a ledger; `recorded_begin` is where that begins by its record."""
+    """The entries of a ledger in an object; `recorded_begin` is its recorded first entry."""
     begin = recorded_begin
     if stored.key.ledger_id is not None:
         begin = 0

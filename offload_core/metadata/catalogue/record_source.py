@@ -58,7 +58,7 @@ class StoreRecords:
 
     @property
     def writable(self) -> ManagedLedgerRecords | None:
-        """The same records, to be changed; None of a store that is only read."""
+        """The same records, writable; None of a store that is only read."""
         if self.why_incomplete is not None:
             return None
         return ManagedLedgerRecords(cast("WritableMetadataStore", self._store))
@@ -143,7 +143,7 @@ def open_files(
     Without any, a URL of the tier's driver is opened with `options`, those that the tier was opened with.
 
     Raises:
-        OptionError: no record is there, two are of one topic, or a file's path does not name its topic.
+        OptionError: there is no record, two are of one topic, or a file's path does not name its topic.
         StoreError: the place cannot be listed.
     """
     text = os.fspath(source)

@@ -1,4 +1,4 @@
-"""The catalogue from managed ledgers' records: they say which ledgers a topic has and where each copy is.
+"""The catalogue from managed ledgers' records, which name a topic's ledgers and the place of each copy.
 
 Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
 What records do not name is not read. Nothing is listed: three small requests for each copy, many at once. Endpoints and
@@ -49,7 +49,7 @@ def record_catalogue(
 
     `prefix` is the folder of the objects in the tier, empty for its root. With `read_indexes=False` only the indexes
     of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue, only new
-    copies are looked up. `executor` looks copies up; None for this process.
+    copies are looked up. `executor` does that; None for this process.
     """
     (catalogue,) = record_catalogues(
         tier, [records], prefix=prefix, known=known, read_indexes=read_indexes, executor=executor
@@ -66,7 +66,7 @@ def record_catalogues(
     read_indexes: bool = True,
     executor: Executor | None = None,
 ) -> Iterator[Catalogue]:
-    """The same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
+    """Do the same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
     earlier = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()

@@ -33,7 +33,7 @@ class RecordedCopy:
     Attributes:
         key: of its data object.
         begin_entry_id: the first entry that no segment before it has.
-        stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
+        stop_entry_id: one past its last entry; None if it is not recorded, or for a copy that is one object.
         unfinished: the reason why it must not be read; None if it is complete.
         mapfile_key: the key if it is a MapFile, for a record that names no driver.
     """

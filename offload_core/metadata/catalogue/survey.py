@@ -84,7 +84,7 @@ class SurveyRow:
 
     Attributes:
         at: when the younger of the two was written (s since 1970, UTC), where a survey needs it.
-        is_whole: both objects are there and, as far as they were inspected, go together.
+        is_whole: both objects exist and, as far as they were inspected, fit each other.
         packed: the value, see `packed`.
     """
 

@@ -1,4 +1,4 @@
-"""What a Python program starts with: `open_tier`, and the tier that it opens."""
+"""The start of a Python program: `open_tier`, and the tier that it opens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TierReader:
         self.options = dict(options or {})
 
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
-        """This tier, read by records together with others that have what is not here; closing it closes all."""
+        """This tier, read by records together with others that have the copies that it lacks; closing it closes all."""
         return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
 
     def records(
@@ -52,14 +52,14 @@ class TierReader:
         records_options: Mapping[str, object] | None = None,
         executor: Executor | None = None,
     ) -> Catalogue:
-        """The topics and ledgers that lie here, with what is wrong with them; `scan` takes it, and lists nothing then.
+        """The topics and ledgers of this tier, with their problems; `scan` takes it, and lists nothing then.
 
         Args:
             prefix: only objects whose keys begin so; with `records` the folder that they lie in.
-            records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
+            records: managed ledgers' records (see `records`), which name the copies. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
-            executor: who inspects what is listed or recorded; None for this process.
+            executor: inspects listed or recorded objects; None for this process.
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix, executor=executor)
@@ -67,7 +67,7 @@ class TierReader:
         return record_catalogue(self.store, wanted, prefix=prefix, executor=executor)
 
     def close(self) -> None:
-        """Give back the store's connections and threads."""
+        """Close the store's connections and threads."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ def open_tier(
     Args:
         url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
         driver: a driver's name, which overrides the scheme.
-        layers: what stands before the driver, outermost first (docs/layers.md): each a pair of name and options, or
+        layers: layers around the driver, outermost first (docs/layers.md): each a pair of name and options, or
             a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
         options: the driver's own options.
 

@@ -123,7 +123,7 @@ class _Selection:
 
 
 MAX_BYTES = 241
-"""Of a whole name: file systems take 255, and the drivers for files and HDFS put a sidecar beside it."""
+"""Most bytes of a whole name: file systems take 255, and the drivers for files and HDFS put a sidecar beside it."""
 
 _MARK = "%7E"
 _DIGEST_CHARACTERS = 32

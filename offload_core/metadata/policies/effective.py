@@ -156,19 +156,19 @@ class EffectivePolicies:
 
     @property
     def max_segment_bytes(self) -> int:
-        """With so many bytes of payloads a segment ends."""
+        """The bytes of payloads with which a segment ends."""
         size: int = self["max_segment_size_in_bytes"]
         return size
 
     @property
     def max_segment_age_s(self) -> int:
-        """So long after its first entry a segment ends, however small."""
+        """Time after its first entry when a segment ends, however small."""
         age: int = self["max_segment_age_in_seconds"]
         return age
 
     @property
     def filter_name(self) -> str:
-        """The filter of what is offloaded."""
+        """The offload filter."""
         name: str = self["filter"]
         return name
 
@@ -215,7 +215,7 @@ class EffectivePolicies:
         return self.named_options()
 
     def named_options(self) -> dict[str, object]:
-        """As `driver_options`, without `check_tier_may_be_used`."""
+        """Return the same as `driver_options`, without `check_tier_may_be_used`."""
         if self.driver is None:
             raise OptionError(
                 "no tier is configured",

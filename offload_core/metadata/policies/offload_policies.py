@@ -1,7 +1,7 @@
-"""The policies of one level: each field None where it says nothing, and then a level above counts.
+"""The policies of one level: a field that is None is not set there, and a level above counts.
 
 Fields are Pulsar's (`OffloadPoliciesImpl` 4.0.8), with its names as aliases; ours are the rate limit, the tiered read
-priority, the offload filter, checksums and what is said of streaming (PIP-76). Source of the defaults: Pulsar's
+priority, the offload filter, checksums and streaming (PIP-76). Source of the defaults: Pulsar's
 broker.conf, `OffloadPoliciesImpl` and `TieredStorageConfiguration`; docs/policies.md.
 
 The tiered read priority chooses which copy of a ledger is read first, and what is tried when that one cannot be read:
@@ -21,7 +21,7 @@ from offload_hooks.shown_urls import MASK, masked
 
 
 class ReadPriority(enum.Enum):
-    """Which copies of a ledger are read, and in which order."""
+    """The copies of a ledger that are read, and their order."""
 
     BOOKKEEPER_ONLY = "BOOKKEEPER_ONLY"
     BOOKKEEPER_FIRST = "BOOKKEEPER_FIRST"
@@ -40,7 +40,7 @@ class ReadPriority(enum.Enum):
 
     @property
     def pulsar_name(self) -> str:
-        """As Pulsar's JSON has it."""
+        """The name in Pulsar's JSON."""
         return _PULSAR_NAMES.get(self, self.value)
 
     def check_is_pulsars(self) -> ReadPriority:
@@ -108,7 +108,7 @@ Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class OffloadPolicies(BaseModel):
-    """The offload policies of one level; sizes in bytes, times as each name says.
+    """The offload policies of one level; sizes in bytes, times in the unit of each name.
 
     Thresholds: −1 never offloads by itself, 0 offloads every sealed ledger at once.
     """
@@ -172,28 +172,27 @@ class OffloadPolicies(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """The policies by Pulsar's names, with credentials: for where policies are kept."""
-        said: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return said
+        fields: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return fields
 
     def shown(self) -> dict[str, Any]:
-        """The policies by Pulsar's names, credentials masked: for people and for answers to requests."""
-        said = {name: shown_value(value) for name, value in self.to_json().items()}
+        """The policies by Pulsar's names, credentials masked: for output and for answers to requests."""
+        fields = {name: shown_value(value) for name, value in self.to_json().items()}
         for name, field in type(self).model_fields.items():
             if isinstance(getattr(self, name), SecretStr):
-                said[str(field.alias)] = MASK
-        return said
+                fields[str(field.alias)] = MASK
+        return fields
 
 
 def is_secret_name(name: str) -> bool:
-    """True if an option's name says that its value is secret."""
+    """True if an option's name marks its value as secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def shown_value(value: Any) -> Any:
     """A field's value as people may see it: as in JSON, with credentials masked.
 
-    Inside of mappings those are masked whose names say that they are secret; of URLs user, password, query and
-    fragment.
+    In mappings, values with secret names are masked; in URLs user, password, query and fragment.
     """
     if isinstance(value, SecretStr):
         return MASK
@@ -225,7 +224,7 @@ DEFAULTS = OffloadPolicies(
     gcs_max_block_size_in_bytes=128 * _MIB,
     read_buffer_size_in_bytes=_MIB,
 )
-"""What holds where no level says anything."""
+"""The policies in force where no level sets any."""
 
 
 class RetentionPolicies(BaseModel):

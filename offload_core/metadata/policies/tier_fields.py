@@ -82,8 +82,8 @@ def same_driver(name: str | None, other: str | None) -> bool:
 
 def tier_of(policies: OffloadPolicies | None) -> dict[str, Any]:
     """A level's policies of a tier, by field; an empty text counts."""
-    said = {} if policies is None else {name: getattr(policies, name) for name in TIER_FIELDS}
-    return {name: value for name, value in said.items() if value is not None}
+    fields = {} if policies is None else {name: getattr(policies, name) for name in TIER_FIELDS}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def without_tier(policies: OffloadPolicies | None) -> OffloadPolicies | None:
@@ -110,24 +110,24 @@ def changed_ways(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
 
 
 def changed_place(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """As `changed_ways`, and the buckets that differ."""
+    """The same as `changed_ways`, and the buckets that differ."""
     buckets = [name for name in _BUCKETS if _plain(before.get(name)) != _plain(after.get(name))]
     return sorted([*changed_ways(before, after), *buckets])
 
 
-def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def inherited(before: Mapping[str, Any], after: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a tier in force for a level that changed how it is reached: without another driver's.
 
     Args:
         before: the values without that level.
         after: with it.
-        said: those that the level itself sets.
+        own: those that the level itself sets.
     """
     if before.get("driver") and not same_driver(before["driver"], after.get("driver")):
-        return dict(said)
+        return dict(own)
     kept = {name: after.get(name) for name in ("driver", *_BUCKETS, *_WAYS)}
     options = {n: v for n, v in (after.get(_EXTRA) or {}).items() if n in _HARMLESS | _WAY_OPTIONS}
-    return kept | {_EXTRA: options or None} | dict(said)
+    return kept | {_EXTRA: options or None} | dict(own)
 
 
 def has_credentials(values: Mapping[str, Any]) -> bool:

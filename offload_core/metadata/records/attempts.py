@@ -8,7 +8,7 @@ context (here), in its shares of segments (`segments`), in a property of its con
 
     begin_attempt           before the first byte is written
     renew_attempt           while it goes on: its lease
-    complete_attempt        data and index are there
+    complete_attempt        data and index exist
     abandon_attempt         it failed, or another process takes it over
     forget_attempt          its objects are deleted: forget it
     mark_hot_copy_deleted   after the deletion lag, and after the cold copy was checked
@@ -16,9 +16,9 @@ context (here), in its shares of segments (`segments`), in a property of its con
 A step that is repeated changes nothing, so that it can be given to `ManagedLedgerRecords.update`. It raises
 `AttemptError` where the record does not allow it: then another process was faster.
 
-The lease says which process works on an attempt, and until when others leave it alone. It is the property `lease` of
-the attempt's driver metadata, which Pulsar ignores; a complete copy has none. It only spares work; safety comes from
-compare-and-set and the attempt's uuid. So a lease that cannot be read counts as none. Source: docs/formats/metadata.md.
+The lease names the process that works on an attempt, and its end. It is the property `lease` of the attempt's driver
+metadata, which Pulsar ignores; a complete copy has none. It only spares work; safety comes from compare-and-set and the
+attempt's uuid. So a lease that cannot be read counts as none. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class AttemptStep(enum.Enum):
     """A step of an attempt after it was begun."""
 
     CONTINUE = "continue"
-    """Its lease is renewed, or a segment goes on into another ledger."""
+    """The lease is renewed, or a segment goes on into another ledger."""
     COMPLETE = "complete"
     ABANDON = "abandon"
     FORGET = "forget"
     FOLLOW = "follow"
-    """It is forgotten after it was abandoned, or another attempt takes its positions."""
+    """The attempt is forgotten after it was abandoned, or another attempt takes its positions."""
 
 
 TRANSITIONS: Mapping[AttemptStep, frozenset[AttemptStatus]] = MappingProxyType(
@@ -154,7 +154,7 @@ def abandoned(driver: DriverMetadata) -> DriverMetadata:
 
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
-    """Where a copy is: its driver metadata without the properties of its attempt."""
+    """The place of a copy: its driver metadata without the properties of its attempt."""
     for name in _OF_ATTEMPT:
         driver = driver.with_property(name, None)
     return driver
@@ -234,7 +234,7 @@ def complete_attempt(
     timestamp_ms: int,
     filter_record: str | None = None,
 ) -> ManagedLedgerInfo:
-    """Record that data and index of the attempt are there, since `timestamp_ms` (since 1970, UTC).
+    """Record that data and index of the attempt exist, since `timestamp_ms` (since 1970, UTC).
 
     Args:
         filter_record: of the filter that its entries went through, in short; None if none ran.
@@ -304,7 +304,7 @@ def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -
 
 
 def is_complete(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> bool:
-    """Whether this attempt is recorded as the ledger's complete copy."""
+    """True if this attempt is recorded as the ledger's complete copy."""
     ledger = info.ledger(ledger_id)
     context = None if ledger is None else ledger.context
     return context is not None and context.complete and context.uuid == uuid

@@ -42,18 +42,18 @@ def mark_for_deletion(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> M
 
     An attempt that is under way cannot complete, nor a copy take the place of another; of a segment, in no ledger.
     """
-    condemned = set(ledger_ids)
+    deleted = set(ledger_ids)
     for copy in other_copies(info):
-        if copy.role is OtherRole.REPLACEMENT and condemned.intersection(copy.ledger_ids):
+        if copy.role is OtherRole.REPLACEMENT and deleted.intersection(copy.ledger_ids):
             info = abandon_replacement(info, copy.uuid)
     for segment in segments_of(info):
-        if not segment.is_finished and condemned.intersection(segment.ledger_ids):
+        if not segment.is_finished and deleted.intersection(segment.ledger_ids):
             info = abandon_segment(info, segment.uuid)
     return replace(
         info,
         ledgers=tuple(
             _condemned(ledger)
-            if ledger.ledger_id in condemned and not ledger.is_marked_for_deletion
+            if ledger.ledger_id in deleted and not ledger.is_marked_for_deletion
             else ledger
             for ledger in info.ledgers
         ),
@@ -61,7 +61,7 @@ def mark_for_deletion(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> M
 
 
 def needed_objects(info: ManagedLedgerInfo) -> frozenset[UUID]:
-    """The objects that a ledger names which is not condemned, also as one that was replaced or is to replace another.
+    """The objects of all ledgers that are not marked for deletion: current, replaced and replacing ones.
 
     Those that others name are to be deleted.
     """
@@ -94,7 +94,7 @@ def _failed(driver: DriverMetadata | None) -> DriverMetadata | None:
 
 
 def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
-    """Forget the segments of a ledger whose hot copy is there; one without segments stays as it is.
+    """Forget the segments of a ledger with a hot copy; one without segments stays as it is.
 
     Raises:
         AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way, or
@@ -104,7 +104,7 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
 
 
 def without_segments(ledger: LedgerRecord) -> LedgerRecord:
-    """The same step on the record of one ledger; errors as `release_segments`."""
+    """Do the same on the record of one ledger; errors as `release_segments`."""
     context, ledger_id = ledger.context, ledger.ledger_id
     if context is None or not context.segments:
         return ledger
@@ -139,7 +139,7 @@ def mark_damaged(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
 
 
 def is_marked_damaged(ledger: LedgerRecord) -> bool:
-    """Return whether a ledger's record says of a copy which it names that it is damaged."""
+    """Return whether a ledger's record marks one of its copies as damaged."""
     context = ledger.context
     if context is None:
         return False
@@ -177,7 +177,7 @@ def _with_mark(driver: DriverMetadata | None, uuid: UUID) -> DriverMetadata | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCounts:
-    """Entries of a ledger, and the bytes of them all; None where a record does not say it."""
+    """Entries of a ledger, and the bytes of them all; None where it is not recorded."""
 
     entries: int | None
     size_bytes: int | None
@@ -187,7 +187,7 @@ class LedgerCounts:
 
 
 def counts_of(ledger: LedgerRecord) -> LedgerCounts:
-    """Return what a record says."""
+    """Return the recorded counts."""
     return LedgerCounts(entries=ledger.info.entries, size_bytes=ledger.info.size)
 
 
@@ -208,11 +208,11 @@ def correct_counts(
     """Record how many entries a closed ledger has, and their bytes.
 
     Args:
-        copies: that were counted: the ledger is read from these, and no others.
-        before: what the record said then.
+        copies: those that were counted; the ledger is read from these only.
+        before: the counts that were recorded then.
 
     Raises:
-        AttemptError: the ledger is gone, or open, or has other copies by now, or its record says something else.
+        AttemptError: the ledger is gone or open, or its copies or its record have changed.
     """
     ledger = ledger_of(info, ledger_id)
     if not ledger.info.is_closed or copies_read(ledger) != tuple(copies):

@@ -5,8 +5,8 @@ segments offloads their ledgers anew: it puts its attempt's UUID into the contex
 its copy is complete, it replaces them, and they are not read any more.
 
 `OffloadSegment` has two layouts: that of Pulsar since 2.8, and that in the text of PIP-76. The shipped one has no field
-`bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. Field 7 tells
-them apart, a message or a number; without it field 4, a time or a truth value. Source: docs/formats/metadata.md.
+`bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. Field 7
+decides, a message or a number; without it field 4, a time or a truth value. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def pack_segment(segment: OffloadSegment, layout: SegmentLayout) -> bytes:
         if segment.bookkeeper_deleted and driver is not None:
             driver = driver.with_property(BOOKKEEPER_DELETED_PROPERTY, _TRUE)
     else:
-        # also where it is false: without a field 7 it is what tells the layout
+        # also where it is false: without a field 7 it decides the layout
         record = records.OffloadSegmentOfPip76(bookkeeperDeleted=segment.bookkeeper_deleted)
     record.uidMsb, record.uidLsb = split_uuid(segment.uuid)
     if segment.complete:
@@ -187,7 +187,7 @@ def read_context(record: records.OffloadContext) -> OffloadContext:
 
 
 def context_record(context: OffloadContext, layout: SegmentLayout) -> records.OffloadContext:
-    """The protobuf of a context; what is false or None is left out, as Pulsar does."""
+    """The protobuf of a context; fields that are false or None are left out, as Pulsar does."""
     record = records.OffloadContext(timestamp=context.timestamp_ms)
     if context.uuid is not None:
         record.uidMsb, record.uidLsb = split_uuid(context.uuid)
@@ -207,7 +207,7 @@ _WHAT = "a managed ledger's record"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """One ledger of a managed ledger: its size and times, and where its cold copy is (None: never offloaded)."""
+    """A ledger of a managed ledger: its size and times, and the place of its cold copy (None: never offloaded)."""
 
     info: LedgerInfo
     context: OffloadContext | None = None
@@ -240,7 +240,7 @@ class LedgerRecord:
 
     @property
     def has_hot_copy(self) -> bool:
-        """True if by its record it is in the hot tier. It is deleted as a whole: one segment that says so is enough."""
+        """True if by its record it is in the hot tier. It is deleted as a whole, so the mark of one share is enough."""
         context = self.context
         return context is None or not (
             context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)
@@ -294,12 +294,12 @@ class ManagedLedgerInfo:
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def with_ledger(self, ledger: LedgerRecord) -> Self:
-        """The same with this ledger instead of the one of its id, which must be there."""
+        """Replace the ledger of the same id, which must exist."""
         assert self.ledger(ledger.ledger_id) is not None
         return self.with_ledgers([ledger])
 
     def with_ledgers(self, ledgers: Iterable[LedgerRecord]) -> Self:
-        """The same with these ledgers instead of those of their ids."""
+        """Replace the ledgers of the same ids."""
         changed = {ledger.ledger_id: ledger for ledger in ledgers}
         return replace(self, ledgers=tuple(changed.get(known.ledger_id, known) for known in self.ledgers))
 

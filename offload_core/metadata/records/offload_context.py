@@ -24,14 +24,14 @@ FAILED = "failed"
 FILTER_PROPERTY = "pulsar-offload.filter"
 """The filter record of a complete copy; see docs/formats/filter-record.md."""
 BOOKKEEPER_DELETED_PROPERTY = "bookkeeperDeleted"
-"""In the shipped layout of a segment, which has no field for it: `true` when the ledger's hot copy is gone."""
+"""Property in the shipped layout of a segment, without a field for it: `true` if the ledger's hot copy is gone."""
 REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
-"""In a ledger's context: the replacement of the copy that is read."""
+"""Property in a ledger's context: the replacement of the copy that is read."""
 REPLACED_PROPERTY = "pulsar-offload.replaced"
-"""In a ledger's context: copies that were replaced, and whose objects may still be there."""
+"""Property in a ledger's context: copies that were replaced, and whose objects may still exist."""
 
 DAMAGED_PROPERTY = "pulsar-offload.damaged"
-"""In a complete copy: its own uuid, if a repair found it damaged; then its ledgers' hot copies are kept."""
+"""Property of a complete copy: its uuid, if a repair found it damaged; its ledgers' hot copies are then kept."""
 
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
@@ -60,7 +60,7 @@ class DriverMetadata:
         return dict(self.properties).get(name)
 
     def with_property(self, name: str, value: str | None) -> Self:
-        """The same with this property, at the end if it is new; without it if `value` is None."""
+        """Set this property, at the end if it is new; remove it if `value` is None."""
         changed = [(known, value if known == name else old) for known, old in self.properties]
         if value is not None and self.get(name) is None:
             changed.append((name, value))
@@ -73,7 +73,7 @@ class AttemptStatus(enum.Enum):
     ASSIGNED = "assigned"
     """Begun: before its first byte is written."""
     OFFLOADED = "offloaded"
-    """Complete: data and index are there, and its copy is read."""
+    """Complete: data and index exist, and its copy is read."""
     FAILED = "failed"
     """Abandoned: it never becomes complete, and its objects are deleted."""
 
@@ -85,7 +85,7 @@ class OffloadSegment:
     Attributes:
         uuid: the attempt's; the data object's key.
         bookkeeper_deleted: the ledger's hot copy is gone. BookKeeper deletes ledgers as a whole, so all of a ledger's
-            shares say the same, and so does its context.
+            shares have the same value, and so has its context.
         assigned_ms, offloaded_ms: milliseconds since 1970, UTC.
         end_entry_id: the last entry of the ledger in it; None while the segment is open.
     """
@@ -117,7 +117,7 @@ class OffloadSegment:
         return self._position(END_PROPERTY)
 
     def with_status(self, status: AttemptStatus) -> Self:
-        """The same in another status. Failure is recorded in the driver metadata: `OptionError` without."""
+        """Set another status. Failure is recorded in the driver metadata: `OptionError` without."""
         changed = replace(self, complete=status is AttemptStatus.OFFLOADED)
         if status is AttemptStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
             return changed._with(STATUS_PROPERTY, FAILED if status is AttemptStatus.FAILED else None)
@@ -129,11 +129,11 @@ class OffloadSegment:
         return self._property(FILTER_PROPERTY)
 
     def with_filter_record(self, record: str | None) -> Self:
-        """The same with this filter record, or without one."""
+        """Set this filter record, or remove it."""
         return self if record == self.filter_record else self._with(FILTER_PROPERTY, record)
 
     def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:
-        """The same with first and last entry of the whole segment, `end` None while it is open."""
+        """Set first and last entry of the whole segment, `end` None while it is open."""
         return self._with(BEGIN_PROPERTY, str(begin))._with(END_PROPERTY, None if end is None else str(end))
 
     def _property(self, name: str) -> str | None:

@@ -6,7 +6,7 @@ objects, until theirs are deleted. Each ledger of a copy has it.
 
     begin_replacement     before its first byte is written
     renew_replacement     while it goes on: its lease
-    switch_replacement    it is there and verified: from now on it is read
+    switch_replacement    it exists and is verified: from now on it is read
     abandon_replacement   it failed, or another process takes it over
     forget_replacement    its objects are deleted
     forget_replaced       the objects of a copy that was replaced are deleted
@@ -57,7 +57,7 @@ class CopyForm(enum.Enum):
     """Form of a copy's objects, which their keys are made of."""
 
     LEDGER = "ledger"
-    """One whole ledger: `<uuid>-ledger-<id>`, or a MapFile if the driver is `filesystem`."""
+    """A whole ledger: `<uuid>-ledger-<id>`, or a MapFile if the driver is `filesystem`."""
     SEGMENT = "segment"
     """Consecutive entries of any ledgers: `<uuid>`."""
 
@@ -66,7 +66,7 @@ class OtherRole(enum.Enum):
     """Role of a copy that a record names and no reader reads."""
 
     REPLACEMENT = "replacement"
-    """It is being written, to take the place of the copy that is read; or it was abandoned."""
+    """A copy that is being written, to take the place of the current one; or it was abandoned."""
     REPLACED = "replaced"
     """Another one took its place; its objects may still be there."""
 
@@ -128,7 +128,7 @@ def others_of(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
 
 
 def other_copies(info: ManagedLedgerInfo) -> tuple[OtherCopy, ...]:
-    """The same of a managed ledger's record, each copy once, in the topic's order; errors as `replacement_of`.
+    """The replacements of a managed ledger's record, each once, in the topic's order; errors as `replacement_of`.
 
     A segment of several ledgers that was replaced in one of them may still be read in another: see `read_copies`.
     """

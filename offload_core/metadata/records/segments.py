@@ -2,13 +2,13 @@
 
 A share is an `OffloadSegment`: the part of one ledger's record that is about one segment. The context's own UUID and
 driver are the first share's; it never has `complete`, so that a Pulsar that ignores segments offloads the ledger anew.
-Segments are put together from the shares. Where a record does not say where a segment begins or ends, that follows
-from the shares. Ledgers that are marked for deletion have no part in segments.
+Segments are put together from the shares; so are their first and last entries where these are not recorded.
+Ledgers that are marked for deletion have no part in segments.
 
     assign_segment     before the first byte is written
     extend_segment     it goes on into the next ledger
     renew_segment      while it goes on: its lease
-    complete_segment   data and index are there: all its shares are complete, in one update
+    complete_segment   data and index exist: all its shares are complete, in one update
     abandon_segment    it failed, or another process takes it over
     resume_segment     its objects are deleted: another attempt has its positions
     forget_segment     it has no entries, or they went
@@ -102,7 +102,7 @@ def _without_share(ledger: LedgerRecord, uuid: UUID) -> LedgerRecord:
 
 
 def with_hot_copy_deleted(ledger: LedgerRecord) -> LedgerRecord:
-    """The ledger without a hot copy: its context says so, and each share that has room for it."""
+    """The ledger without a hot copy: marked in its context, and in each share that has the field."""
     context = ledger.context or OffloadContext()
     shares = tuple(_hot_copy_deleted(share, context.driver) for share in context.segments)
     return replace(ledger, context=replace(context, bookkeeper_deleted=True, segments=shares))
@@ -111,8 +111,8 @@ def with_hot_copy_deleted(ledger: LedgerRecord) -> LedgerRecord:
 def as_written(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     """The record as it is written today.
 
-    Older records of ledgers with segments have `complete` in the context, and do not say in the shares that the hot
-    copy is gone.
+    Older records of ledgers with segments have `complete` in the context, and no mark in the shares that the hot copy
+    is gone.
     """
     return info.with_ledgers(_as_written(ledger) for ledger in info.ledgers if shares_of(ledger))
 
@@ -426,7 +426,7 @@ def complete_segment(
     offloaded_ms: int,
     filter_records: Mapping[int, str] = MappingProxyType({}),
 ) -> ManagedLedgerInfo:
-    """Record that data and index of the segment are there, since `offloaded_ms` (since 1970, UTC).
+    """Record that data and index of the segment exist, since `offloaded_ms` (since 1970, UTC).
 
     Args:
         end: its last entry.

@@ -84,7 +84,7 @@ class ManagedLedgerRecords:
         writer names it, as an attempt its uuid.
 
         Raises:
-            VersionConflictError: another record is there, or none. After a lost answer it may be one that was written
+            VersionConflictError: there is another record, or none. After a lost answer it may be one that was written
                 over this one.
             OutcomeUnknownError: the record could not be read back either, or changed all the time.
             OptionError: see `pack_managed_ledger_info`.
@@ -120,7 +120,7 @@ class ManagedLedgerRecords:
         """Delete a record that is as it was read.
 
         Raises:
-            VersionConflictError: another record is there, or none.
+            VersionConflictError: there is another record, or none.
             OutcomeUnknownError: see `write`.
         """
         delete_resolved(self.store, record_path(name), expected.version)

@@ -81,7 +81,7 @@ PULSARS = frozenset(
 """Nodes of Pulsar and BookKeeper below their root: no root of ours is one of them, or below one."""
 
 _OTHERS = ("admin", "bookies", "ledgers", "loadbalance")
-"""Those of them that do not occur in a metadata store of ours."""
+"""Nodes that do not occur in a metadata store of ours."""
 
 
 def refuse_live_pulsar(store: MetadataStore) -> None:

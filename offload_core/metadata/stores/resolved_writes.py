@@ -25,7 +25,7 @@ def put_resolved(store: WritableMetadataStore, path: str, data: bytes, version: 
     If the store loses an answer, two writers of the same bytes may both succeed.
 
     Raises:
-        VersionConflictError: another value is there, or none. After a lost answer it may be one that was written over
+        VersionConflictError: there is another value, or none. After a lost answer it may be one that was written over
             this one.
         OutcomeUnknownError: the value could not be read back either, or changed all the time.
     """

@@ -98,7 +98,7 @@ class SqliteFile:
 
     @contextmanager
     def committing(self, path: str) -> Iterator[None]:
-        """As `translated`, but an error that is no refusal becomes an `OutcomeUnknownError`."""
+        """Do the same as `translated`, but an error that is no refusal becomes an `OutcomeUnknownError`."""
         try:
             yield
         except sqlite3.Error as error:

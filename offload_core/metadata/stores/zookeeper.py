@@ -78,7 +78,7 @@ class ZooKeeperWriter:
         self._root = ZooKeeperRoot(connection, root)
         self._numbers = itertools.count(1)
         self._free_markers: dict[int, list[str]] = {}
-        """By process: a forked child's session has none of its parent's."""
+        """Sessions by process: a forked child's session has none of its parent's."""
 
     def put(self, path: str, value: bytes, expected_version: int | None) -> int:
         """See `WritableMetadataStore`."""
@@ -234,7 +234,7 @@ class ZooKeeperWriter:
         return marker
 
     def _give_back(self, marker: str) -> None:
-        """Let other writes use a marker again."""
+        """Release a marker for other writes."""
         self._free_markers.setdefault(os.getpid(), []).append(marker)
 
     # --- names and errors ----------------------------------------------------------------------
@@ -338,7 +338,7 @@ class ZooKeeperStore:
         node = f"{self._root}{check_path(path)}"
 
         def request(client: KazooClient) -> Any:
-            client.sync_async(node)  # else a server that lags behind tells of what was
+            client.sync_async(node)  # else a server that lags may answer with an old state
             return client.get_async(node)
 
         found = self._connection.ask(request, node)

@@ -5,7 +5,7 @@ kazoo's errors become ours.
 
 The root is marked as ours, or refused, so that nothing is written to a live Pulsar's tree. Its data identifies it, and
 its version counts deletions: every writer checks both. ZooKeeper's versions of a node begin anew when it is deleted and
-created again; the count tells the two apart.
+created again; with the count the two differ.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _kazoo_log.setLevel(logging.WARNING)  # below that kazoo writes down what it aut
 _OF_NODES = (NoNodeError, NodeExistsError, BadVersionError)
 
 Request = Callable[[KazooClient], Any]
-"""What makes a request of a client, and gives kazoo's asynchronous result."""
+"""A function that makes a request of a client, and returns kazoo's asynchronous result."""
 
 
 class ZooKeeperConnection:
-    """One session for each process: here it is made at once, in others by the first request.
+    """A session for each process: here it is made at once, in others by the first request.
 
     Args:
         place: the URL, without anything secret; errors begin with it.
@@ -196,7 +196,7 @@ class ZooKeeperConnection:
 
 
 class _Session:
-    """One process's client; after a fork, its parent's client and locks are not touched."""
+    """The client of one process; after a fork, its parent's client and locks are not touched."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -132,11 +132,11 @@ class _DeltaSink:
         self.file = self._files.open_output_stream(key, compression=None)
 
     def finish(self) -> None:
-        """The file is there; the table does not know it yet."""
+        """Close the file, which is not in the table yet."""
         self.file.close()
 
     def discard(self) -> None:
-        """Take away what was written."""
+        """Delete the written files."""
         self.file.close()
         self._files.delete_file(self._key)
 

@@ -32,7 +32,7 @@ class ParquetOptions:
 
     Attributes:
         compression: one of `COMPRESSIONS`; `compression_level` None for the codec's own.
-        row_group_bytes: about so many bytes of rows in memory make a row group.
+        row_group_bytes: approximate size of a row group, by its rows in memory.
     """
 
     compression: str = "zstd"
@@ -101,7 +101,7 @@ class FileSink(Protocol):
         """Complete the file; return the upload if it is not visible yet."""
 
     def discard(self) -> None:
-        """Give up what was written so far, as far as the store lets us."""
+        """Abandon the file, as far as the store allows."""
 
 
 class FilePlace(Protocol):
@@ -135,12 +135,12 @@ class Target(Protocol):
         """
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportProgress:
-    """Progress of a round: stored bytes of topics that were read, of all; what was written, committed or not."""
+    """Progress of a round: stored bytes of topics that were read, of all; written rows and files, committed or not."""
 
     done_bytes: int
     total_bytes: int
@@ -156,7 +156,7 @@ class ExportReport:
     Attributes:
         rows, files, size_bytes: of the files.
         data_bytes: stored bytes of topics that were read for them.
-        complete: False if it was stopped before the end of what was planned.
+        complete: False if it was stopped before the end of the plan.
     """
 
     rows: int = 0
@@ -166,7 +166,7 @@ class ExportReport:
     complete: bool = True
 
     def plus(self, result: TaskResult) -> ExportReport:
-        """With what one more task gave."""
+        """Add the result of a task."""
         return ExportReport(
             rows=self.rows + sum(file.rows for file in result.files),
             files=self.files + len(result.files),

@@ -1,4 +1,4 @@
-"""Export: plan what is new, pass tasks to workers, and commit the files they wrote in order of positions.
+"""Export: plan new blocks, pass tasks to workers, and commit the files they wrote in order of positions.
 
 What is committed is the beginning of each topic. So the state of an export is one position per topic; what a killed
 export has written besides is not visible, and is written again.
@@ -172,14 +172,14 @@ def export(
         to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
         parquet: how files are written.
         file_bytes: about this many stored bytes make a file of each topic and day in them.
-        executor: who does the work; None for a thread a core.
-        follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
-        ended: once it is set no further file begins, and the export returns when those under way are committed.
+        executor: runs the tasks; None for one thread for each core.
+        follow_s: seconds between searches for new ledgers, until `ended` is set; None exports once.
+        ended: once set, no further file begins; the export returns when files under way are committed.
         listener: called once all is planned, and after each task.
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:
-        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; committed files stay.
     """
     asked = (options or ScanOptions()).having(**keywords)
     columns = asked.columns
@@ -219,7 +219,7 @@ def export_once(
     stop: threading.Event | None = None,
     listener: Listener | None = None,
 ) -> ExportReport:
-    """Export what is new since the target's last commit.
+    """Export messages since the target's last commit.
 
     Args:
         columns: those to write; None for all of the scan.
@@ -227,7 +227,7 @@ def export_once(
         listener: called once all is planned, and after each task.
 
     Raises:
-        OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
+        OptionError, StoreError, FormatError, DataLossError: files that were committed before stay.
     """
     parquet.check()
     scan = plan(target.load())

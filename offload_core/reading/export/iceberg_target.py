@@ -141,7 +141,7 @@ class ExportState:
     positions: Mapping[TopicName, Position] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As it stands in the table's properties."""
+        """Its text in the table's properties."""
         positions = {str(topic): str(position) for topic, position in sorted(self.positions.items())}
         return json.dumps({"version": VERSION, "number": self.number, "positions": positions})
 
@@ -168,11 +168,11 @@ class _IcebergSink:
         self.file = self._io.new_output(path).create(overwrite=True)
 
     def finish(self) -> None:
-        """The file is there; the table does not know it yet."""
+        """Close the file, which is not in the table yet."""
         self.file.close()
 
     def discard(self) -> None:
-        """Take away what was written."""
+        """Delete the written files."""
         self.file.close()
         self._io.delete(self._path)
 

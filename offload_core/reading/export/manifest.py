@@ -31,7 +31,7 @@ _KEY = re.compile(rf"{re.escape(FOLDER)}(\d{{20}})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One commit: its files, and by topic the first position that is not exported after it."""
+    """A commit: its files, and by topic the first position that is not exported after it."""
 
     number: int
     committed_at: datetime

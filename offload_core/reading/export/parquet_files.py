@@ -47,7 +47,7 @@ class UploadSink(io.RawIOBase):
         self._offset = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -55,7 +55,7 @@ class UploadSink(io.RawIOBase):
         return self._offset + len(self._pending)
 
     def write(self, data: ReadableBuffer) -> int:  # type: ignore[override]
-        """Take bytes; whole blocks are stored."""
+        """Write bytes; whole blocks are stored."""
         view = memoryview(data).cast("B")
         self._pending += view
         while len(self._pending) >= self._block_bytes:
@@ -98,7 +98,7 @@ _UNLIKE = frozenset(("value", "__key", "__messageId", "__orderingKey", "__sequen
 
 
 class ParquetFiles:
-    """The files that a task writes; a context manager, which discards on an error what it has not finished."""
+    """The files that a task writes; a context manager, which discards unfinished files on an error."""
 
     def __init__(self, place: FilePlace, options: ParquetOptions, columns: Sequence[str] | None) -> None:
         self._place = place
@@ -108,7 +108,7 @@ class ParquetFiles:
         self._waiting_bytes = 0
         self._done: list[ExportedFile] = []
         self.last: dict[str, Position] = {}
-        """By topic the position of the last row."""
+        """The position of the last row, by topic."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Sort a batch's rows into their files."""
@@ -183,7 +183,7 @@ class _OpenFile:
         )
 
     def add(self, rows: pa.RecordBatch, last: Position) -> int:
-        """Take rows; how many bytes of memory they are."""
+        """Write rows; return their bytes in memory."""
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._last = last
@@ -219,7 +219,7 @@ class _OpenFile:
         )
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
         self._sink.discard()
 
 

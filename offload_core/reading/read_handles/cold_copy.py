@@ -127,7 +127,7 @@ def _open_extent(
 
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
-    """The error of a reader for what is wrong with a copy."""
+    """The error of a reader for a mismatch of a copy."""
     return _ERRORS.get(mismatch.kind, IndexMismatchError)(
         f"a cold copy cannot be read: {mismatch.what}",
         key=mismatch.key(found.copy),
@@ -150,6 +150,6 @@ def pinned_bytes(extents: Sequence[ColdExtent]) -> int:
 
 
 _EXTENT_BYTES = 2400
-"""Of an extent without its blocks, with its key, metadata and reader; measured, as the next."""
+"""Memory of an extent without its blocks, with its key, metadata and reader; measured, as the next."""
 
 _BLOCK_BYTES = 80  # in the index, where the next extent cuts it off, and its end

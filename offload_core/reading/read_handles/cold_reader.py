@@ -72,7 +72,7 @@ class ColdReader:
     def read_sparse(
         self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
     ) -> SparseEntries:
-        """As `read`, over gaps; errors as well."""
+        """Read as `read` does, over gaps; errors as well."""
         return self._read(first_entry_id, last_entry_id, max_bytes, dense=False)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class ColdReader:
             if (of.extent.first_entry_id if of.extent.marks.has_gaps else begin) > reached:
                 break
             if begin >= stop:
-                reached = stop  # what is left of the range was left out of this object
+                reached = stop  # this object leaves out the rest of the range
                 break
             for located in read_block(of, self._places, first, stop, ahead=ahead):
                 yield of, located
@@ -163,7 +163,7 @@ class _Blocks:
         self._begins = np.cumsum([0, *map(len, self._blocks)])
 
     def ending_after(self, entry_id: int) -> Iterator[ExtentBlock]:
-        """Those that may have an entry of this id or a greater one, in order."""
+        """The extents that may have an entry of this id or a greater one, in order."""
         for number in range(int(np.searchsorted(self._ends, entry_id, side="right")), len(self._ends)):
             at = int(np.searchsorted(self._begins, number, side="right")) - 1
             windows = self._extents[at]
@@ -208,7 +208,7 @@ class ColdReaders:
         Raises:
             UnknownLedgerError: no copy is recorded as complete.
             OptionError: its tier is not configured, or a MapFile is to be found without the name.
-            ObjectNotFoundError: what is recorded as complete is not there.
+            ObjectNotFoundError: a copy that is recorded as complete is missing.
             FormatError: it differs from its record or index.
             StoreError: the tier fails.
         """

@@ -49,7 +49,7 @@ class Windows:
         self.window_bytes = window_bytes
 
     def read(self, offset: int, stop: int, *, ahead: bool = False) -> memoryview:
-        """From `offset` to the end of its window, or to `stop`; with `ahead` the next window is sent for."""
+        """Read from `offset` to the end of its window, or to `stop`; with `ahead` the next window is sent for."""
         number = offset // self.window_bytes
         begin = number * self.window_bytes
         data = self._memory.window(*self._window(number))
@@ -160,7 +160,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEnd:
-    """The end of a read: before the frame of `entry_id`, or of the next one that there is."""
+    """The end of a read: before the frame of `entry_id`, or of the next one that exists."""
 
     token: Hashable
     block_offset: int
@@ -226,7 +226,7 @@ def _key(extent: ColdExtent) -> Hashable:
 
 
 def _in_other_strides(new: Anchors, known: Anchors, stride_bytes: int) -> Anchors:
-    """Those of `new` in whose stride of the object none is known."""
+    """The anchors of `new` in strides of the object that have no known anchor."""
     begins = new.offsets // stride_bytes * stride_bytes
     first, last = (np.searchsorted(known.offsets, each) for each in (begins, begins + stride_bytes))
     fresh = first == last
@@ -271,7 +271,7 @@ def read_block(
     *,
     ahead: bool = False,
 ) -> Iterator[LocatedEntries]:
-    """The block's entries from `first_entry_id` to below `stop_entry_id`, those that there are, in order.
+    """The block's entries from `first_entry_id` to below `stop_entry_id`, as far as they exist, in order.
 
     Args:
         ahead: the next window is fetched meanwhile.
@@ -313,7 +313,7 @@ def _walk(
     columns = tuple(np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))
     while True:
         target = first if entry_id < first else stop
-        room = 1 if exact else _AT_ONCE  # what is known to begin here is exactly that entry
+        room = 1 if exact else _AT_ONCE  # exactly that entry begins here
         status, at, entry_id, count = kernels.find_entries(
             data.array,
             at,

@@ -32,7 +32,7 @@ _Window = tuple["Future[memoryview]", int]
 
 
 class ReadMemory:
-    """At most `limit_bytes` are held. Calls may come from many threads.
+    """A budget of which at most `limit_bytes` are held. Calls may come from many threads.
 
     What a read that is under way has in its hands is not counted: one window for each, or what one entry larger than a
     window takes, or a part of a block that is walked.
@@ -169,7 +169,7 @@ class ReadMemory:
         self._window_bytes -= self._windows.pop(key)[1]
 
     def _trim(self) -> None:
-        """Let go of what was not used for longest, until the rest fits."""
+        """Drop the least recently used until the rest fits."""
         while self._held() > self.limit_bytes and (self._windows or self._anchors):
             if self._windows and self._anchor_bytes <= self.limit_bytes // 2:
                 self._drop(next(iter(self._windows)))

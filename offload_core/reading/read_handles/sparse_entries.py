@@ -67,7 +67,7 @@ MOST_ENTRIES = 1 << 20
 
 
 class End(NamedTuple):
-    """Before what a read has ended: a place in the object where the frame of `entry_id`, or of the next one, begins."""
+    """The end of a read: an offset in the object where the frame of `entry_id`, or of the next one, begins."""
 
     entry_id: int
     place: int
@@ -94,7 +94,7 @@ class CollectedEntries:
         self._values: list[Bytes] = []
 
     def add(self, located: LocatedEntries) -> End | None:
-        """Take as many entries as there is room for; where in the object what follows them begins, if that is known."""
+        """Take as many entries as there is room for; return the offset of the next one, if known."""
         count = self._fitting(located)
         if count:
             self._take(located, count)

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Copy(enum.Enum):
-    """Which copy of a ledger."""
+    """The copy of a ledger that is read."""
 
     HOT = "hot"
     COLD = "cold"
@@ -79,7 +79,7 @@ _REASONS: tuple[tuple[type[OffloadError], FallbackReason | None], ...] = (
 
 
 def reason_of(error: OffloadError) -> FallbackReason | None:
-    """Why a copy cannot be read, of what it raised for a right request; None: the other one would not help."""
+    """The reason why a copy cannot be read, by its error for a right request; None: the other one would not help."""
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), None)
 
 
@@ -182,7 +182,7 @@ class TieredReaders:
 
         Raises:
             NoReadableCopyError: by `*_FIRST`, neither copy can be opened; both errors are in its message.
-            OffloadError: the error of the only copy that is asked for, or that there is.
+            OffloadError: the error of the only copy that is asked for, or exists.
         """
         openers: dict[Copy, Callable[[], LedgerReader]] = {
             Copy.HOT: partial(self._hot.open, record.ledger_id),
@@ -236,7 +236,7 @@ class TieredReader:
 
     @property
     def copy(self) -> Copy:
-        """Which copy is read now."""
+        """The copy that is read now."""
         return self._current
 
     def status(self) -> LedgerStatus:

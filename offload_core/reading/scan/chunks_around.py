@@ -38,7 +38,7 @@ class LookBack:
     """Finds the beginnings of messages before a task's first entry, nearest block first.
 
     Args:
-        neighbours: what is around the task.
+        neighbours: the extents around the task.
         extents_of: the extents of a neighbour.
         read: the chunks of an extent.
         look_back_bytes: the most stored bytes that are read, rounded up to a block.
@@ -124,7 +124,7 @@ def settle_pending(
     look_back_bytes: int,
     label: str,
 ) -> None:
-    """At a task's end, or a topic's: what becomes of messages that are not complete.
+    """Settle incomplete messages at the end of a task or a topic.
 
     Those that go on after it are for the task that has their last chunk. Those that do not, within `look_back_bytes`,
     are given up. If the topic ends before, it is a warning: the rest may not be offloaded yet.
@@ -191,7 +191,7 @@ def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
 
 
 class TaskOpening:
-    """Gives each extent of a task what opens its payloads, and settles each topic when it ends."""
+    """Give each extent of a task what opens its payloads, and settle each topic when it ends."""
 
     def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions) -> None:
         self._tier = tier
@@ -215,7 +215,7 @@ class TaskOpening:
         return self._opener
 
     def finish(self, *, is_over: bool = False) -> None:
-        """At a topic's end in the task: what is not complete, and what was not read as a consumer would have seen it.
+        """Report, at a topic's end in the task, incomplete messages and those that a consumer would see differently.
 
         With `is_over` what follows of the topic is not asked for, so that messages need not be complete.
 

@@ -34,8 +34,8 @@ class ScanEstimate:
         planning: the requests of planning itself: listing, lookups, indexes. Counted.
         reading: what its tasks ask for: indexes, blocks, checksums.
         by_topic: the same, by topic.
-        transactions: what whoever hands out the tasks, as Spark's driver, asks for besides, to find out what became of
-            transactions: each block once. It is the most where summaries are kept; more where one is open at the end.
+        transactions: what the process that plans, such as Spark's driver, reads besides to resolve transactions:
+            each block once. It is the most where summaries are kept; more where one is open at the end.
             A scan that is iterated over here asks for it in topics that have transactions only.
         ends_early: reading stops where a range of times ends, so that less may be asked for.
     """
@@ -151,7 +151,7 @@ def _look(
     planned: Sequence[ScanExtent | ScanLedger],
     expected: Sequence[_Expected],
 ) -> Requests:
-    """The cost of the search for transactions in what is planned, without objects that filters have settled.
+    """The cost of the search for transactions in planned extents, without objects that filters have settled.
 
     The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
     cut ledgers are read again.

@@ -1,9 +1,9 @@
-"""From a ledger to the extents of its blocks, and the report of entries that have no copy.
+"""Extents of a ledger's blocks, and the report of entries that have no copy.
 
 The planner reads the indexes of ledgers that it cuts; the tasks read the others, some ahead of the reader.
 
-A gap is consecutive ledgers without a readable copy. It is **loss** if entries of it were asked for that must be there:
-a readable ledger follows it, a record says that it was offloaded, an index of a copy remains whose data is missing, or
+A gap is consecutive ledgers without a readable copy. It is **loss** if the range includes entries of it that must
+exist: a readable ledger follows it, it is recorded as offloaded, an index of a copy remains whose data is missing, or
 the range ends in it or after it by a position. Otherwise it is not offloaded yet: `latest` means the end of what is,
 and a warning says where that is. Loss is an error or a warning wherever it is noticed. Source: docs/spark.md.
 """

@@ -305,7 +305,7 @@ class SettledAdvance:
         max_entries: int | None,
         fail_on_data_loss: bool,
     ) -> dict[TopicName, Position]:
-        """As `advance`, and before the first entry of each topic whose transaction is open.
+        """Do the same as `advance`, and before the first entry of each topic whose transaction is open.
 
         Repeats its last answer while nothing has changed.
 

@@ -38,7 +38,7 @@ from offload_hooks.json_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """Which messages of the topics are read, and how. Places and keys are not shown: they may contain secrets.
+    """The messages of the topics that are read, and how. Places and keys are not shown: they may contain secrets.
 
     What is wrong with a value is an `OptionError` of the scan, except where another error is named.
 
@@ -49,7 +49,7 @@ class ScanOptions:
         cluster: read only what this Pulsar cluster offloaded; needed where two share a bucket and name a topic alike.
             Default: None.
         prefix: read only objects whose keys begin so; with `records` the folder that they lie in. Default: empty.
-        records: managed ledgers' records, which state what there is to read: a path, a URL, or records by topic.
+        records: managed ledgers' records, which name the ledgers to read: a path, a URL, or records by topic.
             Default: None, list the tier. `FormatError`, `PluginError`, `StoreError`.
         records_options: the options of that place, by name. Without any, a URL of the tier's own driver is opened with
             the tier's options.

@@ -222,7 +222,7 @@ def _pack(planned: Sequence[ScanExtent | ScanLedger], share: int) -> Iterator[Sc
 
 
 def _part(extent: ScanExtent | ScanLedger, begin: int, end: int) -> ScanExtent | ScanLedger:
-    """The extent's blocks `begin` … `end` − 1; what is not read yet is not split."""
+    """The extent's blocks `begin` … `end` − 1; an extent that is not read yet is not split."""
     if isinstance(extent, ScanLedger) or (begin, end) == (0, len(extent.blocks)):
         return extent
     following = extent.blocks[end].first_entry_id if end < len(extent.blocks) else None
@@ -302,7 +302,7 @@ def _after(
 
 
 def _nearest(scan_ledgers: Iterator[ScanLedger], most_bytes: int) -> tuple[list[ScanLedger], bool]:
-    """Ledgers until they have so many bytes, and whether these are all; of one that is cut it is not known how many."""
+    """Ledgers up to a number of bytes, and True if these are all; the size of one that is cut is not known."""
     taken: list[ScanLedger] = []
     left = most_bytes
     for scan_ledger in scan_ledgers:

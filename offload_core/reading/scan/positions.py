@@ -183,7 +183,7 @@ def check_topics(offsets: Offsets, read: Collection[TopicName], option: str) -> 
 
 
 def check_offsets(offsets: Offsets, option: str) -> None:
-    """Refuse what is neither of the words nor positions by topic: `OptionError`."""
+    """Refuse values that are neither a known word nor positions by topic: `OptionError`."""
     words = ("earliest", "latest")
     if isinstance(offsets, Mapping):
         right = all(

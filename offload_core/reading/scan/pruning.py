@@ -1,6 +1,6 @@
 """Leave out the ledgers, entries and blocks that cannot hold a row that is asked for, by conditions and publish times.
 
-Conditions on columns restrict ledgers and entries by what positions alone say. For a range of times a few blocks are
+Conditions on columns restrict ledgers and entries by positions alone. For a range of times a few blocks are
 probed: a small range of each gives the publish times of its first entries, without decompressing a payload. Entries lie
 nearly in the order of their publish times, since producers' clocks stamp them and they are stored as they arrive; so
 `slack_ms` is kept to spare on each side. Rows themselves are chosen by their own time, exactly.
@@ -131,7 +131,7 @@ def _whole_numbers(conditions: Sequence[Condition]) -> tuple[int, int]:
 
 
 def _rounded_down(value: object) -> object:
-    """Times, or a tuple of them, in whole milliseconds rounded down; None for what is no time with a zone."""
+    """Times, or a tuple of them, in whole milliseconds rounded down; None for any value that is no time with a zone."""
     if isinstance(value, tuple):
         each = tuple(_rounded_down(part) for part in value)
         return None if None in each else each

@@ -58,7 +58,7 @@ class TaskMetrics:
         bytes: stored bytes that were read: of blocks, indexes and checksums.
         ranges: requests for them.
         retries: calls that the layer `retry` made again. What a store's own client repeats is not seen.
-        seconds: the time that reading took, without what is done with the batches in between.
+        seconds: the time that reading took, without the use of the batches in between.
     """
 
     rows: int = 0
@@ -69,7 +69,7 @@ class TaskMetrics:
 
 
 Report = Callable[[TaskMetrics], None]
-"""Is called once per task, at its end, where it was read."""
+"""A callback, called once per task, at its end, where it was read."""
 
 
 def measured(
@@ -304,7 +304,7 @@ def _states(extent: ScanExtent, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray
 
 
 def _check_extent(extent: ScanExtent, reached: int, payload_bytes: int, fail: bool) -> None:
-    """At an extent's end: nothing missing before what follows, and as many bytes as the ledger's metadata states."""
+    """Check an extent's end: no entry is missing before the next extent, and the bytes match the ledger's metadata."""
     if extent.next_entry_id is not None and reached < extent.next_entry_id:
         lose(
             f"entries of a ledger of {extent.label} have no copy here",

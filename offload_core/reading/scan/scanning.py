@@ -142,7 +142,7 @@ class Scan:
         return polars.DataFrame(self)
 
     def head(self, count: int = 10) -> pa.Table:
-        """The first rows; what comes after their batches is not read."""
+        """The first rows; later batches are not read."""
         batches, left = [], count
         for batch in self if count > 0 else ():
             batches.append(batch.slice(0, left))
@@ -175,8 +175,8 @@ def scan(
             place of `prefix`, `records` and `records_options`.
         conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
             read may hold other rows as well.
-        resume: instead of a start, where topics go on that were read up to here before.
-        min_partitions, task_bytes: plan so many tasks where there are enough blocks, or more of about these bytes.
+        resume: instead of a start, the positions up to which topics were read before.
+        min_partitions, task_bytes: least number of tasks, if there are enough blocks; approximate size of a task.
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:

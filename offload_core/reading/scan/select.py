@@ -31,7 +31,7 @@ def namespaces_of_pattern(pattern: str) -> tuple[str, ...] | None:
 
 
 def _all_branches_are_inside(pattern: str) -> bool:
-    """True if each `|` stands in parentheses; False also where escapes make that unclear."""
+    """True if each `|` is in parentheses; False also where escapes make that unclear."""
     if "|" not in pattern:
         return True
     if "\\" in pattern or "[" in pattern:

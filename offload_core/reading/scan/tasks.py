@@ -50,7 +50,7 @@ class EntryRanges:
         return np.frombuffer(self.packed, dtype=np.int64).reshape(-1, 2)
 
     def within(self, first: int, stop: int | None) -> EntryRanges:
-        """Those that overlap the entries `first` … `stop` − 1."""
+        """The ranges that overlap the entries `first` … `stop` − 1."""
         if not self.packed:
             return self
         bounds = self.bounds
@@ -59,7 +59,7 @@ class EntryRanges:
         return EntryRanges(bounds[begin:end].tobytes())
 
     def mask(self, entry_ids: Longs) -> npt.NDArray[np.bool_] | None:
-        """Which of these entries (ids that ascend) lie in one of them; None if none does."""
+        """Mark the entries (ids that ascend) that lie in one of them; None if none does."""
         bounds = self.within(int(entry_ids[0]), int(entry_ids[-1]) + 1).bounds
         if len(bounds) == 0:
             return None
@@ -98,12 +98,12 @@ class TimeRange:
 
     @property
     def end_ms(self) -> int | None:
-        """After a message of this time or later none of the range is expected."""
+        """Time after which no message of the range is expected."""
         return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
 Isolation = Literal["committed", "uncommitted"]
-"""Which messages of transactions are read: those that a consumer sees, or all."""
+"""The messages of transactions that are read: those that a consumer sees, or all."""
 
 Chunks = Literal["joined", "raw"]
 """Join chunks to messages, or pass them on one by one."""
@@ -162,7 +162,7 @@ class ReadOptions:
         return self.payloads.schema(self.columns)
 
     def check(self) -> None:
-        """Refuse levels, columns and words that there are not, and what is for messages only: `OptionError`."""
+        """Refuse unknown levels, columns and words, and options that are for messages only: `OptionError`."""
         if self.level == "entries":
             if self.times is not None:
                 raise OptionError(
@@ -238,7 +238,7 @@ class ScanExtent(LedgerExtent):
         return self.begin_entry_id or 0
 
     def starting_at(self, entry_id: int) -> ScanExtent:
-        """The extent without what comes before an entry of it."""
+        """The extent without the entries before one of it."""
         begin = int(np.searchsorted(self.blocks.first_entry_ids, entry_id, side="right")) - 1
         return replace(
             self.with_blocks(self.blocks[max(begin, 0) :]),
@@ -248,7 +248,7 @@ class ScanExtent(LedgerExtent):
         )
 
     def stopping_at(self, entry_id: int) -> ScanExtent | None:
-        """The extent without what comes from an entry on; None if it is empty."""
+        """The extent without the entries from one on; None if it is empty."""
         if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
             return self
         blocks = self.blocks.where(self.blocks.first_entry_ids < entry_id)
@@ -275,7 +275,7 @@ class EntryRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanLedger:
-    """One ledger of a scan.
+    """A ledger of a scan.
 
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.

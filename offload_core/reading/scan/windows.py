@@ -1,4 +1,4 @@
-"""From the blocks of extents to their entries: bytes are fetched ahead in windows, and a cursor goes over them.
+"""Fetch the bytes of extents' blocks ahead in windows, and go over their entries with a cursor.
 
 A window is part of a large block, or a small block whole; adjoining small blocks are fetched by one range. What is held
 does not depend on the size of block or ledger.

@@ -1,4 +1,4 @@
-"""Few open files for many ledgers: what was not used for longest is closed where another is needed.
+"""Few open files for many ledgers: the least recently used is closed if another is needed.
 
 Under way are at most as many more as there are threads that use one at the same moment.
 """
@@ -23,7 +23,7 @@ class OpenFile:
 
     Attributes:
         unsynced: what to call before it is closed, for it has bytes that were written and not yet made durable. An
-            error that the system notes for them is told to descriptors that were open then, and perhaps to no other.
+            error of theirs is reported to descriptors that were open then, and perhaps to no other.
     """
 
     __slots__ = ("descriptor", "key", "pages", "unsynced", "users")
@@ -98,7 +98,7 @@ class DescriptorPool:
         return file
 
     def release(self, file: OpenFile) -> None:
-        """It is not needed any more, now."""
+        """Close it now: it is not needed any more."""
         with self._lock:
             file.users -= 1
             if len(self._files) <= self._limit and self._files.get(file.key) is file:

@@ -1,8 +1,8 @@
 """Calls of ledger stores to the operating system: durable writes, a lock with a deadline, `OSError` translated.
 
-`boot_identity` tells which run of which machine this is: what a killed process wrote is still there in the same run,
-not so after it. A system that cannot tell is taken to run on for as long as this process does, and those that it forks;
-of what others wrote there, only what is durable is believed.
+`boot_identity` names the machine and its boot: what a killed process wrote is there until the next boot. Where the
+system has no such name, it is taken to run as long as this process and its forks; of what other processes wrote, only
+what is durable is accepted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def boot_identity() -> int:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""No room, as the system says it."""
+"""The system's errors for a disk without room."""
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_FSYNC = getattr(fcntl, "F_FULLFSYNC", None)
@@ -143,7 +143,7 @@ def lock(descriptor: int, timeout_s: float, path: str, ledger_id: int | None = N
 
 
 def unlock(descriptor: int) -> None:
-    """Let it go; explicitly, for a child that was forked meanwhile shares it."""
+    """Release it; explicitly, because a child that was forked meanwhile shares it."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

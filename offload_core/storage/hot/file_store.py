@@ -159,7 +159,7 @@ class IntervalSync:
                     writer.sync()
                 except LedgerClosedError:
                     pass  # meanwhile: it is sealed
-                except (LedgerFailedError, LedgerFencedError) as error:  # as the writer's next call tells
+                except (LedgerFailedError, LedgerFencedError) as error:  # the writer's next call reports it
                     _log.warning("ledger %d: %s", writer.ledger_id, error)
                 except Exception:  # the thread must go on, and this ledger is not durable yet
                     _log.warning("ledger %d is not synced yet", writer.ledger_id, exc_info=True)
@@ -179,7 +179,7 @@ class FileLedgerStore:
 
     Args:
         path: the folder, made if need be; it and its files are for this user alone. A local file system: locks and
-            fsync must mean what they say.
+            fsync must work.
         sync: when what is acknowledged is on the disk: `always` before that; `interval` after `sync_interval_s` and
             the time that it takes; `never` when the system likes, or the ledger is sealed.
         sync_interval_s: see `sync`.
@@ -215,7 +215,7 @@ class FileLedgerStore:
         return LedgerStoreDescription(name="embedded", location=self._root, max_entry_bytes=MAX_ENTRY_BYTES)
 
     def skip_ids(self, last: int) -> None:
-        """Give no ledger an id up to this one any more, durably: a topic has such that this store did not create.
+        """Reserve all ids up to this one, durably: a topic has ledgers with such ids that this store did not create.
 
         Raises:
             ChecksumError: the file of ids is damaged.
@@ -333,7 +333,7 @@ class FileLedgerStore:
         return sorted(int(match[1]) for match in matches if match is not None)
 
     def _tidy(self) -> None:
-        """Remove what is left of ledgers whose creation was cut off; the lock is held by who creates one."""
+        """Remove the remains of ledgers whose creation was cut off; one that creates a ledger holds the lock."""
         if not self._tidied:
             with os.scandir(self._root) as found:
                 left = [entry.path for entry in found if entry.name.endswith(".new")]

@@ -23,7 +23,7 @@ _CHECKSUM = struct.Struct(">I")
 
 
 class LedgerFrame(NamedTuple):
-    """One entry in a window: its id, the byte offset of its payload there, the payload's length."""
+    """An entry in a window: its id, the byte offset of its payload there, the payload's length."""
 
     entry_id: int
     offset: int

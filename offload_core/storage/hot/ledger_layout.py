@@ -35,7 +35,7 @@ from offload_hooks.errors import (
 PAGE_BYTES = 4096
 SLOT_OFFSETS = (PAGE_BYTES, 2 * PAGE_BYTES)
 FRAMES_OFFSET = 3 * PAGE_BYTES
-"""Where the first entry's frame begins."""
+"""Offset of the first entry's frame."""
 
 HEADER_MAGIC = 0x50754C48
 FOOTER_MAGIC = 0x50754C46
@@ -80,7 +80,7 @@ class State(NamedTuple):
 
     Attributes:
         sequence: grows with each write; the slot is that of its parity.
-        epoch: who may write: 1 the ledger's writer, more: nobody but who recovers it.
+        epoch: 1 while the ledger's writer may write; higher: only its recovery may.
         sealed: there is a footer at `acknowledged`.
         acknowledged: up to where entries are acknowledged.
         durable: up to where they are known to be on the disk.
@@ -113,7 +113,7 @@ class Footer:
 
 
 def pack_header(header: Header) -> bytes:
-    """One page. `OptionError` if the custom metadata does not fit."""
+    """Pack one page. `OptionError` if the custom metadata does not fit."""
     parts = []
     for key, value in header.custom_metadata.items():
         name = key.encode()
@@ -215,7 +215,7 @@ def newest_state(pages: bytes, seed: int) -> State:
 
 
 def pack_footer(footer: Footer) -> bytes:
-    """All bytes behind the entries."""
+    """All bytes after the entries."""
     packed = _FOOTER.pack(
         FOOTER_MAGIC,
         0,
@@ -231,7 +231,7 @@ def pack_footer(footer: Footer) -> bytes:
 
 
 def parse_footer(data: bytes, offset: int, state: State) -> Footer:
-    """The footer in `data`, the file's rest from `offset` on; it must be what the ledger's state says."""
+    """The footer in `data`, the file's rest from `offset` on; it must match the ledger's state."""
     if len(data) < _FOOTER.size:
         raise TruncatedError(
             "a sealed ledger's footer is cut off", offset=offset, expected=_FOOTER.size, found=len(data)

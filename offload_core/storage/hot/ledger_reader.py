@@ -1,6 +1,6 @@
 """The reader of one ledger file: entries by id, from a ledger that is sealed or grows.
 
-`read_pages` and `read_footer` read what stands in the file around its entries, by descriptor.
+`read_pages` and `read_footer` read the parts of the file before and after its entries, by descriptor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Pages:
 
     @property
     def trusted(self) -> Mark:
-        """Up to where all must be whole: what was acknowledged, while the machine runs on; then what was durable."""
+        """The end of the part that must be whole: acknowledged entries until the next boot, then durable ones."""
         state = self.state
         runs_on = state.boot != 0 and state.boot == boot_identity()
         return state.acknowledged if state.sealed or runs_on else state.durable

@@ -5,8 +5,8 @@ Recovery goes through these steps, under the file's lock:
     1. state with the next epoch             the writer, wherever it is, fails from here on
     2. entries walked to the first fault     where all must be whole (`Pages.trusted`), a fault is the end of it
     3. what was not yet durable written      an fsync that failed, in a process that is gone, may have left the system
-       again, as it is                       believing that this is on the disk
-    4. footer, cut behind it, fsync
+       again, as it is                       assuming that this is on the disk
+    4. footer, cut after it, fsync
     5. sealed state, fsync; both slots
 
 After a crash between them the ledger is as before but for the epoch, and is recovered again. Deletion fences as well,
@@ -122,7 +122,7 @@ def verify(descriptor: int, ledger_id: int) -> LedgerStatus:
 
 
 def _fence(descriptor: int, state: State, ledger_id: int) -> State:
-    """Step 1, in both slots, so that the writer meets it whichever is the one that it looks at."""
+    """Step 1, in both slots, so that the writer meets it whichever slot it checks."""
     for _ in SLOT_OFFSETS:
         state = _write_state(descriptor, state._replace(epoch=state.epoch + 1), ledger_id)
     return state

@@ -1,10 +1,10 @@
 """The writer of one ledger file: callers that come at the same time share one write, and one fsync.
 
-Whoever comes while a write is under way joins the group that is gathering; the first of them who gets the turn writes
-all of it. A write goes through these steps, under the file's lock:
+Calls that come during a write gather in a group; the first of them to get the turn writes for all. A write takes
+these steps, under the file's lock:
 
-    1. look at the state's other slot            changed: another has fenced this writer, and nothing is written
-    2. write frames behind the last entry        no room: it is taken back, by cutting the file there
+    1. check the state's other slot              changed: another has fenced this writer, and nothing is written
+    2. write frames after the last entry         no room: it is taken back, by cutting the file there
     3. fsync, if the policy is `always`          a failure is final: what is on the disk can't be known any more
     4. write the state into the other slot       from here on readers see the entries
     5. the calls return                          they are acknowledged
@@ -56,9 +56,9 @@ from offload_hooks.ledger_stores import LedgerStatus
 from offload_hooks.values import ReadableBuffer
 
 PIECE_BYTES = 4 << 20
-"""How much is framed at once, unless one entry has more."""
+"""Bytes that are framed at once, unless one entry has more."""
 
-Piece = tuple[memoryview, int, int]
+FrameBatch = tuple[memoryview, int, int]
 """Frames, the index of their first entry, and one past that of their last."""
 
 
@@ -112,11 +112,11 @@ class PayloadFrames:
         return (data[a:b] for a, b in pairwise(self.offsets.tolist()))
 
     def frame_offsets(self) -> npt.NDArray[np.int64]:
-        """Where each entry's frame begins, from that of the first on, and the end of the last."""
+        """Offsets of the frames from the first one's, and the end of the last."""
         return self.offsets + FRAME_HEAD_BYTES * np.arange(len(self.offsets), dtype=np.int64)
 
-    def pieces(self, first_entry_id: int, seed: int) -> Iterator[Piece]:
-        """The frames, piece by piece; each is to be used before the next is asked for."""
+    def batches(self, first_entry_id: int, seed: int) -> Iterator[FrameBatch]:
+        """The frames in batches; use each before the next is asked for."""
         ends = self.frame_offsets()
         first = 0
         buffer = bytearray()
@@ -355,7 +355,7 @@ class FileLedgerWriter:
     def _write_many(self, file: OpenFile, payloads: PayloadFrames, first_entry_id: int, offset: int) -> int:
         digest = self._digest.copy()
         offsets = payloads.frame_offsets()
-        for frames, first, _ in payloads.pieces(first_entry_id, self._seed):
+        for frames, first, _ in payloads.batches(first_entry_id, self._seed):
             write_all(file.descriptor, frames, offset + int(offsets[first]))
             digest.update(frames)
         self._digest = digest
@@ -418,7 +418,7 @@ class FileLedgerWriter:
             self._sync_or_fail(file)
 
     def _taken_back(self, file: OpenFile, error: OSError) -> OffloadError:
-        """Cut off what was written in part, if it was for want of room; the error to be raised."""
+        """Cut off a partial write, if there was no room; return the error to raise."""
         if error.errno not in FULL:
             return self._fail("a write failed", error)
         try:
@@ -465,7 +465,7 @@ class FileLedgerWriter:
         )
 
     def _end(self, error: OffloadError) -> OffloadError:
-        """Nothing more is written; further calls raise this."""
+        """End the writer: further calls raise this."""
         if self._ended is None:
             self._ended = error
             self._on_end(self)

@@ -1,4 +1,4 @@
-"""Where in a ledger file some of its entries are: enough to find any other by a short walk.
+"""Offsets of some entries of a ledger file: enough to find any other by a short walk.
 
 There is a point at least every `stride` bytes of frames. When a ledger gets too many, every second one is dropped and
 the stride doubles, so an index never has more than `layout.MAX_POINTS` of them, 512 KiB.
@@ -40,7 +40,7 @@ class SparseIndex:
         return self._offsets[-1] + self._stride
 
     def add(self, entry_id: int, offset: int) -> None:
-        """Tell where an entry's frame begins; it becomes a point if it is far enough from the last one."""
+        """Add the offset of an entry's frame as a point, if it is far enough from the last one."""
         if offset < self.next_offset:
             return
         with self._lock:
@@ -54,13 +54,13 @@ class SparseIndex:
                 self._stride *= 2
 
     def at_or_before(self, entry_id: int) -> tuple[int, int]:
-        """The last point that is not behind an entry: its entry id and offset."""
+        """The last point at or before an entry: its entry id and offset."""
         with self._lock:
             place = bisect_right(self._entry_ids, entry_id) - 1
             return self._entry_ids[place], self._offsets[place]
 
     def offset_behind(self, entry_id: int) -> int | None:
-        """The offset of the first point behind an entry, if there is one."""
+        """The offset of the first point after an entry, if there is one."""
         with self._lock:
             place = bisect_left(self._entry_ids, entry_id + 1)
             return self._offsets[place] if place < len(self._offsets) else None

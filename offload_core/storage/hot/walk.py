@@ -46,7 +46,7 @@ def take_buffer(size: int) -> bytearray:
 
 
 def give_buffer(buffer: bytearray) -> None:
-    """Give it back: no thread uses it any more."""
+    """Release it: no thread uses it any more."""
     if 0 < len(buffer) <= MAX_BYTES:
         _spare.append(buffer)
 
@@ -60,7 +60,7 @@ class EntryWalk:
     """Goes over entries once, in order; `entry_id` comes next, at the byte `position`.
 
     Args:
-        index: of the ledger; the walk begins at its last point that is not behind `first_entry_id`.
+        index: of the ledger; the walk begins at its last point at or before `first_entry_id`.
         stop: the byte where the last entry ends.
         window_bytes: how much to read at once; more where one entry is larger.
         digest: takes in the frames that `skip_to` passes.
@@ -94,7 +94,7 @@ class EntryWalk:
 
     @property
     def mark(self) -> Mark:
-        """Where it is."""
+        """Offset of its frame."""
         return Mark(entry_count=self.entry_id, offset=self.position)
 
     def skip_to(self, entry_id: int) -> None:
@@ -179,7 +179,7 @@ class EntryWalk:
             self._load()
 
     def _load(self) -> None:
-        """Have a window that begins here, and has the next entry if the last one, which began here, was too short."""
+        """Load a window from here that has the next entry; a larger one if the last one from here was too short."""
         room = self._stop - self.position
         size = min(self._window_bytes, room)
         again = self._loaded == self.position

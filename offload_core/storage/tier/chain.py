@@ -8,7 +8,7 @@ first call on, not in the factory itself. A layer implements a hook in one of tw
 - one that may call twice or not at all (retry, cache, hedging, faults): a plain `@hookimpl` that calls
   `rest`.
 
-pluggy runs all wrappers before any plain implementation, whoever was registered first. So the order is made
+pluggy runs all wrappers before any plain implementation, in whatever order they were registered. So the order is made
 level by level: the callers of level i hold the wrappers from layer i down to the first plain implementation
 and that one, nothing else; what is below it is reached by its `rest`, which is another level. Hence a
 wrapper below a retrying layer runs once for each attempt. A layer without an implementation of a hook is

@@ -11,7 +11,7 @@ DEFAULT_BUDGET_BYTES = 256 << 20
 
 
 class MemoryBudget:
-    """At most `limit_bytes` are taken at any time.
+    """A budget of which at most `limit_bytes` are taken at any time.
 
     Args:
         limit_bytes: the limit.
@@ -53,7 +53,7 @@ class MemoryBudget:
             )
 
     def take(self, count: int) -> None:
-        """Take `count` bytes; wait until there is room, after all that asked before."""
+        """Take `count` bytes; wait for room, in the order of calls."""
         self.check(count, "what is asked for")
         ticket = object()
         with self._changed:
@@ -74,7 +74,7 @@ class MemoryBudget:
                 raise
 
     def try_take(self, count: int) -> bool:
-        """Take `count` bytes if there is room and none waits, and return True if so. It never waits."""
+        """Take `count` bytes if there is room and no call waits, and return True if so. It never waits."""
         with self._changed:
             if self._queue or self._taken + count > self.limit_bytes:
                 return False
@@ -85,7 +85,7 @@ class MemoryBudget:
         return False
 
     def give_back(self, count: int) -> None:
-        """Give back bytes that were taken."""
+        """Release taken bytes."""
         if self._whole is not None:
             self._whole.give_back(count)
         self._release(count)

@@ -1,7 +1,7 @@
 """Plugins by name: finds drivers, layers and the other kinds of plugins among the installed distributions.
 
 A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
-one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
+requested one is imported. It refuses, with an error that names the remedy: a name that no distribution
 offers, a name that two distributions offer, a plugin that cannot be imported, one whose libraries are
 missing, one written for newer hooks, and options that the plugin does not take. What a plugin must
 be is in `offload_hooks.specs`.
@@ -76,7 +76,7 @@ def _read(group: str, places: _Places) -> tuple[EntryPoint, ...]:
 
 
 def _changed_ns(place: str) -> int:
-    """When something was last added to a directory, or an archive was written; 0 where nothing is."""
+    """Time of the last change of a directory or an archive; 0 if it does not exist."""
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:
@@ -382,9 +382,9 @@ Status = Literal["ok", "broken", "missing extra"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginReport:
-    """One installed plugin: who offers it and whether it can be used.
+    """An installed plugin: its distribution, and whether it can be used.
 
-    `target` is the entry point's `module:attribute`; `problem` says what is wrong, None when `status` is
+    `target` is the entry point's `module:attribute`; `problem` is the error, None when `status` is
     `ok`.
     """
 
@@ -411,7 +411,7 @@ def _report(entry: EntryPoint) -> PluginReport:
         _CHECKS.get(entry.group, load_factory_entry)(entry)
     except MissingExtraError as error:
         status, problem = "missing extra", str(error)
-    except Exception as error:  # whatever a broken plugin may raise is what is asked for here
+    except Exception as error:  # any error of a broken plugin is reported
         status, problem = "broken", str(error) or type(error).__name__
     return PluginReport(
         group=entry.group,

@@ -1,4 +1,4 @@
-"""A Tier: one place for offloaded data, a driver under its layers, behind a typed face.
+"""A Tier: one place for offloaded data, a driver under its layers, with a typed interface.
 
 This is the only caller of the driver hooks. It checks what a plugin answers, so that the rest of the
 program may rely on it: a driver that gives too few bytes, or nothing at all, is named in a
@@ -63,7 +63,7 @@ class PartOrder:
         self._uploads: dict[Upload, _Progress] = {}
 
     def begin(self, upload: Upload) -> None:
-        """From now on order the parts of this upload, which is new."""
+        """Begin to order the parts of this upload, which is new."""
         self._uploads[upload] = _Progress()
 
     def write(self, upload: Upload, part_number: int, write: Callable[[], BlockReceipt]) -> BlockReceipt:
@@ -129,7 +129,7 @@ class Tier:
 
     Args:
         driver: an object that implements the hooks.
-        layers: what stands before it, outermost first.
+        layers: layers around it, outermost first.
         spec: the names and options that both were made of.
         new_block: makes memory for blocks that are written here; None for the heap's.
 
@@ -295,7 +295,7 @@ class Tier:
     def list_uploads(self, prefix: str = "") -> Iterator[StaleUpload]:
         """Uploads by anyone that were begun, and neither committed nor aborted.
 
-        `StoreError` when the driver cannot tell; its capability `stale_uploads` says so beforehand.
+        `StoreError` if the driver cannot list them: it lacks the capability `stale_uploads`.
         """
         return iter(self._hooks.list_uploads(prefix=prefix))
 

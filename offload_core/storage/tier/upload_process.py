@@ -100,7 +100,7 @@ class SharedMemory:
         return end_before if self.capacity_bytes - end_before >= size else None
 
     def _give_back(self, begin: int) -> None:
-        """Of a block that was collected: at any moment, perhaps while this thread holds the lock."""
+        """Release a collected block's room: at any moment, perhaps while this thread holds the lock."""
         self._given_back.append(begin)
         if self._changed.acquire(blocking=False):
             try:
@@ -138,11 +138,11 @@ _SLICES = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadTimeouts:
-    """When a process that writes blocks is killed, and its blocks fail: they can be tried again.
+    """The limit after which a process that writes blocks is killed; its blocks fail and can be tried again.
 
     Attributes:
-        silence_s: after so long without a sign of life, as of a process that was stopped.
-        block_s: after so long without an answer to one block, however alive it is: a store's own timeouts come before.
+        silence_s: time without a sign of life, as of a process that was stopped.
+        block_s: time without an answer to one block, with signs of life: a store's own timeouts come before.
     """
 
     silence_s: float = 15.0
@@ -160,7 +160,7 @@ class UploadProcess:
         niceness: how much lower the process's priority is than this one's, 0 to 19.
         shared_bytes: the most that blocks on their way, and those made by `memory`, take together.
         threads: the most blocks on their way at once.
-        timeouts: when the process is given up.
+        timeouts: limits after which the process is killed.
 
     Attributes:
         memory: shared by both processes.
@@ -264,7 +264,7 @@ class UploadProcess:
 
 
 class _Running:
-    """One process, from its start to its end."""
+    """A process, from its start to its end."""
 
     def __init__(self, start: StartWorker, memory: int, timeouts: UploadTimeouts) -> None:
         ours, theirs = socket.socketpair()
@@ -306,7 +306,7 @@ class _Running:
         except TimeoutError:
             if not asked.done():
                 self._kill(f"it did not answer for {self._timeouts.block_s:g} s")
-            return asked.result()  # the reader finds the end, and tells all who wait
+            return asked.result()  # the reader finds the end, and fails all waiting calls
 
     def end(self) -> None:
         with self._lock:
@@ -327,7 +327,10 @@ class _Running:
         self.process.wait()
 
     def _send(self, message: StartWorker | WriteBlock) -> None:
-        with self._sending, suppress(OSError):  # the reader finds the end as well, and tells all who wait
+        with (
+            self._sending,
+            suppress(OSError),
+        ):  # the reader finds the end as well, and fails all waiting calls
             self._connection.send(message)
 
     def _read(self) -> None:
@@ -344,7 +347,7 @@ class _Running:
                 asked.set_exception(self._ended())
 
     def _is_alive(self) -> bool:
-        """Wait for a message; whether one came in time."""
+        """Wait for a message; return True if one came in time."""
         # in slices: of a time in which this process was stopped itself, one counts
         if any(self._connection.poll(self._timeouts.silence_s / _SLICES) for _ in range(_SLICES)):
             return True

@@ -2,7 +2,7 @@
 
 It answers requests over the socket that it inherits; a block's bytes are in the memory that both share. Several blocks
 are written at the same time. Each request has an answer, whatever a driver raises; between answers there are signs of
-life, so that the other process can tell a slow store from a process that stands still.
+life, by which the other process distinguishes a slow store from a process that hangs.
 
 A message to the other process is the request's number, 8 bytes, big-endian, then the pickled answer; nothing but
 `NO_REQUEST` is a sign of life.
@@ -53,14 +53,14 @@ class WriteBlock:
 
 
 Answer = BlockReceipt | OffloadError
-"""What became of a request."""
+"""Result of a request."""
 
 NO_REQUEST = (1 << 64) - 1
 SIGN_S = 1.0
-"""So often there is a sign of life."""
+"""Seconds between signs of life."""
 
 _MOST_BYTES = 8192
-"""Of an error, so that its message is written at once: the other process never waits for the rest of one."""
+"""Most bytes of an error, so that its message is written at once: the other process never waits for the rest."""
 _MOST_TEXT = 1000
 
 
@@ -116,7 +116,7 @@ def _write(tier: Tier, request: WriteBlock, data: memoryview) -> bytes:
         return _packed(error)
     except (
         BaseException
-    ) as error:  # a fault of the driver's own, which may be an exit; who asked must hear of it
+    ) as error:  # a fault of the driver's own, which may be an exit; the caller must get it
         return _packed(
             BrokenPluginError(
                 "a driver failed to write a block with an error of its own", found=type(error).__name__

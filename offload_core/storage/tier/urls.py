@@ -1,4 +1,4 @@
-"""From what a user types to a Tier: a URL, a path or a driver's name, and options.
+"""Parse what a user types for a Tier: a URL, a path or a driver's name, and options.
 
     file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the URL
     /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL
@@ -80,7 +80,7 @@ def open_store(
             those that the driver asks for by its `default_layers`.
         upload_niceness: blocks are written by a process of their own, whose priority is lower by this, 0 to 19; None
             for this process.
-        upload_timeouts: when such a process is given up.
+        upload_timeouts: limits after which such a process is killed.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),

@@ -129,12 +129,12 @@ class CountedTier(TierView):
 
 
 LIST_PAGE_KEYS = 1000
-"""So many keys come by one request of a listing."""
+"""Keys that one request of a listing returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """Requests of a store, by what they are charged as.
+    """Requests of a store, by the price that applies.
 
     Attributes:
         lists: pages of listings.
@@ -166,7 +166,7 @@ class Requests:
 
 
 class MeasuredTier(TierView):
-    """A view of a Tier that counts what is read.
+    """A view of a Tier that counts reads.
 
     What layers below ask for again, and a store's own client, is not seen.
     """

@@ -65,7 +65,7 @@ class RolloverPolicy:
                 )
 
     def is_full(self, status: LedgerStatus, age_s: float) -> bool:
-        """True if a ledger that was begun so long ago is to be sealed; never one without entries."""
+        """True if a ledger of this age is to be sealed; never one without entries."""
         if not status.entry_count or age_s < self.min_age_s:
             return False
         has_enough = status.entry_count >= self.max_entries or status.size_bytes >= self.max_bytes
@@ -75,7 +75,7 @@ class RolloverPolicy:
 _log = logging.getLogger(__name__)
 
 _TRIES = (*[False] * 5, True)
-"""In how many ledgers an append is tried that is known not to be in those before; whether it is the last."""
+"""Attempts at an append that is known not to be in the ledgers before; True for the last one."""
 
 
 class Appender:
@@ -104,7 +104,7 @@ class Appender:
         self.view = LedgersView.of(owned.info, None)
 
     def append(self, add: Callable[[LedgerWriter], int], payloads: Sequence[ReadableBuffer]) -> EntryPosition:
-        """Where the first of the entries is, which `add` appends to a writer. Errors as `ManagedLedger.add_entry`."""
+        """Append entries by `add` and return the position of the first. Errors as `ManagedLedger.add_entry`."""
         for is_last in _TRIES:
             writer = self._writer()
             try:
@@ -122,7 +122,7 @@ class Appender:
         raise AssertionError("the last turn returns or raises")
 
     def roll(self) -> bool:
-        """Seal and record the ledger that is written; whether there was one with entries."""
+        """Seal and record the ledger that is written; return True if it had entries."""
         with self._lock:
             self.check_open()
             writer = self.view.writer
@@ -131,7 +131,7 @@ class Appender:
             return self._end()
 
     def roll_if_due(self) -> bool:
-        """As `roll`, if the ledger is full or old, or was to be ended before; whether it was."""
+        """Do the same as `roll`, if the ledger is full or old, or was to be ended before; return True if it was."""
         writer = self.view.writer
         if writer is None or not (self._ending is writer or self._is_full(writer)):
             return False
@@ -255,7 +255,7 @@ class Appender:
                     self._end()
                 except OffloadError as worse:
                     if isinstance(error, LedgerFailedError):
-                        raise error from worse  # what is there is not known yet
+                        raise error from worse  # the ledger's end is not known yet
                     raise
         if isinstance(error, LedgerFailedError):
             kept, acknowledged = self._recovered.get(writer.ledger_id), writer.status.entry_count

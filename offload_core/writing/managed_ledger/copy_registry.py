@@ -57,7 +57,7 @@ NO_FILTERS: Mapping[int, str] = MappingProxyType({})
 
 
 class CopyRegistry(Protocol):
-    """Where current copies are written down. Calls may come from many threads at once.
+    """The registry of current copies. Calls may come from many threads at once.
 
     `name` is the managed ledger's, `why` is for the audit log. Each step raises `AttemptError` if the record does not
     allow it, `UnknownTopicError` if there is none, and `StoreError` of the metadata store or the audit log.
@@ -94,13 +94,13 @@ class CopyRegistry(Protocol):
         audit: AuditLog,
         filters: Mapping[int, str] = NO_FILTERS,
     ) -> None:
-        """Have the new copy read; `filters` as of `switch_replacement`."""
+        """Switch to the new copy; `filters` as of `switch_replacement`."""
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Have what an attempt left never become current; `LiveAttemptError` if its lease is held."""
+        """Ensure that an attempt's remains never become current; `LiveAttemptError` if its lease is held."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
-        """Abandon an attempt of this process; whether its objects may be deleted: not if the copy is read."""
+        """Abandon an attempt of this process; return True if its objects may be deleted: the copy is not read."""
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Forget a copy whose objects are deleted, as well of a topic that does not exist any more."""
@@ -222,7 +222,7 @@ class RecordRegistry:
         audit: AuditLog,
         is_there: Callable[[], bool],
     ) -> None:
-        """Have a copy read that is there already, and verified; `LiveAttemptError` if its lease is held.
+        """Switch to a copy that exists and is verified; `LiveAttemptError` if its lease is held.
 
         It is never recorded as one that may be cleaned up.
 
@@ -380,10 +380,10 @@ class MappingRegistry:
             del self._begun[copy.uuid]  # not before: what may be done was not left by a dead attempt
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Do nothing: the mapping is locked, so no other process works on it, and what is not done is never read."""
+        """Do nothing: the mapping is locked, so no other process works on it, and unfinished changes are never read."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:  # noqa: ARG002
-        """Return True: what is not done is never read."""
+        """Return True: unfinished changes are never read."""
         return True
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
@@ -423,7 +423,7 @@ def delete_copy(tier: Tier, name: str, copy: OtherCopy, audit: AuditLog, why: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """One copy that is to take the place of another, in records that are ours.
+    """A copy that is to take the place of another, in records that are ours.
 
     Attributes:
         name: the managed ledger's.
@@ -461,11 +461,11 @@ class Replacement:
         return switch_replacement(self.registry.info(self.name), self.copy.uuid, 0, filters)
 
     def switch(self, filters: Mapping[int, str] = NO_FILTERS) -> None:
-        """Have the new copy read; errors as of `attempt`."""
+        """Switch to the new copy; errors as of `attempt`."""
         self.registry.switch(self.name, self.copy, [self.old], self.why, self.audit, filters)
 
     def switch_at_once(self) -> None:
-        """Have a copy read that is there, and verified; errors as of `attempt`, also if it was deleted meanwhile."""
+        """Switch to a copy that exists and is verified; errors as of `attempt`, also if it was deleted meanwhile."""
         self._clean()
         key = other_copy_key(topic_of_managed_ledger(self.name), self.copy)
 

@@ -82,7 +82,7 @@ class HotLedgers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWait:
-    """What a topic's transactions were found to wait for, and by which facts.
+    """The transactions that a topic waits for, and the facts by which that was found.
 
     To find it, all entries after the stable position are read, and upkeep asks every few seconds. With the same facts
     the answer is the same.
@@ -100,7 +100,7 @@ class KnownWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The environment of managed ledgers. They close nothing of it.
+    """The environment of managed ledgers. They do not close its parts.
 
     Attributes:
         records: their records.
@@ -160,7 +160,7 @@ def open_environment(
 
     Args:
         store, policies: of `open_policies`.
-        stats: counts what is offloaded, read and deleted.
+        stats: counts offloads, reads and deletions.
 
     Raises:
         OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.

@@ -39,7 +39,7 @@ from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
 READ_AT_ONCE = 10_000
-"""How many entries are read at once, at most; their payloads are bounded besides."""
+"""Most entries that are read at once; their payloads are bounded as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class FollowedTransactions:
             self._restore(self.persisted)
 
     def read_on(self, target: EntryPosition | None) -> None:
-        """Give the buffer all entries up to a position that there is; nothing if it is not used.
+        """Add to the buffer all entries up to an existing position; nothing if it is not used.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; what was read before it was taken, by batches.
@@ -127,7 +127,7 @@ class FollowedTransactions:
             self.buffer.become_ready()
 
     def persist(self) -> BufferSnapshot | None:
-        """Persist what was read, unless another has come farther; what is persisted then, None if it was deleted.
+        """Persist the state, unless a later one is stored; return the stored one, None if it was deleted.
 
         What only ledgers had that the topic has no more is forgotten.
         """
@@ -205,7 +205,7 @@ def look_at_transactions(environment: Environment, name: str) -> TransactionStat
 def begin_times_ms(
     environment: Environment, name: str, status: TransactionStatus
 ) -> dict[TransactionId, int]:
-    """When the first entry of each open transaction was published, in ms since 1970, UTC.
+    """Publish times of the first entries of open transactions, in ms since 1970, UTC.
 
     Of those in ledgers that are sealed. Errors as `settle_transactions`.
     """

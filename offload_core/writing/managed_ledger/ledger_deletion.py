@@ -181,7 +181,7 @@ def delete_marked(
 
 
 def delete_hot(environment: Environment, deletion: Deletion) -> None:
-    """Delete a hot copy, if it is there."""
+    """Delete a hot copy, if it exists."""
     if deletion.ledger_id is None:
         raise AssertionError("a hot copy is one ledger's")
     environment.audit.record(deletion)

@@ -123,9 +123,9 @@ class ManagedLedger:
             OptionError: the payload is larger than the store takes.
             StoreFullError: no room is left; room may come.
             TopicTerminatedError: the topic takes no more entries.
-            LedgerFailedError: whether the entry is there is not known. The error has the ledger, and the entries
+            LedgerFailedError: the entry may be stored or not. The error has the ledger, and the entries
                 between which it may be; the managed ledger can be used on.
-            OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
+            OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is stored.
         """
         position = self._appender.append(lambda writer: writer.append(payload), (payload,))
         self._keep(position, (bytes(payload),))
@@ -171,7 +171,7 @@ class ManagedLedger:
         return self._reader.read(view, position, max_entries, max_bytes, priority)
 
     def roll(self) -> bool:
-        """Seal the ledger that is written, and record what it has; whether there was one with entries.
+        """Seal the ledger that is written, and record what it has; return True if it had entries.
 
         The next entry goes to a new ledger.
         """
@@ -181,7 +181,7 @@ class ManagedLedger:
         return rolled
 
     def roll_if_due(self) -> bool:
-        """As `roll`, if it is due by the rollover policy, of an idle ledger as well; to be called at intervals."""
+        """Do the same as `roll`, if the rollover policy asks for it, also of an idle ledger; call it at intervals."""
         rolled = self._appender.roll_if_due()
         if rolled and self._streaming is not None:
             self._streaming.wake()
@@ -214,7 +214,7 @@ class ManagedLedger:
                 self._streaming.wake()  # switched on meanwhile, it has waited for the end of this
 
     def stop_offload(self) -> None:
-        """Let the offload that runs, if one does, end before its next ledger or block; nothing is waited for.
+        """Stop a running offload before its next ledger or block, without waiting for that.
 
         All that wait for it get an `OffloadStoppedError`, and its status has it. The ledger that is under way is given
         up and its objects deleted; those that are done stay so.
@@ -274,7 +274,7 @@ class ManagedLedger:
         return self._streams().complete(timeout_s)
 
     def answer_requests(self, timeout_s: float | None = None) -> bool:
-        """Complete the segment for requests by `request_completion`; whether there were any.
+        """Complete the segment for requests by `request_completion`; return True if there were any.
 
         Raises: as `complete_segment`; then they go on waiting.
         """
@@ -290,7 +290,7 @@ class ManagedLedger:
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
 
-        Only where the cold copy is recorded as complete, and after a check that it is there as it should be.
+        Only if the cold copy is recorded as complete, and a check finds it whole.
 
         Raises:
             OptionError: no tier is configured, or not the one of a copy.
@@ -390,7 +390,7 @@ class ManagedLedger:
             self._streaming.close(STOP_TIMEOUT_S)
 
     def _keep(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """Keep what was appended, for readers and for streaming."""
+        """Keep appended entries, for readers and for streaming."""
         self._cache.put(position.ledger_id, position.entry_id, payloads)
         if self._streaming is not None:
             self._streaming.offer(position, payloads)

@@ -43,13 +43,13 @@ from offload_hooks.errors import (
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
-"""Whose the managed ledger is: a mark that no two owners share. Pulsar keeps properties that it does not know."""
+"""The owner of the managed ledger: a mark that no two owners share. Pulsar keeps properties that it does not know."""
 
 DELETION_PROPERTY = "pulsar-offload.deletion"
-"""That the topic is being deleted: a mark of this deletion."""
+"""Mark of a topic that is being deleted, by this deletion."""
 
 _NOWHERE = EntryPosition(-1, -1)
-"""Where a topic without entries was terminated; Pulsar's earliest position."""
+"""The end of a topic that was terminated without entries; Pulsar's earliest position."""
 
 
 def get_property(info: ManagedLedgerInfo, name: str) -> str | None:
@@ -58,7 +58,7 @@ def get_property(info: ManagedLedgerInfo, name: str) -> str | None:
 
 
 def with_property(info: ManagedLedgerInfo, name: str, value: str | None) -> ManagedLedgerInfo:
-    """The same with this property, at the end if it is new; without it if `value` is None."""
+    """Set this property, at the end if it is new; remove it if `value` is None."""
     kept = [(known, value if known == name else old) for known, old in info.properties]
     if value is not None and get_property(info, name) is None:
         kept.append((name, value))
@@ -84,7 +84,7 @@ def claim_ownership(
 
 
 def release_ownership(info: ManagedLedgerInfo, owner: str) -> ManagedLedgerInfo:
-    """Take an owner's mark away; another's stays."""
+    """Remove an owner's mark; another's stays."""
     return with_property(info, OWNER_PROPERTY, None) if get_property(info, OWNER_PROPERTY) == owner else info
 
 
@@ -210,7 +210,7 @@ class OwnedRecord:
         self.info = known.info
 
     def update(self, change: Change) -> ManagedLedgerInfo:
-        """Change the record, as `ManagedLedgerRecords.update`; what it is then.
+        """Change the record, as `ManagedLedgerRecords.update`; return the new one.
 
         Raises:
             OwnershipLostError: another has opened or deleted the managed ledger; nothing was changed.

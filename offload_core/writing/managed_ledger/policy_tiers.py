@@ -1,4 +1,4 @@
-"""What policies choose for a topic: the tier that it is offloaded to, its offloader, filter and read priority.
+"""Choices of a topic's policies: the tier that it is offloaded to, its offloader, filter and read priority.
 
     PolicyTiers     opens each tier once for each set of options, and closes it when it is not used any more
     PolicyReads     opens ledgers for reading by the read priority
@@ -43,7 +43,7 @@ from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 _log = logging.getLogger(__name__)
 
 MOST_IDLE = 16
-"""How many tiers that are in no lease stay open."""
+"""Number of tiers without a lease that stay open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PolicyTiers:
         others: tiers that hold copies and that no policy names any more; they are not closed.
         budget: what the blocks of all offloads together may take; None: those of a tenant together have
             `DEFAULT_BUDGET_BYTES`, and those of all half as much again, so that no tenant's take all.
-        stats: counts what is done in tiers, for each topic.
+        stats: counts requests to tiers, for each topic.
         most_idle: how many tiers stay open that are in no lease.
         upload_niceness: see `open_store`, for each tier.
         upload_timeouts: the same.
@@ -118,7 +118,7 @@ class PolicyTiers:
         return TierLease(self, options, self._others, self._view(name))
 
     def lease(self, name: str, *, to_write: bool = False) -> TierLease:
-        """As `find_lease`; `OptionError` if no tier is known."""
+        """Do the same as `find_lease`; `OptionError` if no tier is known."""
         lease = self.find_lease(name, to_write=to_write)
         if lease is None:
             raise OptionError(f"no tier is configured in which {name} could be")
@@ -233,7 +233,7 @@ class TierLease:
         self.close()
 
     def close(self) -> None:
-        """Give the tiers back; idempotent."""
+        """Release the tiers; idempotent."""
         with self._lock:
             held, self._held = self._held, []
         self._pool.give_back(held)
@@ -272,7 +272,7 @@ def _open(options: _Options, upload_niceness: int | None, upload_timeouts: Uploa
 DEFAULT_KEPT_S = 10.0
 
 _MOST_KNOWN = 10_000
-"""Of how many managed ledgers policies are remembered."""
+"""Most managed ledgers whose policies are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class PolicyReads:
         return self._fallbacks.counts
 
     def priority_of(self, name: str) -> ReadPriority:
-        """Which copy of a managed ledger's ledgers is read. Errors are those of the policies' store."""
+        """The copy of a managed ledger's ledgers that is read. Errors are those of the policies' store."""
         return self._policies(name).read_priority
 
     def open_reader(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
@@ -378,7 +378,7 @@ class PolicyFilters:
     """The filters that policies choose, each constructed once. Calls may come from many threads at once.
 
     Args:
-        policies_of: what holds for a managed ledger, by its name.
+        policies_of: the policies in force for a managed ledger, by its name.
     """
 
     def __init__(self, policies_of: Callable[[str], ResolvedPolicies]) -> None:

@@ -33,7 +33,7 @@ from offload_hooks.errors import (
 )
 
 STOP_TIMEOUT_S = 10.0
-"""How long closing waits for an offload that is to stop, which ends with the blocks that are on their way."""
+"""Seconds that closing waits for an offload to stop, which ends with the blocks that are on their way."""
 
 _log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class TopicOffloads:
         return first_unoffloaded
 
     def stop_offload(self) -> None:
-        """Let the offload that runs, if one does, end at its next ledger or block; all callers get the error."""
+        """Stop a running offload at its next ledger or block; all callers get the error."""
         with self._lock:
             if self._run is not None:
                 self._run.is_stopped = True

@@ -26,10 +26,10 @@ from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
 from offload_hooks.values import ReadableBuffer
 
 DEFAULT_CACHE_BYTES = 8 << 20
-"""How much a managed ledger keeps of its newest entries, by default."""
+"""Bytes of its newest entries that a managed ledger keeps by default."""
 
 ENTRY_OVERHEAD_BYTES = 200
-"""What an entry takes in memory beside its payload, about."""
+"""Approximate memory of an entry without its payload."""
 
 
 class TailCache:
@@ -129,7 +129,7 @@ class OpenReaders:
             held.reader.close()
 
     def close(self) -> None:
-        """Close all, those in use as soon as they are not; what is opened from now on is not kept."""
+        """Close all, those in use as soon as they are not; readers that are opened from now on are not kept."""
         with self._lock:
             self._closed = True
             idle = [held for key in list(self._held) for held in self._leave(key)]

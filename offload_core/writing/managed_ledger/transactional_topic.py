@@ -4,7 +4,7 @@
     after an entry is acknowledged          the buffer reads on, by batches; a snapshot is persisted where one is due
     on opening                              the last snapshot, and the entries after its stable position
 
-The buffer lags behind what is acknowledged, and a snapshot behind the buffer; both are right for their position. So a
+The buffer may lag acknowledged entries, and a snapshot may lag the buffer; both are right for their position. So a
 process may end at any moment. Nothing is read of a topic without a snapshot.
 """
 
@@ -40,7 +40,7 @@ from offload_hooks.values import ReadableBuffer
 _log = logging.getLogger(__name__)
 
 _READ_AFTER = 64
-"""After so many entries the buffer reads on; earlier, if it is asked for something."""
+"""Entries after which the buffer reads on; earlier for a call that needs it."""
 
 
 _NOWHERE = EntryPosition(-1, -1)
@@ -49,11 +49,11 @@ _NOWHERE = EntryPosition(-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPolicy:
-    """When a snapshot is persisted, if there is anything new.
+    """The intervals of snapshots, which are persisted if there is anything new.
 
     Attributes:
-        max_entries: after so many entries; Pulsar's `transactionBufferSnapshotMaxTransactionCount` is its kin.
-        interval_s: after so many seconds; Pulsar's `transactionBufferSnapshotMinTimeInMillis`.
+        max_entries: in entries; similar to Pulsar's `transactionBufferSnapshotMaxTransactionCount`.
+        interval_s: in seconds; Pulsar's `transactionBufferSnapshotMinTimeInMillis`.
     """
 
     max_entries: int = 1000
@@ -191,7 +191,7 @@ class TransactionalTopic:
             return snapshot
 
     def snapshot_if_due(self) -> bool:
-        """As `snapshot`, if it is due by the policy, of an idle topic as well; call it at intervals. Whether it was."""
+        """Do the same as `snapshot`, if the policy asks for it; return True if it did. Call it at intervals."""
         with self._lock:
             self._read_on()
             if not self._is_due():
@@ -257,6 +257,6 @@ class TransactionalTopic:
         return self._followed.is_used and (is_much or (new > 0 and is_late))
 
     def _read_on(self) -> None:
-        """Give the buffer what is acknowledged by now."""
+        """Add all acknowledged entries to the buffer."""
         self._behind = 0
         self._followed.read_on(self.topic.last_position)

@@ -125,7 +125,7 @@ KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
 
 _COMPLETION_S = 30.0
-"""How long a round waits for a segment that is requested to be completed."""
+"""Seconds that a round waits for a segment that is requested to be completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +159,8 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
 
     Rollover, retention, streaming and snapshots of transactions are its owner's alone, of a topic that is open here.
 
-    Retention comes before the offload, which then does not move what is to be deleted. Where it is not set, nothing is
-    deleted: Pulsar's default keeps what is not consumed yet, and here are no consumers.
+    Retention comes before the offload, so that no ledger is offloaded that is to be deleted. If it is not set, nothing
+    is deleted: Pulsar's default keeps entries until they are consumed, and there are no consumers here.
     """
     topic = offloads_of(kept)
     failures: dict[str, OffloadError] = {}
@@ -252,7 +252,7 @@ def _streaming_settings(policies: EffectivePolicies) -> StreamingSettings | None
 
 
 def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
-    """Switch streaming as the policies say, and complete the segment if that is requested."""
+    """Switch streaming on or off by the policies, and complete the segment if that is requested."""
     settings = _streaming_settings(policies)
     if topic.streaming != settings or topic.has_left_segments:
         topic.set_streaming(settings)
@@ -284,7 +284,7 @@ _Work = tuple["Future[None]", Callable[[], None]]
 
 
 class TenantThreads:
-    """At most `threads` things of a tenant are done at the same time, and at most one more of all.
+    """Limit work to `threads` at a time for a tenant, and at most one more for all others.
 
     Args:
         threads: how many. name: what its threads are called.
@@ -298,7 +298,7 @@ class TenantThreads:
         self._waiting: dict[str, deque[_Work]] = {}
 
     def submit(self, tenant: str, work: Callable[[], None]) -> Future[None]:
-        """Do work of a tenant when it is its turn.
+        """Queue work of a tenant, and run it in its turn.
 
         Raises:
             RuntimeError: it is shut down.
@@ -312,7 +312,7 @@ class TenantThreads:
         return future
 
     def shutdown(self) -> None:
-        """Begin nothing more; what waits is cancelled, what is being done goes on."""
+        """Begin no more work; waiting work is cancelled, running work goes on."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             waiting = [future for queue in self._waiting.values() for future, _ in queue]
@@ -352,7 +352,7 @@ class TenantThreads:
 
 
 def _cancel(future: Future[None]) -> None:
-    """Cancel what has not begun, so that its waiters go on."""
+    """Cancel work that has not begun, so that its waiters go on."""
     if future.cancel():
         future.set_running_or_notify_cancel()
 
@@ -387,7 +387,7 @@ class UpkeepLoop:
 
     Args:
         topics: those that there are now.
-        policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
+        policies_of: the policies in force for a topic, by its managed ledger's name; asked anew for each round.
         interval_s: how long after the begin of all rounds the next ones begin.
         threads: how many topics of a tenant are kept at the same time; those of others have one more.
         now_ms: the time, in ms since 1970, UTC.

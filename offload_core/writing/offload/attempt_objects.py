@@ -48,7 +48,7 @@ def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) ->
 
 
 def filter_metadata(run: FilterRun | None) -> dict[str, str]:
-    """User metadata of an object whose entries go through a filter: what is known before they do."""
+    """User metadata of an object whose entries go through a filter, made before they do."""
     if run is None:
         return {}
     stop = {} if run.stop is None else {FILTERED_STOP_KEY: str(run.stop)}
@@ -115,7 +115,7 @@ class WrittenChecksums:
 
 
 def delete_attempt(tier: Tier, key: ObjectKey) -> None:
-    """Delete an attempt's uploads, its index, its data object and their checksums; nothing is there when it returns.
+    """Delete an attempt's uploads, its index, its data object and their checksums; none is left when it returns.
 
     Raises:
         StoreError: the store fails; it can be called again.

@@ -31,7 +31,7 @@ from offload_core.reading.transaction_buffers import BufferSnapshot
 from offload_hooks.errors import DataLossError
 
 _NAMED = 5
-"""How many transactions an error names."""
+"""Number of transactions that an error names."""
 
 
 def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tuple[FilterRecord, ...]:

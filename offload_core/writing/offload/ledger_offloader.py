@@ -57,7 +57,7 @@ from offload_hooks.errors import DataLossError, OptionError, placed
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
 
 READ_BYTES = 4 << 20
-"""How much is read of the hot tier at once."""
+"""Bytes that are read of the hot tier at once."""
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ class LedgerBlocks:
         ledger: a sealed ledger.
         status: its status; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
-        new_block: makes memory for so many bytes of a block.
-        filter_run: what the entries go through; None for nothing.
+        new_block: allocates the memory of a block, by its bytes.
+        filter_run: the filter of the entries; None for none.
         exact_size: whether the entries must have the size of `status`, which can be wrong for a cold copy.
 
     Raises (as it is iterated over):
@@ -306,7 +306,7 @@ class LedgerOffloader:
         exact_size: bool = True,
         listener: ProgressListener | None = None,
     ) -> OffloadedLedger:
-        """Copy a sealed ledger to the tier; when it returns, data and index are there, durably.
+        """Copy a sealed ledger to the tier; when it returns, data and index are durable.
 
         Args:
             uuid: the attempt's, never used before.
@@ -384,7 +384,7 @@ class LedgerOffloader:
         return ColdReaders(KnownTiers(self._tier)).read_offloaded(ledger_id, context, driver_metadata)
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
-        """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
+        """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.
 
         Raises:
             StoreError: the store fails; it can be called again.

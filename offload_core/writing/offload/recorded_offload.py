@@ -128,11 +128,11 @@ class TiersOf(Protocol):
     """Opens the tiers of a managed ledger, by its name; they stay open until the context is left."""
 
     def __call__(self, name: str, *, to_write: bool = False) -> AbstractContextManager[KnownTiers]:
-        """Its tiers, the current one first; `to_write` refuses (`OptionError`) policies that name none."""
+        """The tiers, the current one first; `to_write` refuses (`OptionError`) policies that name none."""
 
 
 class RecordedOffloads:
-    """Offloads ledgers of managed ledgers whose records and hot copies are these. It closes nothing of them.
+    """Offloads ledgers of managed ledgers whose records and hot copies are these. It does not close them.
 
     Calls may come from many threads and processes at once. Of two that offload one ledger the first goes on, as long as
     its lease is held.
@@ -142,7 +142,7 @@ class RecordedOffloads:
         hot: where the ledgers are.
         tiers: where they go, and where others of them are; or what opens the tiers of each managed ledger.
         offloader_of: makes what writes to a tier, for a managed ledger of this name.
-        stats: counts what is done, and what fails, of each topic.
+        stats: counts results and failures of each topic.
         now_ms: the time, in ms since 1970, UTC.
         lease_s: how long other processes leave an attempt of this one alone after its last renewal; to 600 s.
         process: whose attempts they are.
@@ -182,11 +182,11 @@ class RecordedOffloads:
         listener: ProgressListener | None = None,
         audit: AuditLog = PROGRAM_LOG,
     ) -> bool:
-        """Offload a ledger; when it returns, its copy is there and recorded as complete. Whether it was not before.
+        """Offload a ledger; when it returns, its copy is recorded as complete. Return True if it was not before.
 
         Args:
             filter_run: what its entries go through; None for nothing. For this call only.
-            listener: called after each block that was built; if it raises, the attempt is given up.
+            listener: called after each block that was built; if it raises, the attempt is abandoned.
             audit: records the deletion of an older attempt, and of this one if it fails.
 
         Raises:
@@ -194,7 +194,7 @@ class RecordedOffloads:
             OptionError: no tier is configured, or not the one of an older attempt.
             LiveAttemptError: another process offloads it at the moment; nothing was changed.
             AttemptError: the ledger is open or empty, or another process took this attempt over.
-            PluginError, UnresolvedTransactionError: of the filter; the attempt was given up.
+            PluginError, UnresolvedTransactionError: of the filter; the attempt was abandoned.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
         try:
@@ -257,7 +257,7 @@ class RecordedOffloads:
                 now = self._now_ms()
                 update(lambda info: complete_attempt(info, ledger_id, uuid, now, filtered))
             except OutcomeUnknownError:
-                raise  # the record may say that the copy is complete: nothing is deleted on a guess
+                raise  # the copy may be recorded as complete: nothing is deleted on a guess
             except Exception as error:
                 attempt.notice_loss()
                 self._give_up(tier, name, ledger, uuid, error, audit)
@@ -267,7 +267,7 @@ class RecordedOffloads:
     def delete_hot_copy(
         self, name: str, ledger_id: int, lag_ms: int, *, audit: AuditLog = PROGRAM_LOG
     ) -> bool:
-        """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
+        """Delete a ledger's hot copy if its cold one exists and the lag is over; return True if it is gone now.
 
         It stays while another cold copy is being made, and where its record marks the cold one as damaged.
 

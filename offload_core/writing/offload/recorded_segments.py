@@ -156,7 +156,7 @@ class RecordedSegments:
         end: EntryPosition | None = None,
         segment_filter: SegmentFilter | None = None,
     ) -> RecordedSegment:
-        """Record a segment and open it; what it gets goes through `segment_filter`.
+        """Record a segment and open it; its entries go through `segment_filter`.
 
         Raises:
             AttemptError: see `assign_segment`.
@@ -258,7 +258,7 @@ class RecordedSegment:
     Attributes:
         recorded: it, as it was recorded.
         next: the entry that is offered next.
-        filter: what it is that entries go through; None for nothing.
+        filter: the filter of its entries; None for none.
         is_closed: it takes no more entries.
         lease_due_ms: when its lease is to be renewed.
     """
@@ -285,12 +285,12 @@ class RecordedSegment:
 
     @property
     def outcome(self) -> SegmentOutcome:
-        """Its outcome; see `OffloadHandle.result`."""
+        """The outcome; see `OffloadHandle.result`."""
         return self._handle.result()
 
     @property
     def has_ended(self) -> bool:
-        """True if its outcome is there."""
+        """True if it has its outcome."""
         return self.outcome.done()
 
     @property
@@ -338,7 +338,7 @@ class RecordedSegment:
 
     @property
     def failure(self) -> BaseException | None:
-        """Of a segment that has ended: why it failed; None if it lies in the tier."""
+        """The failure of a segment that has ended; None if it is in the tier."""
         return self.outcome.exception()
 
     def complete(self) -> OffloadedSegment:
@@ -368,7 +368,7 @@ class RecordedSegment:
         self.release()
         end = self.end or (self._handle.last_offered() if self.is_closed else None)
         try:
-            # by its uuid, which is ours whoever owns the topic by now
+            # by its uuid, which is ours even if the topic has another owner by now
             self._segments.records.update(
                 self._segments.name, partial(abandon_segment, uuid=self.uuid, end=end)
             )
@@ -378,7 +378,7 @@ class RecordedSegment:
             _log.warning("attempt %s of %s is not given up yet: %s", self.uuid, self._segments.name, error)
 
     def release(self) -> None:
-        """This process is not at it any more, as soon as nothing of it is under way."""
+        """End this process's work on it, as soon as none of it is under way."""
         self.outcome.add_done_callback(lambda _: self._held.close())
 
     def _note_lease(self) -> None:

@@ -102,13 +102,13 @@ def _look(process: int) -> tuple[str, int] | None:
 
 
 DEFAULT_LEASE_S = 60.0
-"""How long a lease is; it is renewed three times in that time."""
+"""Length of a lease, which is renewed three times in that time."""
 
 LONGEST_LEASE_S = 600.0
 """A lease that ends later than this was written by another clock, and does not count."""
 
 WATCHED_S = LONGEST_LEASE_S / 2
-"""How long a lease that is watched must stay as it is to be over: the longest is renewed more often, at each third."""
+"""Time after which a lease that has not changed is expired: even the longest is renewed more often."""
 
 
 class Renewal(Protocol):
@@ -231,7 +231,7 @@ class RunningAttempt:
             raise self._lost
 
     def notice_loss(self) -> None:
-        """Look why it failed: if another took it over while it went on, the process watches leases from now on.
+        """Check why it failed: if another process took it over while it went on, this one watches leases from now on.
 
         The failure itself does not show it: it may be of an upload that the other has aborted.
         """
@@ -425,7 +425,7 @@ def lease_from(now_ms: int, lease_s: float, process: AttemptProcess = THIS_PROCE
 
 @contextmanager
 def working_on(uuid: UUID) -> Iterator[None]:
-    """In the block, or until it is left, the attempt is this process's."""
+    """Mark the attempt as this process's until the block ends."""
     THIS_PROCESS.running.add(uuid)
     try:
         yield

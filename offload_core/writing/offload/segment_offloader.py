@@ -64,11 +64,11 @@ class SegmentFilter:
         self.about = filter_metadata(run)
 
     def is_as(self, run: FilterRun) -> bool:
-        """True if this run may take the place of the one that there is: it is of the same filter."""
+        """True if this run may take the place of the present one: it is of the same filter."""
         return (run.name, run.mode) == (self._run.name, self._run.mode)
 
     def go_on(self, run: FilterRun, stop: EntryPosition | None) -> None:
-        """Filter what follows by this run, before this stop."""
+        """Filter later entries by this run, before this stop."""
         self._run, self.stop = run, stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
@@ -107,7 +107,7 @@ class Offered(NamedTuple):
 
 
 class OffloadHandle:
-    """One segment that is open, made by `SegmentOffloader.open_segment`; its methods may be called by any thread.
+    """An open segment, made by `SegmentOffloader.open_segment`; its methods may be called by any thread.
 
     Entries come in order: the next one of the same ledger, or the first one of a later ledger after `end_ledger`. A
     segment ends by `close`, by itself when it is as large as it may be, or by an error: of the store, or by `abort`.
@@ -214,7 +214,7 @@ class OffloadHandle:
                 self._close()
 
     def abort(self) -> None:
-        """Give the segment up, unless it has ended; what the store has of it is deleted. It does not wait."""
+        """Abandon the segment, unless it has ended; its parts in the store are deleted. It does not wait."""
         self._upload.fail(UploadError("the segment was aborted", key=self._upload.key.data_key))
 
     def result(self) -> SegmentOutcome:
@@ -380,7 +380,7 @@ class SegmentOffloader:
         return OffloadHandle(blocks, upload, max_segment_bytes, segment_filter)
 
     def delete_offloaded(self, uuid: UUID) -> None:
-        """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
+        """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.
 
         Raises:
             StoreError: the store fails; it can be called again.

@@ -117,7 +117,7 @@ class SegmentUpload:
             self._go_on()
 
     def finish(self, index: bytes, segment: OffloadedSegment) -> None:
-        """All blocks were sent; what the index object is, and the outcome when all is there."""
+        """End the blocks; the index object and the outcome follow when all is stored."""
         with self._lock:
             self._to_finish = index, segment
             self._go_on()
@@ -201,7 +201,7 @@ class SegmentUpload:
             self._clean()
 
     def _clean(self) -> None:
-        """Give back and delete all that there is of the attempt, then set the outcome."""
+        """Release and delete all of the attempt, then set the outcome."""
         assert self.failure is not None
         self.on_failure()
         try:

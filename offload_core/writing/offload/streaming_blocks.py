@@ -41,7 +41,7 @@ from offload_hooks.errors import OptionError
 Longs = npt.NDArray[np.int64]
 
 FIRST_BUFFER_BYTES = 4 << 10
-"""What a block takes first; from there on it is doubled."""
+"""First allocation of a block, which is doubled as it grows."""
 
 LEAST_BLOCK_BYTES = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + LEAST_PADDING_BYTES
 """A block of one empty entry."""
@@ -82,11 +82,11 @@ class GrowingBlock:
         return self.used_bytes == BLOCK_HEADER_BYTES
 
     def takes(self, frame_bytes: int) -> bool:
-        """True if so many bytes of frames may still be added, if there is memory for them; an empty block takes all."""
+        """True if a frame of this size fits, if there is memory for it; an empty block takes any."""
         return self.is_empty or self.used_bytes + frame_bytes + LEAST_PADDING_BYTES <= self._limit_bytes
 
     def growth_for(self, frame_bytes: int) -> int:
-        """The memory that so many more bytes of frames need; 0 if there is enough."""
+        """The memory that more frames need; 0 if there is enough."""
         needed = self.used_bytes + frame_bytes + LEAST_PADDING_BYTES
         if needed <= self.taken_bytes:
             return 0
@@ -96,7 +96,7 @@ class GrowingBlock:
         return max(needed, min(size, self._limit_bytes))
 
     def reserve(self) -> bool:
-        """Take the memory that it needs to end, also without an entry; whether there was room."""
+        """Take the memory that it needs to end, also without an entry; return True if there was room."""
         return self._grow(self.growth_for(0))
 
     def add(self, values: Bytes, offsets: Longs, entry_ids: Longs, first: int, ends: Longs) -> int:
@@ -134,7 +134,7 @@ class GrowingBlock:
         return self._buffer.data[:length]
 
     def drop(self) -> None:
-        """Give the memory back; the block is not used any more."""
+        """Release the memory; the block is not used any more."""
         taken = self.taken_bytes
         self._buffer = np.empty(0, dtype=np.uint8)
         self._budget.give_back(taken)
@@ -159,7 +159,7 @@ Properties = Mapping[str, str]
 _NO_PROPERTIES: Mapping[int, Properties] = MappingProxyType({})
 
 LEAST_EARLY_BYTES = 5 << 20
-"""A block goes before it is full only if it has so much; Pulsar's least block."""
+"""Least size of a block that is sent before it is full; Pulsar's least block."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,7 +182,7 @@ class _LedgerShare:
     blocks: list[BlockEntry] = field(default_factory=list)
 
     def index_entry(self, properties: Properties) -> tuple[LedgerInfo, list[BlockEntry]]:
-        """Its entry of the index: of an open ledger, as many entries as it has here."""
+        """The entry of the index: of an open ledger, as many entries as it has here."""
         info = self.info or LedgerInfo(ledger_id=self.ledger_id, entries=self.stop_entry_id)
         return replace(info, properties=tuple(properties.items())), self.blocks
 
@@ -311,7 +311,7 @@ class StreamingBlocks:
 
     @property
     def end_entry_ids(self) -> dict[int, int]:
-        """Of each ledger, the last entry that was added or left out."""
+        """The last entry, of each ledger, that was added or left out."""
         return {each.ledger_id: each.stop_entry_id - 1 for each in self._ledgers}
 
     def index(self, properties: Mapping[int, Properties] = _NO_PROPERTIES) -> bytes:
@@ -320,7 +320,7 @@ class StreamingBlocks:
         return pack_streaming_index(entries, self.data_length)
 
     def drop(self) -> None:
-        """Give the open block's memory back; nothing more is added."""
+        """Release the open block's memory; nothing more is added."""
         if self._block is not None:
             self._block.drop()
             self._block = None
@@ -354,7 +354,7 @@ class StreamingBlocks:
         return GrowingBlock(ledger_id, entry_id, self.limits.max_block_bytes, self._budget)
 
     def _note(self, ledger_id: int, first: int, stop: int, count: int) -> None:
-        """So many entries of a ledger were added, and all others from the first on to before the stop left out."""
+        """Record the added entries of a ledger; all others from `first` to before `stop` were left out."""
         if not self._has_begun(ledger_id):
             self._ledgers.append(_LedgerShare(ledger_id))
         self._ledgers[-1].stop_entry_id = stop

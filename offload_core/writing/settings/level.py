@@ -83,7 +83,7 @@ class LevelPolicies:
     vouched: bool = field(default=True, compare=False)
 
     def shown_offload(self) -> dict[str, Any] | None:
-        """Its offload policies with secrets masked, by Pulsar's names."""
+        """The offload policies with secrets masked, by Pulsar's names."""
         if self.offload is None:
             return None
         return {**shown_value(dict(self.unknown_offload)), **self.offload.shown()}
@@ -188,12 +188,12 @@ def parse_level(data: bytes, names: Names) -> LevelPolicies:
     record = _parse_record(data)
     offload, retention = record.pop(names.offload, None), record.pop(names.retention, None)
     older = {policy: record.pop(name, None) for policy, name in names.older.items()}
-    said = {policy: value for policy, value in older.items() if value not in (None, -1)}
+    older_values = {policy: value for policy, value in older.items() if value not in (None, -1)}
     vouched = record.pop(_VOUCHED, None)
     unknown: dict[str, Any] = {}
     try:
-        if offload is not None or said:
-            known, unknown = _by_knowledge(said | _without_none(offload or {}))
+        if offload is not None or older_values:
+            known, unknown = _by_knowledge(older_values | _without_none(offload or {}))
             offload = read_policies(known, "offload policies")
         if retention is not None:
             retention = read_retention(retention)
@@ -239,8 +239,8 @@ def pack_level(level: LevelPolicies, names: Names, *, vouching: bool = False) ->
 
 
 def _digest(offload: OffloadPolicies | None) -> str:
-    said = {} if offload is None else offload.model_dump(mode="json", include=set(tier_of(offload)))
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    fields = {} if offload is None else offload.model_dump(mode="json", include=set(tier_of(offload)))
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _parse_record(data: bytes) -> dict[str, Any]:

@@ -44,14 +44,14 @@ class Section(BaseModel):
 
 
 class MetadataSettings(Section):
-    """Where managed ledgers' records and policies are: a metadata store's URL and its options."""
+    """The metadata store of managed ledgers' records and policies: its URL and options."""
 
     url: Annotated[str | None, Field(repr=False)] = None
     options: Options = Field(default_factory=dict)
 
 
 class HotTierSettings(Section):
-    """Where ledgers are before they are offloaded: the name of a ledger store, and its options."""
+    """The store of ledgers before they are offloaded: its name and options."""
 
     store: str = "embedded"
     options: Options = Field(default_factory=dict)
@@ -69,8 +69,8 @@ class UploadSettings(Section):
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
-        silence_timeout_s: after so long without a sign of life such a process is replaced.
-        block_timeout_s: after so long without an answer to one block it is, too, and its blocks fail.
+        silence_timeout_s: time without a sign of life after which such a process is replaced.
+        block_timeout_s: time without an answer to one block after which it is, too, and its blocks fail.
     """
 
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
@@ -93,7 +93,7 @@ class StreamingLimits(Section):
 
 
 class AuditLogSettings(Section):
-    """Where it is written what was deleted, and why."""
+    """The audit log of deletions and their reasons."""
 
     path: Path | None = None
 
@@ -106,7 +106,7 @@ class TokenSettings(Section):
         public_algorithm: which of them.
         role_claim: the claim that names the role. audience_claim, audience: of whom a token must be meant for.
         superuser_roles: the roles that may do everything.
-        tenant_admin_roles: by tenant, the roles that may do everything in it; nobody else may do anything.
+        tenant_admin_roles: by tenant, the roles that may do everything in it; no other role may do anything.
     """
 
     secret_key: SecretStr | None = None
@@ -120,7 +120,7 @@ class TokenSettings(Section):
 
 
 MAX_REQUESTS = 32
-"""As many requests as have a thread at the same time."""
+"""Most requests that have a thread at the same time."""
 
 
 class TenantPlace(Section):
@@ -148,14 +148,14 @@ class ServiceSettings(Section):
     """The REST service: where it listens, by which certificate, and whose tokens it takes.
 
     Attributes:
-        tenant_places: where tenants' roles may have topics offloaded to, besides where the broker's policies say;
-            none: nowhere else.
+        tenant_places: places that tenants' roles may have topics offloaded to, besides those of the broker's policies;
+            empty: no others.
         tenant_filters: the filters that they may name.
-        upkeep_interval_s: how often it looks what is to be offloaded.
-        upkeep_threads: how many topics of a tenant are kept at the same time; those of others have one more.
-        offload_threads: how many topics of a tenant are offloaded at the same time of those that it is asked for;
-            those of others have one more.
-        stop_timeout_s: how long it may take to end, from when it answers no more.
+        upkeep_interval_s: seconds between rounds of upkeep.
+        upkeep_threads: topics of a tenant in upkeep at the same time; those of others have one more.
+        offload_threads: topics of a tenant that are offloaded at the same time by requests; those of others have one
+            more.
+        stop_timeout_s: seconds that it may take to end after the last answer.
         max_connections: how many there may be, at most half of the descriptors that the process may have; None for
             1,000.
         max_requests: how many requests are answered at the same time.
@@ -212,7 +212,7 @@ def load_configuration(
         flags: settings as nested mappings, such as `{"service": {"port": 8443}}`.
 
     Raises:
-        OptionError: a file that is none, a name that there is not, or a value that makes no sense, with its place.
+        OptionError: a file that is none, an unknown name, or a value that makes no sense, with its place.
     """
     try:
         from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
@@ -223,7 +223,7 @@ def load_configuration(
             hint="Run: pip install 'pulsar-offload[cli]'.",
         ) from error
     chosen = file if file is not None else os.environ.get(FILE_VARIABLE)
-    said = {} if chosen is None else _read(chosen)
+    from_file = {} if chosen is None else _read(chosen)
     _check_environment()
 
     class Settings(BaseSettings, Configuration):  # type: ignore[misc]  # of two kinds of `model_config`
@@ -231,7 +231,7 @@ def load_configuration(
 
     environment = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")
     try:
-        return Configuration(**_merged(said, _merged(environment(), flags or {})))
+        return Configuration(**_merged(from_file, _merged(environment(), flags or {})))
     except SettingsError as error:
         raise OptionError("the environment makes no sense", found=error) from None
     except ValidationError as error:

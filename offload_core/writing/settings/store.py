@@ -297,7 +297,7 @@ class PolicyStore:
 
 
 def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> None:
-    """Refuse what is wrong with the new policies, and was not with the old ones."""
+    """Refuse faults of the new policies that the old ones did not have."""
     driver = after.offload.driver
     if driver is not None and driver != before.offload.driver:
         registry.find(registry.DRIVERS, driver)

@@ -55,7 +55,7 @@ class TenantPlaces:
             policies: the policies in force.
 
         Raises:
-            OptionError: it is neither the vouched one nor listed. The text does not depend on what is there.
+            OptionError: it is neither the vouched one nor listed. The text is the same whether the place exists or not.
         """
         if policies.tier() == vouched.tier():
             return

@@ -1,4 +1,4 @@
-"""Which entries of a topic's transactions were committed, aborted, or are open, in a range of positions.
+"""Entries of a topic's transactions that were committed, aborted, or are open, in a range of positions.
 
 Ranges of entries are joined with the markers after them: the first marker of its transaction after an entry decides.
 Without one the entry is open, unless the transaction was aborted before it: what a producer sends to it then is
@@ -166,17 +166,17 @@ def _whole(ledger: Ledger, extent: LedgerExtent, begin: int, end: int) -> Survey
 
 
 LOOK_BACK_BYTES = 128 << 20
-"""An abort is looked for in about so many stored bytes before a range; where parts are whole, to a ledger more."""
+"""Stored bytes before a range in which an abort is searched for; up to a ledger more where parts are whole."""
 
 _NAMED = 10
-"""At most this many open transactions are named."""
+"""Most open transactions that are named."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """By data object and ledger the entries that were aborted, and those that are open.
+    """The entries that were aborted, and those that are open, by data object and ledger.
 
     Attributes:
         unsettled: ledger, first entry, and transaction (most and least bits) of the ranges of entries that are open.

@@ -185,7 +185,7 @@ class TransactionResolver:
 
 
 def _apply(extent: ScanExtent, outcome: Outcome, cut: Place | None) -> Iterator[ScanExtent]:
-    """The extent with the outcome of its entries; None if nothing of it comes before `cut`."""
+    """The extent with the outcome of its entries; None if it has no entry before `cut`."""
     kept: ScanExtent | None = extent
     if cut is not None and extent.ledger_id >= cut[0]:
         kept = extent.stopping_at(cut[1]) if extent.ledger_id == cut[0] else None

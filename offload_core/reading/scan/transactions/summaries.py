@@ -233,7 +233,7 @@ def summary_key(data_key: str, ledger_id: int) -> str:
 
 
 MAX_MEMORY_BYTES = 64 << 20
-"""The most that is remembered; beyond it what was not needed for longest is forgotten."""
+"""The most that is remembered; beyond it the least recently used is forgotten."""
 
 _NOMINAL_BYTES = 1024
 """About the memory of a summary without a row in its tables."""
@@ -270,7 +270,7 @@ def _size(summary: LedgerSummary) -> int:
 
 
 MOST_WORKERS = 8
-"""At most this many threads read blocks; no more than processors."""
+"""Most threads that read blocks; no more than processors."""
 
 LOADS_AT_ONCE = 32
 """Summaries that are fetched at once."""

@@ -24,7 +24,7 @@ REQUESTS_PROPERTY = "pulsar-offload.complete-segment"
 """The marks of requests to complete the segment, with commas between them."""
 
 WAITS_PROPERTY = "pulsar-offload.segment-waits"
-"""What the entries wait for that were left out by the answer that was given last."""
+"""The reason why entries were left out of the last answer."""
 
 DEFAULT_TIMEOUT_S = 60.0
 _LOOKS_S = 0.2
@@ -37,22 +37,22 @@ def requests_of(info: ManagedLedgerInfo) -> tuple[str, ...]:
 
 
 def with_request(info: ManagedLedgerInfo, mark: str) -> ManagedLedgerInfo:
-    """The same with this mark among them."""
+    """Add this mark."""
     return _with_requests(info, dict.fromkeys([*requests_of(info), mark]))
 
 
 def waits_of(info: ManagedLedgerInfo) -> str | None:
-    """In words, what the entries wait for that the last answer did not bring to the tier; None if it brought all."""
+    """The reason why the last answer did not bring all entries to the tier, in words; None if it did."""
     return get_property(info, WAITS_PROPERTY)
 
 
 def with_answer(info: ManagedLedgerInfo, marks: Collection[str], waits_for: str | None) -> ManagedLedgerInfo:
-    """The same without these marks, and with what the entries wait for that are not in the tier; None if all are."""
+    """Remove these marks, and set the reason why entries are not in the tier; None if all are."""
     return with_property(without_requests(info, marks), WAITS_PROPERTY, waits_for)
 
 
 def without_requests(info: ManagedLedgerInfo, marks: Collection[str]) -> ManagedLedgerInfo:
-    """The same without these marks."""
+    """Remove these marks."""
     return _with_requests(info, [mark for mark in requests_of(info) if mark not in marks])
 
 
@@ -63,7 +63,7 @@ def request_completion(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     wait: Callable[[float], None] = time.sleep,
 ) -> ManagedLedgerInfo:
-    """Have a topic's owner complete the segment that it writes; the record as it is then.
+    """Have a topic's owner complete the segment that it writes; return the record after that.
 
     All that was appended before the call is in the tier when it returns, up to what the topic's filter does not decide
     of yet: see `waits_of`.

@@ -50,21 +50,21 @@ class Arrivals:
             self._give_turn()
 
     def add(self, size_bytes: int) -> None:
-        """So much was appended."""
+        """Count an appended entry, and wake if enough has come."""
         self._fresh_bytes += size_bytes + 1
         if self._fresh_bytes >= self._wake_bytes or not self._is_armed:
             self.wake()
 
     def begin_turn(self) -> None:
-        """The turn that was asked for has come."""
+        """Begin the turn that was asked for."""
         self._is_woken = False
 
     def disarm(self) -> None:
-        """Anything that comes wakes."""
+        """Wake at the next entry, whatever its size."""
         self._is_armed = False
 
     def rest(self, wake_bytes: int) -> None:
-        """Nothing is to be done before so much comes."""
+        """Do not wake before a number of bytes has come."""
         self._fresh_bytes, self._wake_bytes, self._is_armed = 0, wake_bytes, True
 
 
@@ -84,7 +84,7 @@ class OffloadBuffer:
         self.used_bytes = 0
 
     def put(self, ledger_id: int, first_entry_id: int, payloads: Sequence[bytes]) -> bool:
-        """Keep entries that follow one another; whether there was room for them."""
+        """Keep entries that follow one another; return True if there was room for them."""
         taken = sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads)
         if not self._budget.try_take(taken):
             return False
@@ -124,7 +124,7 @@ class OffloadBuffer:
         return EntryBatch(first_entry_id, memoryview(b"".join(payloads)), memoryview(offsets))
 
     def drop_before(self, ledger_id: int, entry_id: int) -> None:
-        """All before this entry is not needed any more."""
+        """Drop all entries before this one."""
         with self._lock:
             while self._in_order and _stop(self._in_order[0]) <= (ledger_id, entry_id):
                 self._give_back(self._in_order.popleft())
@@ -146,7 +146,7 @@ class OffloadBuffer:
             self.used_bytes = 0
 
     def _line_up(self, ledger_id: int, entry_id: int, max_bytes: int) -> None:
-        """Move to `_in_order` what follows from this entry on."""
+        """Move the entries from this one on to `_in_order`."""
         size = sum(taken for _, _, _, taken, _ in self._in_order)
         if self._in_order:
             entry_id = self._in_order[-1][2]
@@ -170,7 +170,7 @@ def _stop(kept: _Kept) -> tuple[int, int]:
 
 
 class EntrySource:
-    """Gives the entries of one topic in their order; used by one thread at a time.
+    """Read the entries of one topic in their order; used by one thread at a time.
 
     `counts` has how many of those that were taken came from where.
     """
@@ -205,21 +205,21 @@ class EntrySource:
         return entries
 
     def pass_by(self, accepted: int, ledger_id: int, next_entry_id: int) -> None:
-        """So many of those that were read last were taken, and this entry comes next."""
+        """Count the entries that were accepted, and go on with the next one."""
         self._buffer.drop_before(ledger_id, next_entry_id)
         self.counts = replace(self.counts, **{self._origin: getattr(self.counts, self._origin) + accepted})
 
     def rest(self) -> None:
-        """Give back what reading holds."""
+        """Release what reading holds."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
 
 LOOKS = 8
-"""So often it is only asked for memory, before entries that were refused are read and offered again."""
+"""Requests for memory before entries that were refused are read and offered again."""
 STALLED_STEPS = 20
-"""So often in a row there was no memory: then there was none for long."""
+"""Steps in a row without memory after which the lack counts as lasting."""
 
 
 class Fed(enum.Enum):
@@ -243,12 +243,12 @@ class SegmentFeed:
         self._refused_bytes: int | None = None
         self._looks = self._stalled = 0
 
-    def step(self, segment: RecordedSegment, *, is_on: bool, close_behind: EntryPosition | None) -> Fed:
+    def step(self, segment: RecordedSegment, *, is_on: bool, close_after: EntryPosition | None) -> Fed:
         """Offer some entries, go on into the next ledger, or close the segment.
 
         Args:
             is_on: else a segment that is open ends with its ledger.
-            close_behind: the segment's last entry, if it does not close before.
+            close_after: the segment's last entry, if it does not close before.
 
         Raises:
             UnknownLedgerError: a ledger was deleted.
@@ -259,7 +259,7 @@ class SegmentFeed:
         if ledger is None or not view.has(ledger_id):
             raise UnknownLedgerError("a ledger of the open segment was deleted", ledger_id=ledger_id)
         ended = ledger.info if ledger.info.is_closed and ledger.info.entries == next_id else None
-        if close_behind is not None and segment.next > close_behind:
+        if close_after is not None and segment.next > close_after:
             segment.close(ended)
             return Fed.CLOSED
         stop = stop_in(ledger_id, view.entry_count(view.find(ledger_id)), segment.stop)

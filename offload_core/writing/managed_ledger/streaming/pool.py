@@ -110,7 +110,7 @@ class StreamingPool:
         self.close()
 
     def close(self) -> None:
-        """Give no turns any more; calls of stores that are under way come to their end."""
+        """Give no more turns; calls of stores that are under way come to their end."""
         self._ended.set()
         if self._clock is not None:
             self._clock.join()
@@ -170,7 +170,7 @@ class StreamingPool:
             oldest.close_early()
 
     def wait(self, awaited: Future[Any], timeout_s: float | None) -> bool:
-        """Wait for what turns and stores bring about; whether it has come in time."""
+        """Wait for a result of turns and stores; return True if it has come in time."""
         if self._queue is None:
             return bool(wait_for([awaited], timeout_s).done)
         while not awaited.done() and self.run_due():
@@ -180,7 +180,7 @@ class StreamingPool:
     # --- turns ---------------------------------------------------------------------------------
 
     def run_due(self) -> bool:
-        """Do all that is due now, and what follows from it, in this thread; whether there was anything.
+        """Do all that is due now, and what follows from it, in this thread; return True if there was anything.
 
         Of a pool without threads only.
         """

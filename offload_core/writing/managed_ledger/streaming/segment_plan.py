@@ -31,9 +31,9 @@ from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
 
 def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
-    """Where the next segment begins, all segments being complete; None if there is no ledger for it.
+    """Return the begin of the next segment, all segments being complete; None if there is no ledger for it.
 
-    Switched off, only a ledger that is partly in segments is gone on with.
+    Switched off, only a ledger that is partly in segments is continued.
     """
     for ledger in info.in_order:
         stop = offered_stop(ledger)
@@ -100,7 +100,7 @@ def stop_in(ledger_id: int, stop: int, bound: EntryPosition | None) -> int:
 
 
 def can_be_whole(info: ManagedLedgerInfo, segment: Segment) -> bool:
-    """True if the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
+    """True if the entries of an unfinished segment exist: of a ledger that was cut, they may have gone."""
     known = (position for position in (segment.begin, segment.end) if position is not None)
     return all(_may_have(info.ledger(position.ledger_id), position) for position in known)
 
@@ -171,7 +171,7 @@ def planned_end(
 
 
 def _reaching(reader: SizedLedgerReader, first: int, stop: int, size: int) -> int:
-    """The first entry from `first` on with which so many bytes are reached; the last one if none."""
+    """The first entry from `first` on with which a number of bytes is reached; the last one if none."""
     low, high = first, stop - 1
     while low < high:
         middle = (low + high) // 2
@@ -183,7 +183,7 @@ def _reaching(reader: SizedLedgerReader, first: int, stop: int, size: int) -> in
 
 
 class SegmentDue:
-    """When a topic's segments begin and close, see the module.
+    """The rules by which a topic's segments begin and close, see the module.
 
     Args:
         bounds: of its segments until `set` gives others.
@@ -213,7 +213,7 @@ class SegmentDue:
         self.closes_early = False
 
     def set(self, settings: StreamingSettings | None) -> None:
-        """It is streamed by these from now on; None: not any more."""
+        """Stream the topic by these from now on; None stops that."""
         self.settings = settings
         if settings is not None:
             self.bounds = settings
@@ -235,7 +235,7 @@ class SegmentDue:
         return pending_bytes(info, self._view(), begin, self.bounds.feed_bytes, stop)
 
     def is_enough(self, pending: int) -> bool:
-        """True if so much is fed at once."""
+        """True if the pending bytes are enough to be fed at once."""
         return pending >= self.bounds.feed_bytes
 
     def is_due(self, begin: EntryPosition, stop: EntryPosition | None = None) -> bool:
@@ -254,20 +254,18 @@ class SegmentDue:
         entries = ledger.info.entries or 0
         return stop_in(ledger.ledger_id, entries, stop) == entries
 
-    def wants_look(
-        self, segment: RecordedSegment, close_behind: EntryPosition | None, is_asked: bool
-    ) -> bool:
+    def wants_look(self, segment: RecordedSegment, close_after: EntryPosition | None, is_asked: bool) -> bool:
         """True if an open segment's filter is to be asked: more could be fed, or closed with, than it has decided of.
 
         Args:
-            close_behind: where the segment closes, if that is known.
+            close_after: the segment's last entry, if known.
             is_asked: the filter is to be asked where it can be.
         """
         if segment.filter is None:
             return False
         info = self._owned.info
         waiting, settled = (self.pending(info, segment.next, stop) for stop in (None, segment.stop))
-        if close_behind is not None:
+        if close_after is not None:
             return waiting > 0 and not settled
         if not self.is_enough(waiting) and not self.is_due(segment.begin):
             return False

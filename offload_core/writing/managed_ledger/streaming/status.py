@@ -65,7 +65,7 @@ class SegmentCompletion:
     Attributes:
         end: the last entry up to which all of it is; None if there is nothing.
         waits_for: in words, what the entries after that wait for, of which the topic's filter does not decide yet;
-            None if all is there.
+            None if all are in the tier.
     """
 
     end: EntryPosition | None

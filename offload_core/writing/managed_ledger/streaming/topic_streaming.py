@@ -71,7 +71,7 @@ class RetryPause:
         self.until_ms: int | None = None
 
     def begin(self, now_ms: int) -> float:
-        """It failed; how many seconds the pause is."""
+        """Begin the pause after a failure; return its seconds."""
         wait_s = min(FIRST_RETRY_S * 2.0 ** min(self.failures, 30), LONGEST_RETRY_S)
         self.failures += 1
         self.until_ms = now_ms + int(wait_s * 1000)
@@ -110,11 +110,11 @@ class FilterLooks:
         self.is_asked = False
 
     def ask(self) -> None:
-        """Have it asked when it is due next, pause or not; by any thread."""
+        """Have the filter asked when it is due next, pause or not; by any thread."""
         self.is_asked = True
 
     def look(self, view: LedgersView) -> bool:
-        """Ask the filter, unless there is a pause; whether it was asked. Errors as `open_filter`."""
+        """Ask the filter, unless there is a pause; return True if it was asked. Errors as `open_filter`."""
         last = view.last_position()
         if last is None or not (self.is_asked or self._pause.is_over(self._now_ms())):
             return False
@@ -137,7 +137,7 @@ class FilterLooks:
 
     @property
     def next_look_ms(self) -> int | None:
-        """When the pause is over that it has now, in ms since 1970, UTC; None if it has none."""
+        """End of the present pause, in ms since 1970, UTC; None if there is none."""
         return None if self._pause.is_over(self._now_ms()) else self._pause.until_ms
 
     @property
@@ -154,7 +154,7 @@ class FilterLooks:
         return None if self._run is None else SegmentFilter(self._run, self.stop)
 
     def continues(self, segment_filter: SegmentFilter | None) -> bool:
-        """Let a segment's filter go on as far as it does now; false if it is another one now."""
+        """Extend a segment's filter up to the present decision; False if the filter has changed."""
         if self._run is None or segment_filter is None or not segment_filter.is_as(self._run):
             return self._run is None and segment_filter is None
         segment_filter.go_on(self._run, self.stop)
@@ -165,7 +165,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamingOutcomes:
-    """Of the managed ledger of this name. `pause` is the one after the newest failure."""
+    """Status of the managed ledger of this name. `pause` is the one after the newest failure."""
 
     def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
         self._name = name
@@ -174,7 +174,7 @@ class StreamingOutcomes:
         self.pause = RetryPause()
 
     def fail(self, error: OffloadError) -> int:
-        """It failed; when the next try is, in ms since 1970, UTC."""
+        """Note a failure; return the time of the next attempt, in ms since 1970, UTC."""
         wait_s = self.pause.begin(self._now_ms())
         self._status = replace(self._status, last_error=error)
         _log.warning("streaming of %s failed, and is tried again in %g s: %s", self._name, wait_s, error)
@@ -190,7 +190,7 @@ class StreamingOutcomes:
         return OffloadStoppedError(f"the streaming of {self._name} was stopped")
 
     def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
-        """The state, with what is open."""
+        """The state, with the open segment."""
         state: StreamingState = "idle" if is_active else "off"
         if has_ended:
             state = "ended"
@@ -210,7 +210,7 @@ class StreamingOutcomes:
 
 
 MOST_STEPS = 32
-"""Of one turn: batches of a MiB, then other topics have theirs."""
+"""Bytes of one turn: batches of a MiB, then other topics have theirs."""
 _NEVER_BYTES = 1 << 62
 
 
@@ -253,7 +253,7 @@ class TopicStreaming:
         self._waiters = SegmentWaiters()
         self._due = SegmentDue(owned, view, self._waiters, bounds, environment.now_ms)
         self._segment: RecordedSegment | None = None
-        self._close_behind: EntryPosition | None = None
+        self._close_after: EntryPosition | None = None
         self._arrivals = Arrivals(lambda: pool.wake(self))
         self._is_closed = self._is_overdue = self._finishes = False
 
@@ -381,7 +381,7 @@ class TopicStreaming:
         self.wake()
 
     def _step(self) -> bool:
-        """Do the next thing; whether there may be another one to do at once."""
+        """Do the next step; return True if there may be another one to do at once."""
         segment = self._segment
         if segment is None:
             return self._begin()
@@ -443,7 +443,7 @@ class TopicStreaming:
 
     def _start(self, segment: RecordedSegment) -> None:
         self._segment = segment
-        self._close_behind, self._due.closes_early = None, segment.end is not None
+        self._close_after, self._due.closes_early = None, segment.end is not None
         self._due.note_waiting()
         self._pool.note_open(self, is_open=True)
         segment.outcome.add_done_callback(lambda _: self.wake())
@@ -451,21 +451,21 @@ class TopicStreaming:
     def _feed_on(self, segment: RecordedSegment) -> bool:
         """Feed the open segment, if enough waits, or it is to close."""
         due = self._due
-        if due.wants_look(segment, self._close_behind, self._looks.is_asked) and not self._look_on(segment):
+        if due.wants_look(segment, self._close_after, self._looks.is_asked) and not self._look_on(segment):
             return False
-        if self._close_behind is None and due.is_due(segment.begin, segment.stop):
+        if self._close_after is None and due.is_due(segment.begin, segment.stop):
             last = segment.end or self._view().last_position(segment.stop)
             if last is None or last < segment.begin:
                 return self._hold(segment.begin)
-            self._close_behind = last
+            self._close_after = last
         waiting = due.pending(self._owned.info, segment.next, segment.stop)
         if waiting:
             due.note_waiting()
-        elif self._close_behind is not None and self._looks.holds(segment.next, self._close_behind):
+        elif self._close_after is not None and self._looks.holds(segment.next, self._close_after):
             return self._hold(segment.begin)
-        if self._close_behind is None and not due.is_enough(waiting):
+        if self._close_after is None and not due.is_enough(waiting):
             return self._rest(waiting)
-        fed = self._feed.step(segment, is_on=due.is_on, close_behind=self._close_behind)
+        fed = self._feed.step(segment, is_on=due.is_on, close_after=self._close_after)
         if fed is Fed.STARVED:
             self._pool.relieve()
         if fed in (Fed.FULL, Fed.STALLED, Fed.STARVED):
@@ -476,7 +476,7 @@ class TopicStreaming:
         return self._rest(waiting) if fed is Fed.ALL else fed is Fed.MORE
 
     def _look_on(self, segment: RecordedSegment) -> bool:
-        """Ask the filter; whether the open segment can go on by its answer."""
+        """Ask the filter; return True if the open segment can go on by its answer."""
         if not self._looks.look(self._view()) or self._looks.continues(segment.filter):
             return True
         _log.info("the filter of %s was changed: its open segment is begun anew", self._owned.name)
@@ -486,7 +486,7 @@ class TopicStreaming:
         return False
 
     def _hold(self, begin: EntryPosition) -> bool:
-        """Nothing from this position on may be offloaded yet: false."""
+        """Wait, because nothing from this position on may be offloaded yet; return False."""
         self._due.since_ms = None
         if not self._looks.is_asked:
             end = self._view().last_position(begin)
@@ -511,7 +511,7 @@ class TopicStreaming:
         self._pool.note_open(self, is_open=False)
 
     def _leave(self) -> None:
-        """Give the segment up; it stays recorded, to be resumed. Objects that no record names are deleted."""
+        """Abandon the segment; it stays recorded, to be resumed. Objects that no record names are deleted."""
         segment, self._segment = self._segment, None
         self._end_segment()
         if segment is not None:
@@ -519,7 +519,7 @@ class TopicStreaming:
             self._segments.delete_lost(segment)
 
     def _end(self, error: OffloadError) -> None:
-        """Give back all that there is, and fail all waiters."""
+        """Release all resources, and fail all waiters."""
         self._buffer.close()
         self._leave()
         self._waiters.fail(error)
@@ -532,7 +532,7 @@ class TopicStreaming:
         return self._due.is_on or self._finishes
 
     def _rest(self, waiting: int) -> bool:
-        """Nothing is to be done before more comes, or a time does: false."""
+        """Wait until more comes, or a time does; return False."""
         wake_bytes = self._due.bounds.feed_bytes - waiting
         times = [] if self._due.since_ms is None else [self._due.since_ms + self._due.bounds.max_age_ms]
         if self._segment is not None:

@@ -12,7 +12,7 @@ from {{ cookiecutter.module }} import {{ cookiecutter.driver }}
 class BackDoor:
     """The same tier, reached without the driver: by the store's own command or client, once it is yours.
 
-    It keeps the driver honest: what the driver says that it wrote, somebody else must find.
+    It checks the driver: an object that the driver wrote must be found without the driver.
     """
 
     def __init__(self, root):

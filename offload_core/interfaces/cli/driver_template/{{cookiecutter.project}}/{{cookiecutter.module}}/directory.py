@@ -1,4 +1,4 @@
-"""What stands in for your store's client: an object store in a directory, with one file for each object.
+"""A placeholder for your store's client: an object store in a directory, with one file for each object.
 
     <key>.object              an object: a line of JSON (content type and user metadata), then its bytes
     <key>@<upload id>.upload  an object that is being written; its upload id begins with the time
@@ -21,7 +21,7 @@ from offload_hooks.private_files import make_directories, open_file
 
 
 class DirectoryError(Exception):
-    """What went wrong: NoSuchKey, NoSuchUpload, InvalidPart, InvalidRange, InvalidKey, KeyExists, ..."""
+    """The kind of error: NoSuchKey, NoSuchUpload, InvalidPart, InvalidRange, InvalidKey, KeyExists, ..."""
 
     def __init__(self, code):
         super().__init__(code)
@@ -76,7 +76,7 @@ class Directory:
         return facts
 
     def drop(self, key, upload_id):
-        """Whether there was something to drop."""
+        """Drop an upload; return True if it existed."""
         with coded("NoSuchUpload"):
             try:
                 self._upload(key, upload_id).unlink()

@@ -2,7 +2,7 @@
 
 What each hook must do is in the docstrings of `offload_hooks.TierHooks`; they are the law. As it was made,
 this driver keeps a tier in a directory. Put your store's client in the place of `Directory`, hook by hook:
-the comments say what to think of, and the conformance suite says when it is right.
+the comments name the points to consider, and the conformance suite checks the result.
 """
 
 import os
@@ -57,9 +57,9 @@ class {{ cookiecutter.driver }}:
             tag = self._store.write(upload.key, upload.upload_id, offset, data)
         return api.BlockReceipt(**block, tag=tag)
 
-    # One step, after which the object is there: whole, durable, with its metadata. Nobody ever sees half
-    # of it. With create_only one of many writers wins: the store must decide (S3: If-None-Match), looking
-    # first is no use. Receipts out of order, with a hole or of another upload are an UploadError.
+    # One step, after which the object exists: whole, durable, with its metadata. No reader ever sees half of
+    # it. With create_only one of many writers wins: the store must decide (S3: If-None-Match); a check before
+    # the write is no use. Receipts out of order, with a hole or of another upload are an UploadError.
     @hookimpl
     def commit_data(self, upload, receipts, create_only):
         parts = [(each.part_number, each.offset, each.length, each.tag) for each in receipts]
@@ -106,7 +106,7 @@ class {{ cookiecutter.driver }}:
             for key, upload_id, begun in self._store.uploads(prefix):
                 yield api.StaleUpload(upload=api.Upload(key=key, upload_id=upload_id), started_at=begun)
 
-    # Many keys with one request, if your store can. What is not there counts as gone. An answer that one
+    # Many keys with one request, if your store can. A missing object counts as deleted. An answer that one
     # could not be deleted is an error.
     @hookimpl
     def delete(self, keys):
