@@ -1,6 +1,6 @@
-"""The decorator of all compiled loops, and where their machine code is kept between processes.
+"""The decorator of all compiled loops, and the cache of their machine code between processes.
 
-numba's own cache looks at the file that a function stands in, and not at the functions and constants of other modules
+numba's own cache checks the file that a function stands in, and not the functions and constants of other modules
 that are compiled into it. Here the machine code of all kernels lies in one folder, named by a digest of the sources of
 all of them: whatever changes in one, all are compiled anew. So kernels import from modules of kernels only, and a test
 holds them to that. docs/adr/0049-kernel-bounds-and-cache.md.

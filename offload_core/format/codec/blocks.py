@@ -1,7 +1,7 @@
 """Blocks of PIP-17 and streaming objects in bulk: a cursor over the entries of one, and the writer of one.
 
 The cursor checks that a block is the one its index describes, before it gives an entry; and at the end, that it ends
-with the entry that the index says.
+with the entry that the index names.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ NO_STOP = 2**63 - 1
 """A stop that no walk comes to: an entry before it would have an id after which there is no position."""
 
 TOGETHER_BYTES = 1 << 20
-"""How much of a window is copied after an entry that begins in the one before it: a batch full, so that no small batch
-comes of it."""
+"""Bytes of a window copied after an entry that begins in the one before it: a full batch, to avoid small ones."""
 
 
 class Fault(enum.Enum):
@@ -49,7 +48,7 @@ class Fault(enum.Enum):
     ENTRY = "entry"
     """An entry's frame or id, or padding; of a MapFile, any of its records."""
     END = "end"
-    """A block does not end with the entry that its index says."""
+    """A block does not end with the entry that its index names."""
 
 
 class Resume(NamedTuple):
@@ -146,7 +145,7 @@ class BlockCursor:
         self.array, self.offset, self._position = read_only(joined.data), self.offset + self._position, 0
 
     def _missing_bytes(self, rest: Bytes) -> int | None:
-        """How many bytes after `rest` the frame at its start goes on; None if it does not tell."""
+        """Bytes of the frame at the start of `rest` that come after it; None if that is not known."""
         if len(rest) < FRAME_HEADER_BYTES:
             return None
         length = int.from_bytes(rest[:4].tobytes(), "big", signed=True)
@@ -287,7 +286,7 @@ class BlockCursor:
         self.starved = self._cut_off and self._ahead is None
 
     def _check_end(self) -> None:
-        """At the block's end: the last entry is the one that the index says; with gaps it does not lie after that."""
+        """Check at the block's end that the last entry is the one that the index names; with gaps, none after it."""
         end, reached = self._indexed.end_entry_id, self.next_entry_id
         if self._gaps and (end is None or reached <= end):
             self.next_entry_id = min(self._stop, reached if end is None else end)

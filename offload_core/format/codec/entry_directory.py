@@ -26,7 +26,7 @@ from offload_hooks.errors import (
 DIRECTORY_MAGIC = 0x504F4544
 VERSION = 1
 STRIDE_BYTES = 1 << 20
-"""The first entry that begins in each so many bytes of a data object is in its directory."""
+"""Distance in bytes: the directory has the first entry that begins in each such part of a data object."""
 
 _HEAD = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
@@ -94,7 +94,7 @@ def pack_directory(anchors: Anchors) -> bytes:
 def find_directory(index: bytes | memoryview, offset: int) -> DirectoryPlace | None:
     """The place where the directory of an index object stands, whose last block ends at `offset`; None if it has none.
 
-    What else stands there is not looked at.
+    Other bytes there are not read.
     """
     if len(index) - offset < _HEAD.size or _HEAD.unpack_from(index, offset)[0] != DIRECTORY_MAGIC:
         return None

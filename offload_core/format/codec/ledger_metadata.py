@@ -119,7 +119,7 @@ class LedgerInfo:
         entries: number of entries of the whole ledger; while it is open, of what was offloaded so far.
         size: payload bytes of all entries; None while the ledger is open.
         timestamp_ms: when it was closed, in milliseconds since 1970, UTC; 0 or None while it is open.
-        properties: of an index, what it says besides, as properties of the driver metadata of an offload context.
+        properties: of an index, its other facts, as properties of the driver metadata of an offload context.
     """
 
     ledger_id: int

@@ -1,8 +1,8 @@
 """Chunks → messages, by the rules of Pulsar's consumers, for one topic and in order of positions.
 
 A message larger than a broker takes is sent as several entries, its chunks, which have a uuid in common. Chunks of
-several producers come interleaved. A chunk 0 begins anew, a chunk that was there is passed over, and one that comes too
-early says that chunks are lost. Source: docs/formats/entry.md.
+several producers come interleaved. A chunk 0 begins anew, a repeated chunk is passed over, and one that comes too early
+shows that chunks are lost. Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from offload_hooks.errors import BadLengthError, IncompleteMessageError
 
 KEYS_REMEMBERED = 4096
-"""So many messages that are complete or given up are remembered, to pass over what of them comes again."""
+"""Number of complete or abandoned messages that are remembered, to pass over their repeated chunks."""
 
 MessageKey = tuple[str, str]
 """A chunked message's producer and uuid."""
@@ -101,7 +101,7 @@ class ChunkJoiner:
         return self._take(chunk)
 
     def passed(self, count: int) -> None:
-        """So many bytes of entries have passed."""
+        """Count `count` bytes of entries as passed."""
         self._passed_bytes += count
 
     def pending(self) -> Iterator[tuple[Pending, int]]:

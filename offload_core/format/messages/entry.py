@@ -49,7 +49,7 @@ CHECKSUM_MAGIC = 0x0E01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryParts:
-    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, as `metadata` says."""
+    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, by its `metadata`."""
 
     broker: BrokerEntryMetadata | None
     metadata: MessageMetadata
@@ -100,7 +100,7 @@ class EntryLayout:
 
 
 def locate_parts(entry: bytes) -> EntryLayout:
-    """The place where the parts of an entry lie; nothing in them is looked at.
+    """The places of an entry's parts; the parts themselves are not read.
 
     Raises:
         TruncatedError, BadLengthError: with the offset in the entry.

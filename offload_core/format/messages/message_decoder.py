@@ -1,7 +1,7 @@
-"""Runs of entries → Arrow record batches of messages, by the kernels.
+"""Consecutive entries → Arrow record batches of messages, by the kernels.
 
 Entries that are encrypted or chunks are passed on raw, one row each, unless a `PayloadOpener` can do better. Left out
-are markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
+are markers, compacted-out messages, and entries of transactions that the caller excludes.
 """
 
 from __future__ import annotations

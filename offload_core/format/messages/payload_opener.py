@@ -111,7 +111,7 @@ def _zstd() -> ctypes.CDLL | None:
 def _library(module: str, *functions: str) -> ctypes.CDLL | None:
     """The compiled module of that name, if it shows all these functions.
 
-    It is looked for in its package, and not among the modules that are there: another thread may be importing it.
+    It is searched for in its package, not among the loaded modules: another thread may be importing it.
     """
     try:
         package = import_module(module.rpartition(".")[0])
@@ -196,7 +196,7 @@ def fill_scratch(
 ) -> tuple[Bytes | None, npt.NDArray[np.int64]]:
     """Decompress payloads of the entries `first` … `last` − 1 one after another, and copy what was opened.
 
-    `room` gives the buffer, of at least so many bytes. Answers it (None if nothing was to be done), and each entry's
+    `room` gives a buffer of at least the size asked. Answers it (None if nothing was to be done), and each entry's
     place in it or −1.
 
     Raises:
@@ -234,17 +234,17 @@ def fill_scratch(
 _log = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 20
-"""So many messages that cannot be read are named in the log; of more the number is told."""
+"""Most messages that cannot be read and are named in the log; of more only the number is logged."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntryCounts:
-    """What became of entries that could not be read as they are stored, or that a consumer would not have seen so.
+    """Counts of entries that were passed on as stored, or left out, as they could not be decrypted or joined.
 
     Attributes:
         encrypted: entries passed on as ciphertext.
         chunks: chunks passed on one by one.
-        no_key: entries left out for want of a key.
+        no_key: entries left out as there was no key.
         undecryptable: entries passed on or left out that do not decrypt.
         incomplete: chunked messages left out that are not complete.
     """
@@ -326,7 +326,7 @@ class PayloadOpener:
     def _payload(
         self, block: Bytes, entry: npt.NDArray[np.int64], plan: PayloadPlan, row: int
     ) -> bytes | None:
-        """The entry's payload, decrypted if need be; None if it is passed on or left out, as the plan then says."""
+        """The entry's payload, decrypted if need be; None if it is passed on or left out, as the plan then has it."""
         stored = _span(block, entry, f.E_PAYLOAD)
         if not entry[f.E_ENCRYPTION_KEYS]:
             return stored

@@ -1,6 +1,6 @@
 """Entries of one ledger → tables of what they have to do with transactions, by the kernel.
 
-Payloads are neither decompressed nor looked at. Source: docs/formats/entry.md (message metadata, markers).
+Payloads are neither decompressed nor read. Source: docs/formats/entry.md (message metadata, markers).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TransactionFinder:
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> None:
-        """Look at entries; arguments as of `MessageDecoder.decode`.
+        """Inspect entries; arguments as of `MessageDecoder.decode`.
 
         Raises:
             FormatError: metadata that is not right, or a wrong checksum of an entry that matters; with ledger, entry

@@ -1,4 +1,4 @@
-"""One datum, read plainly: the reference implementation of program and kernel, and what says why a datum is wrong.
+"""One datum, read plainly: the reference implementation of program and kernel. It explains wrong data.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, a union of several types a
 dict of its members, a time an integer of the column's unit.
@@ -33,12 +33,12 @@ def read_datum(
     *,
     most_steps: int | None = None,
 ) -> Any:
-    """The value of a whole datum; `fields` are those of a record that are wanted, None for all.
+    """The value of a whole datum; `fields` are those of a record to read, None for all.
 
-    `most_steps` is how many types and fields may be looked at: values that take no bytes can be many.
+    `most_steps` limits the types and fields that are visited: values that take no bytes can be many.
 
     Raises:
-        PayloadError: bytes that are not what the writer's schema says, with the byte; more than `most_steps`.
+        PayloadError: bytes that do not match the writer's schema, with the byte; more than `most_steps`.
     """
     source = _Source(datum, most_steps)
     value = source.value(writer, reader, fields)

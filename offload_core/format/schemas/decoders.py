@@ -182,10 +182,10 @@ class KeyValues:
     """Decodes payloads of key and value into a struct of both; the separated key comes beside the payload."""
 
     def __init__(self, writer: SchemaVersion, reader: SchemaVersion) -> None:
-        written, wanted = parse_key_value(writer), parse_key_value(reader)
+        written, read = parse_key_value(writer), parse_key_value(reader)
         self.separated = written.separated
-        self._key = make_decoder(written.key, wanted.key)
-        self._value = make_decoder(written.value, wanted.value)
+        self._key = make_decoder(written.key, read.key)
+        self._value = make_decoder(written.value, read.value)
         self.data_type: pa.DataType = pa.struct(
             [("key", self._key.data_type), ("value", self._value.data_type)]
         )

@@ -28,7 +28,7 @@ MOST_FIELDS = 10_000
 """Number of fields that a schema may have, those of a message type counted wherever it is used."""
 
 MOST_DEPTH = 100
-"""How deep messages may nest: what Protobuf's own readers allow."""
+"""Most levels of nested messages: as many as Protobuf's own readers allow."""
 
 PARSING_INFO = "__PARSING_INFO__"
 _NATIVE = ("fileDescriptorSet", "rootMessageTypeName", "rootFileDescriptorName")

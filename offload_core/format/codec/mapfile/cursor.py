@@ -52,7 +52,7 @@ class StretchWindow:
 
     @property
     def end(self) -> int:
-        """The place where the stretch ends, counted from the array's begin."""
+        """The end of the stretch, counted from the array's begin."""
         return self._stretch_end - self.place
 
     @property
@@ -64,7 +64,7 @@ class StretchWindow:
     def wanted(self) -> int:
         """The place in the file from which on the next window should have its bytes.
 
-        To have a little that is left over again saves a copy of the window; much of it would be fetched in vain.
+        Fetching a small rest again saves a copy of the window; a large one would be fetched in vain.
         """
         held = len(self.array) - self.position + sum(map(len, self._waiting))
         return self.reached if held < MOST_AGAIN_BYTES else self.reached + held
@@ -180,8 +180,8 @@ class MapFileCursor:
     def skip_to(self, entry_id: int) -> None:
         """See `EntryCursor`. The batch with that entry is read then."""
         while self._has_entries():
-            behind = int(np.searchsorted(self._batch.keys[self._at :], entry_id))
-            self._pass(behind)
+            before = int(np.searchsorted(self._batch.keys[self._at :], entry_id))
+            self._pass(before)
             if self._at < len(self._batch.keys):
                 self._go_to(int(self._batch.keys[self._at]))
                 return
@@ -220,7 +220,7 @@ class MapFileCursor:
         return count
 
     def _has_entries(self) -> bool:
-        """Read on until there is an entry to hand out; False at the end, of what is asked for or of the window."""
+        """Read on until there is an entry to hand out; False at the end of the read or of the window."""
         while not self.done and not self.starved:
             if self._at < len(self._batch.keys):
                 self._go_to(int(self._batch.keys[self._at]))
@@ -260,7 +260,7 @@ class MapFileCursor:
         self._last_key = int(batch.keys[-1])
 
     def _below_stop(self, room: int) -> int:
-        """How many of the next entries, at most `room`, are below the stop."""
+        """Number of the next entries, at most `room`, that are below the stop."""
         ahead = self._batch.keys[self._at :]
         return min(room, len(ahead) if self._stop is None else int(np.searchsorted(ahead, self._stop)))
 
@@ -280,7 +280,7 @@ class MapFileCursor:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
     def _check_begin(self) -> None:
-        """Of the first stretch: its file header is the one that the index was read with."""
+        """Check that the first stretch has the file header that the index was read with."""
         window = self._window
         if window.reached:
             return

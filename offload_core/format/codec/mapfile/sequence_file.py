@@ -3,7 +3,7 @@
 The header has classes, compression, metadata and sync bytes. Refused: other versions, other classes than those of
 Pulsar's filesystem offloader, other codecs than `DefaultCodec` (zlib). Fields are big-endian integers, Hadoop's
 variable-length integers, texts and byte strings. A field that goes on after the window, but not after the stretch that
-is read, is a `CutOffError`, which says how much is needed; after the stretch it is a `TruncatedError`.
+is read, is a `CutOffError`, which has the number of bytes needed; after the stretch it is a `TruncatedError`.
 Source: docs/formats/mapfile.md.
 """
 
@@ -43,8 +43,8 @@ class FieldReader:
 
     Args:
         window: bytes of the file; they begin at the file's byte `offset`.
-        end: where in the window's count the stretch ends that is read; it may lie after the window.
-        note: told of each field that is taken: its place, its length, its name.
+        end: end of the stretch, counted from the window's begin; it may lie after the window.
+        note: called with each field that is taken: its place, its length, its name.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ _FLAGS = 2
 
 
 class FileCompression(enum.Enum):
-    """What of a SequenceFile is compressed: nothing, each value by itself, or many records at once."""
+    """The compression of a SequenceFile: none, each value by itself, or many records at once."""
 
     NONE = "none"
     RECORD = "record"

@@ -23,13 +23,13 @@ from offload_core.format.codec.mapfile.sequence_file import (
 from offload_hooks.errors import OptionError
 
 SYNC_INTERVAL_BYTES = 102_400
-"""How far apart Hadoop's sync marks are, at least, in a file whose records stand alone."""
+"""Least distance in bytes of Hadoop's sync marks in a file whose records stand alone."""
 
 BLOCK_BYTES = 1_000_000
 """Keys and values that make a compressed block: Hadoop's default, and what Pulsar's documentation configures."""
 
 INDEX_INTERVAL = 128
-"""How many records apart the records of an index are, at least."""
+"""Least distance, in records, of an index's records."""
 
 MAX_VALUE_BYTES = (1 << 31) - 1 - KEY_BYTES - LENGTH_BYTES
 

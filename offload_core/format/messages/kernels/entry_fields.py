@@ -1,7 +1,7 @@
-"""The place where a fact of an entry or message stands in the int64 tables that the kernels fill.
+"""Columns of the int64 tables that the kernels fill with facts of entries and messages.
 
-Spans are a byte offset and a length; a length of −1 says that there is none. Offsets are into the block, except those
-of messages whose flags say that they are into the scratch buffer of decompressed payloads.
+Spans are a byte offset and a length; a length of −1 means that there is none. Offsets are into the block, but for
+messages whose flags show that they are into the scratch buffer of decompressed payloads.
 """
 
 from __future__ import annotations
