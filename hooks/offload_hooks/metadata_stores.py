@@ -44,8 +44,8 @@ class WritableMetadataStore(MetadataStore, Protocol):
     read of any process, and is durable. Many processes and threads write at once; also children that were forked from
     a process that has the store open. Paths are checked by `check_path`.
 
-    A version belongs to one value at one path for ever: a later value, also after a deletion, has another one. So a value
-    is unchanged exactly if its version is.
+    A version belongs to one value at one path for ever: a later value, also after a deletion, has another one. So a
+    value is unchanged exactly if its version is.
     """
 
     def put(self, path: str, value: bytes, expected_version: int | None) -> int:

@@ -81,7 +81,8 @@ class StaleUpload:
 class ListedObject:
     """An object as a listing shows it.
 
-    `storage_class` is the store's own name of it (`STANDARD_IA`, `NEARLINE`, `Cool`); None where its listing has none. No request is made for it.
+    `storage_class` is the store's own name of it (`STANDARD_IA`, `NEARLINE`, `Cool`); None where its listing has
+    none. No request is made for it.
     """
 
     key: str
