@@ -53,20 +53,20 @@ class Chromium:
             f"--user-data-dir={folder / 'profile'}",
             "--remote-debugging-pipe",
         ]
-        told, self._to = os.pipe()
-        self._from, says = os.pipe()
-        command = [sys.executable, "-I", "-S", "-c", _WITH_PIPES, str(told), str(says), *arguments]
+        commands, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        command = [sys.executable, "-I", "-S", "-c", _WITH_PIPES, str(commands), str(answers), *arguments]
         with (folder / "chromium.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(told, says),
+                pass_fds=(commands, answers),
                 env={**os.environ, **environment, "HOME": str(folder)},
             )
-        os.close(told)
-        os.close(says)
+        os.close(commands)
+        os.close(answers)
         self._numbers = itertools.count(1)
         self._rest = b""
         self._session: str | None = None

@@ -380,7 +380,7 @@ def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 SomeBytes = Callable[[bytes, Random], bytes]
-"""Bytes to put into data, chosen with a look at it."""
+"""Bytes to put into data, chosen by its content."""
 
 Mutation = Callable[[bytes, int, Random], bytes]
 """Data, the place and the dice → the changed data."""

@@ -180,9 +180,9 @@ def assert_topic_is_as_expected(rows: Iterable[Mapping[str, Any]], topic: str, b
         assert row["__topic"] == f"persistent://acme/cold/{topic}"
         place = (row["__ledgerId"], row["__entryId"], row["__batchIndex"])
         assert place in expected, f"{place} was read by no client"
-        wanted = {name: value for name, value in expected[place].items() if name not in _NOT_COMPARED}
+        compared = {name: value for name, value in expected[place].items() if name not in _NOT_COMPARED}
         made = as_expected(row)
-        assert {name: made[name] for name in wanted} == wanted
+        assert {name: made[name] for name in compared} == compared
         found.append(place)
     assert found == list(expected)
 
@@ -281,9 +281,9 @@ def assert_columns_are_as_expected(
         for column, fields in _READ.items():
             known = {field: read[field] for field in fields if field in read}
             assert {field: made[field] for field in known} == known, (column, read)
-        wanted = _of_place(topic, read) | entries[read["ledger"], read["entry"]]
-        assert {column: row[column] for column in wanted} == wanted, read
-    return _READ.keys() | wanted.keys()
+        compared = _of_place(topic, read) | entries[read["ledger"], read["entry"]]
+        assert {column: row[column] for column in compared} == compared, read
+    return _READ.keys() | compared.keys()
 
 
 def _of_place(topic: str, read: Row) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def files(driver: HdfsDriver) -> list[str]:
 
 
 def judged(driver: HdfsDriver, code: int, note: Path) -> dict[str, object]:
-    """Report what is there, repeat the commit if possible, and clean up."""
+    """Report the objects that exist, repeat the commit if possible, and clean up."""
     report: dict[str, object] = {"code": code, "found": look(driver)}
     stale = [each.upload for each in driver.list_uploads("")]
     report["stale"] = len(stale)

@@ -127,7 +127,7 @@ class KilledTopic:
         return None if known is None else list(known.info.in_order)
 
     def check(self, may_be_deleted: bool) -> None:
-        """Every entry is read, from where the record says that it is."""
+        """Read every entry, from the copy that the record names."""
         with self.environment(Points()) as environment:
             try:
                 topic = open_managed_ledger(environment, NAME)

@@ -195,7 +195,7 @@ def environment_of(
     audit: Any = None,
     **given: Any,
 ) -> Environment:
-    """What a new process has that owns topics, and offloads them if there is a tier; see `offloads_of`."""
+    """The environment of a new process that owns topics, and offloads them if there is a tier; see `offloads_of`."""
     offloads = None
     if cold is not None:
         offloads = offloads_of(metadata, hot, cold, points, block_bytes=block_bytes, now_ms=now_ms)

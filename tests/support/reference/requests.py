@@ -1,4 +1,4 @@
-"""What each request of the service does, in words: by method and path."""
+"""The descriptions of the service's requests, by method and path."""
 
 from __future__ import annotations
 

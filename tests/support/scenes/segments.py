@@ -233,7 +233,7 @@ def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]
 
 
 def is_sparse(cold: Path, segment: Segment) -> bool:
-    """Whether a segment's object is marked as having gaps."""
+    """Return whether a segment's object is marked as having gaps."""
     about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
     return ObjectMarks.of(about["user_metadata"]).has_gaps
 
