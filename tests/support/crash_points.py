@@ -23,7 +23,7 @@ _Event = TypeVar("_Event")
 
 Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-"""The way in which a call goes wrong: not made, or made; and the caller gets an error, a doubtful one, or is killed."""
+"""Faults before or after a call is made: an error, an unknown outcome, or the end of the process."""
 
 
 _MAY_BE_UNKNOWN = ("put", "delete record", "writer ")

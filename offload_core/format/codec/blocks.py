@@ -73,7 +73,7 @@ class BlockCursor:
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
         gaps: any entries may have been left out on purpose, so that ids only ascend.
-        more: `feed` will bring what follows.
+        more: `feed` will bring further bytes.
         on_fault: called at damage; without it, damage is raised.
 
     `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes the walk has passed, `done`
@@ -152,7 +152,7 @@ class BlockCursor:
         return None if length < 0 else FRAME_HEADER_BYTES + length - len(rest)
 
     def _go_ahead(self) -> None:
-        """Turn from what was copied together to the window whose beginning it holds, where the walk has come to."""
+        """Turn from the copied bytes to the window whose beginning they hold, at the place of the walk."""
         if self._ahead is not None and self._cut_off:
             window, offset, before = self._ahead
             self.array, self.offset, self._position = window, offset, self._position - before
@@ -240,7 +240,7 @@ class BlockCursor:
         return self._indexed.offset + self._indexed.length - self.offset
 
     def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
-        """Take over what a kernel answered; False if it should be called again: on the window that waits, or after
+        """Take over the answer of a kernel; False if it should be called again: on the window that waits, or after
         damage.
         """
         self._position = position
@@ -261,7 +261,7 @@ class BlockCursor:
 
     @property
     def _place(self) -> dict[str, int]:
-        """The place where the block is, for errors."""
+        """The place of the block, for errors."""
         return {
             "ledger_id": self._ledger_id,
             "block": self._indexed.part_number,
@@ -313,7 +313,7 @@ class BlockCursor:
         )
 
     def _frame_fault(self) -> FormatError:
-        """The error that names what is wrong where the kernel has stopped."""
+        """The error for the place where the kernel has stopped."""
         try:
             next(
                 walk_frames(
@@ -334,7 +334,7 @@ class BlockCursor:
 def header_faults(
     data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
 ) -> Iterator[FormatError]:
-    """Yield what shows that the block that begins with `data` (at least its header) is not the one of its index."""
+    """Yield the signs that the block that begins with `data` (at least its header) is not the one of its index."""
     is_streaming = object_format is ObjectFormat.STREAMING
     return find_header_faults(
         data,

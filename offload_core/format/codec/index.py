@@ -113,7 +113,7 @@ class BlockTable(Sequence[IndexedBlock]):
 
     @property
     def offsets(self) -> Longs:
-        """The place where each block begins in the data object (int64)."""
+        """The offset of each block in the data object (int64)."""
         return self._rows["offset"]
 
     @property
@@ -234,7 +234,7 @@ class LedgerIndex:
 class ObjectIndex:
     """An index object. `ledgers` are in the order in which the index has them (PIP-17 and MapFile: one).
 
-    `sequence_file` is what readers of a MapFile's data must know; None in the other formats. `directory` is where our
+    `sequence_file` has header and length of a MapFile's data file; None in the other formats. `directory` is where our
     own writer left an entry directory.
     """
 

@@ -27,7 +27,7 @@ SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 
 _CHECKSUMS_SUFFIX = "-checksums"
 _CHECKSUMS_FILE = "_checksums"
-"""In a MapFile's directory, where Hadoop hides what begins so."""
+"""In a MapFile's directory, where Hadoop hides names that begin so."""
 _CRC_FILES = (".data.crc", ".index.crc")
 
 
@@ -57,7 +57,7 @@ _MAPFILE_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKey:
-    """A key taken apart. `folder` is what stands before the uuid (Pulsar writes none), with its `/`.
+    """A key taken apart. `folder` is the text before the uuid (Pulsar writes none), with its `/`.
 
     Of a MapFile, `folder` is the managed ledger's name and a `/`. `ledger_id` is None for streaming objects: their
     index lists the ledgers.

@@ -176,7 +176,7 @@ def _streaming_index(data: memoryview) -> Iterator[Span]:
 
 
 def _lines(data: memoryview, at: int, count: int) -> Generator[Span, None, int]:
-    """An index's list of blocks, as far as it goes; returns where it ends."""
+    """An index's list of blocks, as far as it can be read; returns its end."""
     size = BLOCK_FIELDS.struct.size
     for _ in range(max(count, 0)):
         if at + size > len(data):

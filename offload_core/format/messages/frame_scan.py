@@ -60,7 +60,7 @@ class EntryVerdict(enum.Enum):
 
 
 def judge_entry(entry: bytes, *, are_pulsars: bool) -> EntryVerdict:
-    """Return what is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
+    """Judge an entry; `are_pulsars` if the object has entries of Pulsar's."""
     try:
         start = skip_broker_metadata(entry)
     except FormatError:
@@ -104,7 +104,7 @@ class FoundFrame:
 
     @property
     def end(self) -> int:
-        """Return where the next one begins."""
+        """The begin of the next frame."""
         return self.offset + FRAME_HEADER_BYTES + self.length
 
 
@@ -380,7 +380,7 @@ class FrameScan:
     def _of_wrong_length(
         self, position: int, expected: int, following: int, is_block: bool
     ) -> FoundFrame | None:
-        """The frame at a place whose length lies, up to what follows it; its checksum must match."""
+        """The frame at a place whose length is wrong, up to the next frame; its checksum must match."""
         data = self._data.read(position, FRAME_HEADER_BYTES)
         if len(data) < FRAME_HEADER_BYTES or _FRAME.unpack(data)[1] != expected:
             return None
@@ -401,7 +401,7 @@ class FrameScan:
         return None
 
     def _ends_before(self, begin: int, stop: int) -> Iterator[int]:
-        """Yield where an entry may end before `stop`: there, or where padding begins that goes on up to it."""
+        """Yield the places where an entry may end: at `stop`, or where padding up to `stop` begins."""
         tail = self._data.read(max(begin, stop - _SEARCHED_AT_ONCE), min(stop - begin, _SEARCHED_AT_ONCE))
         yield stop
         for rest in range(4):
@@ -414,7 +414,7 @@ class FrameScan:
                 yield stop - len(tail) + end
 
     def _end_at(self, position: int, *, is_first: bool = False) -> int | None:
-        """Return where the next block begins, if entries may end here: padding, a header, the object's end."""
+        """Return the begin of the next block, if entries may end here: padding, a header, the object's end."""
         if position >= self._data.size:
             return position if position == self._data.size else None
         if not is_first and self._header_at(position) is not None:
@@ -440,7 +440,7 @@ class FrameScan:
             position += len(found)
         return position
 
-    # --- looking for what comes next -----------------------------------------------------------
+    # --- searching for the next frame or block -------------------------------------------------
 
     def _known_end(self, block: BlockFrames) -> int | None:
         """Return the end of a block if more than its header shows it: no block begins before that."""
@@ -496,7 +496,7 @@ class FrameScan:
         )
 
     def _is_certain(self, position: int) -> bool:
-        """Return whether a frame at a place that nothing led to is one: by its checksum, or by two that follow it."""
+        """Return whether there is a frame at a searched place: by its checksum, or by two that follow it."""
         frame = self._frame(position, None)
         if frame is None or frame.verdict in (EntryVerdict.BAD, EntryVerdict.UNSURE):
             return False

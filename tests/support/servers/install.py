@@ -113,7 +113,7 @@ def oracle() -> tuple[Path, str]:
 
 
 def chromium() -> tuple[Path, dict[str, str]]:
-    """A headless Chromium, and its environment variables: the machine's own, or Debian's unpacked, without root.
+    """A headless Chromium, the machine's own or Debian's unpacked without root, and its environment variables.
 
     apt takes it, and the libraries that this machine lacks, from its configured sources, and verifies them.
     """

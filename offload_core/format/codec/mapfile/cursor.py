@@ -74,7 +74,7 @@ class StretchWindow:
         self._needed = needed
 
     def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """The next bytes, from the file's byte `offset` on: what follows all before, or from before `reached`."""
+        """The next bytes, from the file's byte `offset` on: those that follow all before, or from before `reached`."""
         window = read_only(data)
         if offset <= self.reached:
             reached = self.reached
@@ -84,7 +84,7 @@ class StretchWindow:
             self._waiting.append(window)
 
     def join(self) -> bool:
-        """Put together what has come; False if that is not enough."""
+        """Join the windows that have come; False if they are too short."""
         if len(self.array) + sum(map(len, self._waiting)) < self._needed:
             return False
         if not self._waiting:
@@ -113,7 +113,7 @@ class MapFileCursor:
         sequence_file: header and length of the data file.
         indexed: the stretch as its index describes it.
         stop_entry_id: do not go on to this entry (half-open); None walks to the stretch's end and checks it.
-        more: `feed` will bring what follows.
+        more: `feed` will bring further bytes.
         on_fault: called at damage, with which the stretch ends; without it, damage is raised.
 
     Raises:

@@ -135,7 +135,7 @@ LENGTH_BYTES = 4
 
 
 class Record(NamedTuple):
-    """One record: its key, where its value begins in the window, the value's length in bytes."""
+    """One record: its key, the begin of its value in the window, the value's length in bytes."""
 
     key: int
     offset: int
@@ -246,7 +246,7 @@ class SyncBlock:
     Attributes:
         keys: int64, ascending; `lengths` int64, bytes of each value as it is stored.
         values: the zlib stream that holds the values one after another, `values_length` bytes, or its beginning.
-        values_place: where that stream begins in the file.
+        values_place: begin of that stream in the file.
     """
 
     keys: Longs
@@ -388,7 +388,7 @@ _RECORDS_AT_ONCE = 16384
 class Batch:
     """Some entries: `array` uint8, and per entry its key and its bytes in `array`, int64.
 
-    `place` is where `array` stands in the file; None if it is inflated.
+    `place` is that of `array` in the file; None if it is inflated.
     """
 
     array: Bytes
@@ -408,7 +408,7 @@ class BatchReader(Protocol):
 
         Args:
             window: bytes from the file's byte `place` on; the stretch ends at `end` of it, or after it.
-            position: where to read on, as answered by the last call.
+            position: the place to read on, as answered by the last call.
             previous_key: the last key before.
 
         Raises:

@@ -58,7 +58,7 @@ class FieldReader:
 
     @property
     def place(self) -> int:
-        """The place where the next field begins in the file."""
+        """The begin of the next field in the file."""
         return self._offset + self.position
 
     @property
@@ -186,13 +186,13 @@ class SequenceHeader:
 
     @property
     def length(self) -> int:
-        """Bytes of the header: where the first record begins."""
+        """Length of the header: the place of the first record."""
         return len(pack_header(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceFile:
-    """A data file as its readers must know it: its header, its length in bytes."""
+    """The facts of a data file for its readers: its header, its length in bytes."""
 
     header: SequenceHeader
     length: int

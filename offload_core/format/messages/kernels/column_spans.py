@@ -110,7 +110,7 @@ def all_same(block, offsets, lengths):
 
 @kernel
 def _write_varint(out, position, value):
-    """Write the varint of `value`; answers where it ends.
+    """Write the varint of `value`; answers its end.
 
     Bounds: at most 10 bytes, 9 if `value` ≥ 0, 5 if it is below 2³⁵, for which the caller has checked the room.
     """

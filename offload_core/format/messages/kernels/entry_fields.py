@@ -54,10 +54,10 @@ VALUE_IN_SCRATCH = 8
 METADATA_IN_SCRATCH = 16
 VALUE_IS_RAW = 32
 
-# --- what is to be done with an entry's payload ------------------------------------------------
+# --- actions for an entry's payload ------------------------------------------------------------
 READ, PASS_ON, LEAVE_OUT = 0, 1, 2
 
-# --- states of a transaction's entry, and what stands for a marker's type where it is not to be seen ---
+# --- states of a transaction's entry, and the substitute for the type of a hidden marker ---
 COMMITTED, ABORTED, OPEN = 0, 1, 2
 HIDDEN = 1 << 32
 
