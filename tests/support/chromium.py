@@ -1,4 +1,4 @@
-"""A headless Chromium that a test drives: pages, keys, colour schemes, screenshots, and what went wrong on a page.
+"""A headless Chromium that a test drives: pages, keys, colour schemes, screenshots, and the errors of a page.
 
 It speaks the DevTools protocol over two pipes, which end with the test: so does the browser. Nothing else is needed.
 """
@@ -97,7 +97,7 @@ class Chromium:
             self._process.wait()
 
     def open(self, url: str, *, ready: str = "document.documentElement.dataset.ready === 'true'") -> None:
-        """Open a page, and wait until it is `ready`; what was noted of another is forgotten."""
+        """Open a page, and wait until it is `ready`; errors noted of another page are dropped."""
         self.errors.clear()
         self.requests.clear()
         self.send("Page.navigate", url=url)
@@ -147,7 +147,7 @@ class Chromium:
         return base64.b64decode(self.send("Page.captureScreenshot", **options)["data"])
 
     def send(self, method: str, **parameters: Any) -> Any:
-        """A command of the protocol, and its result; what happened meanwhile is noted."""
+        """A command of the protocol, and its result; events meanwhile are noted."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if self._session is not None:

@@ -55,7 +55,7 @@ def opened_topic(config: Path, name: str, **options: Any) -> Iterator[tuple[Envi
         yield environment, topic
 
 
-# --- The command `offload` as tests run it, and what came of it.
+# --- The command `offload` as tests run it, and its result.
 
 
 COMMAND = Path(sys.executable).with_name("offload")

@@ -387,7 +387,7 @@ Mutation = Callable[[bytes, int, Random], bytes]
 
 
 def mutations(some_bytes: SomeBytes) -> list[Mutation]:
-    """The kinds of changes; `some_bytes` makes what is put in."""
+    """The kinds of changes; `some_bytes` makes the inserted bytes."""
 
     def overwrite(data: bytes, at: int, random: Random) -> bytes:
         new = some_bytes(data, random)[: len(data) - at]

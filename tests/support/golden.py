@@ -43,7 +43,7 @@ class ExpectedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenCase:
-    """A data and an index object, and what a right reader returns (of damaged ones: what was offered)."""
+    """A data and an index object, and the entries that a right reader returns (of damaged ones: those offered)."""
 
     name: str
     key: ObjectKey
@@ -236,12 +236,12 @@ def _milliseconds(time: Any) -> int:
 # --- What every column of messages must be for the golden topics: a list of topics by columns.
 #
 # A column is judged by what Pulsar's clients read (`expected.jsonl.gz`) or sent (`txn-sent.jsonl`). What these do not
-# tell is judged by the entry's metadata, parsed by the generated protobuf classes.
+# have is checked by the entry's metadata, parsed by the generated protobuf classes.
 
 
 Row = Mapping[str, Any]
 Entries = Mapping[tuple[int, int], Row]
-"""By ledger and entry: what the columns of its messages are."""
+"""By ledger and entry: the expected columns of its messages."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -263,7 +263,7 @@ _READ = {
     "__schemaVersion": ("schema_version_b64",),
     "__nullValue": ("null_value",),
 }
-"""The fields of what a client read that say what a column is."""
+"""The fields, of messages that a client read, to compare a column with."""
 
 
 def entries_of(tier: TierReader, topic: str) -> Entries:

@@ -41,10 +41,10 @@ KEY = "d/k"
 MOST_CALLS = 22
 AT_ONCE = 22
 
-hdfs_commit.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
+hdfs_commit.PATIENCE_S = 0.5  # the next commit waits this long for the rest of a crashed one
 
 
-# --- what the children do --------------------------------------------------------------------------
+# --- the children ----------------------------------------------------------------------------------
 
 
 def upload_and_commit(driver: HdfsDriver, _: Path) -> None:
@@ -94,7 +94,7 @@ ACTS = {
 }
 
 
-# --- what the parent finds -------------------------------------------------------------------------
+# --- the parent ------------------------------------------------------------------------------------
 
 
 def look(driver: HdfsDriver) -> list[object] | None:

@@ -44,7 +44,7 @@ def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
 
 
 def ignore(what: str, value: int) -> None:
-    """Ignore what `act` acknowledges."""
+    """Ignore the entries that `act` acknowledges."""
 
 
 def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str, int]]:

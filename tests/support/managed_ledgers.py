@@ -72,7 +72,7 @@ class Audit:
 
 
 class FailingAudit(Audit):
-    """An audit log that fails at the k-th change; what came before goes on to another."""
+    """An audit log that fails at the k-th change; earlier ones go on to another."""
 
     def __init__(self, k: int, audit: Audit | None = None) -> None:
         super().__init__([] if audit is None else audit.changes)

@@ -176,7 +176,7 @@ class MapFileScan:
         )
 
     def _record(self, position: int, header: SequenceHeader) -> tuple[int, int, EntryVerdict, int] | None:
-        """Key, length of the stored value, what to think of it, the entry's size; None if there is no record."""
+        """Key, length of the stored value, verdict, the entry's size; None if there is no record."""
         head = self._data.read(position, RECORD_HEAD_BYTES)
         if len(head) < RECORD_HEAD_BYTES:
             return None

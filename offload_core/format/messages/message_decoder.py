@@ -281,7 +281,7 @@ class MessageDecoder:
         opened: Mapping[int, bytes],
         row: int,
     ) -> NoReturn:
-        """Raise what is wrong with an entry that the kernels refused."""
+        """Raise the error of an entry that the kernels refused."""
         start = int(offsets[row])
         entry = block[start : start + int(lengths[row])].tobytes()
         place = None if block_offset is None else block_offset + start

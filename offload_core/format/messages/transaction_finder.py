@@ -1,4 +1,4 @@
-"""Entries of one ledger → tables of what they have to do with transactions, by the kernel.
+"""Entries of one ledger → tables of their facts of transactions, by the kernel.
 
 Payloads are neither decompressed nor read. Source: docs/formats/entry.md (message metadata, markers).
 """
@@ -24,7 +24,7 @@ NO_TIMES = (2**63 - 1, -(2**63))
 
 
 class TransactionFinder:
-    """Collects what entries say, given to it in ascending order of their ids.
+    """Collects the facts of entries, in ascending order of their ids.
 
     `times` (int64: least and greatest publish time, in ms) is that of all entries since it was last set. Errors name
     the ledger; None for entries that are in none yet.
@@ -97,7 +97,7 @@ class TransactionFinder:
 
 
 def join_ranges(ranges: Table) -> Table:
-    """Ascending ranges (first, stop, and what they are of), those that adjoin and are of the same joined."""
+    """Join ascending ranges (first, stop, further columns) that adjoin and have the same further columns."""
     if len(ranges) < 2:
         return ranges
     begins = (ranges[1:, 0] != ranges[:-1, 1]) | (ranges[1:, 2:] != ranges[:-1, 2:]).any(axis=1)

@@ -63,7 +63,7 @@ class Program:
 
 
 def compile_program(writer: AvroType, reader: AvroType, layout: AvroColumns) -> Program:
-    """The program that reads what `writer` wrote into the layout of `reader`.
+    """The program that reads data of `writer` into the layout of `reader`.
 
     Raises:
         SchemaError: they do not go together, or the program would be too long.

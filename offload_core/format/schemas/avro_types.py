@@ -330,7 +330,7 @@ def make_layout(reader: AvroType, fields: Collection[str] | None = None) -> Avro
 
 
 def simple(reader: AvroType) -> AvroType:
-    """A union as what its values go to: the one type beside null, the wider of two, or itself."""
+    """The type that a union's values become: the one type beside null, the wider of two, or the union."""
     if reader.kind != "union":
         return reader
     others = [branch for branch in reader.branches if branch.kind != "null"]

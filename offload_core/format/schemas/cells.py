@@ -52,7 +52,7 @@ It gets `base` (per slot and one more), the most cells in lists, `counts`, `item
 _FIRST_ROOM = 1024
 
 
-class TooManyCells(Exception):  # noqa: N818 - no error: what is decoded is to be split
+class TooManyCells(Exception):  # noqa: N818 - no error: the batch is to be split
     """The rows would have more than `MOST_CELLS` cells in lists, or too much text: decode them in two parts."""
 
 
@@ -238,7 +238,7 @@ class Cells:
 
 
 class Room:
-    """Number of cells that each slot gets: what one batch has needed, the next one has at once.
+    """Number of cells of each slot; the next batch begins with as many as the last one needed.
 
     `owners` (int64) has for each slot that of the list or map around it; below 0 for one that has a cell per row.
     """

@@ -53,7 +53,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufTables:
-    """The columns of a message, and what the kernel needs.
+    """The columns of a message, and the kernel's tables.
 
     Attributes:
         root: the column of a whole message.

@@ -1,4 +1,4 @@
-"""Protobuf messages as values: what Pulsar's schemas PROTOBUF_NATIVE and PROTOBUF say of one → `MessageType`.
+"""Protobuf messages as values: definitions of Pulsar's schemas PROTOBUF_NATIVE and PROTOBUF → `MessageType`.
 
 A native schema holds the descriptors of the message's file and of those that it imports. Pulsar's older type holds an
 AVRO schema that was made of the class, and for the fields of the message itself, but none of those in it, their numbers

@@ -1,4 +1,4 @@
-"""Every kind of damage by its name: what it is made from, what it changes, and what a verifier must say of it."""
+"""Every kind of damage by its name: its scene, its change, and the findings that a verifier must report."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def closed_in_index(
     *,
     is_closed: bool = True,
 ) -> WrittenObject:
-    """A streaming object whose index has the whole of ledgers that ended, and what filters did to them."""
+    """A streaming object whose index has the whole of ledgers that ended, and their filter records."""
     index = parse_index(written.index, written.key)
     ledgers = [
         (

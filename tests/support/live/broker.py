@@ -492,7 +492,7 @@ class LivePulsar:
         return ColdNamespace(namespace, store, self.admin)
 
     def send(self, topic: str, sending: Sending) -> SentTopic:
-        """Send to a topic, and consume what was sent."""
+        """Send to a topic, and consume the messages."""
         sent = sending(self.client, topic)
         return SentTopic(name=topic, sent=sent, read=self.consumers.consume(topic, sent))
 

@@ -31,7 +31,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A command, and what the page shows that it prints."""
+    """A command, and its output as the page shows it."""
 
     words: Sequence[str]
     shown: Sequence[str]

@@ -152,7 +152,7 @@ class World:
 
     @cached_property
     def golden(self) -> Path:
-        """A tier of what a broker offloaded."""
+        """A tier of topics that a broker offloaded."""
         lay_out_broker_objects(self.folder / "golden")
         return self.folder / "golden"
 

@@ -105,7 +105,7 @@ class TopicRules(RuleBasedStateMachine):
         assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
         self.entries = kept
 
-    # --- what all do -----------------------------------------------------------------------------
+    # --- rules of all machines -------------------------------------------------------------------
 
     @rule()
     def roll(self) -> None:
@@ -231,7 +231,7 @@ class TopicMachine(TopicRules):
     def delete_hot_copies(self, lag_s: int) -> None:
         self.topic.delete_hot_copies(lag_s)
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- the stored entries ----------------------------------------------------------------------
 
     @invariant()
     def the_last_position_is_that_of_the_last_entry(self) -> None:

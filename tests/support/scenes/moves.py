@@ -151,7 +151,7 @@ class MovedTopic:
         return Mover(**fields | given)  # type: ignore[arg-type]
 
     def move_all(self, wanted: Wanted | None = None, **given: object) -> list[Move]:
-        """Plan and move; what was moved."""
+        """Plan and move; return the moves."""
         moves = self.plan(wanted).moves
         mover = self.mover(**given)
         for move in moves:
