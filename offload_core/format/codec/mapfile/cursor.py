@@ -61,7 +61,7 @@ class StretchWindow:
         return self.place + self.position
 
     @property
-    def wanted(self) -> int:
+    def next_begin(self) -> int:
         """The place in the file from which on the next window should have its bytes.
 
         Fetching a small rest again saves a copy of the window; a large one would be fetched in vain.
@@ -165,7 +165,7 @@ class MapFileCursor:
     @property
     def reached(self) -> int:
         """See `EntryCursor`."""
-        return self._window.wanted
+        return self._window.next_begin
 
     @property
     def next_length(self) -> int:
