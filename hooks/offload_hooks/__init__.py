@@ -1,4 +1,4 @@
-"""What a driver or layer of pulsar-offload is written against: hook specs, their values and errors."""
+"""The contract of drivers and layers of pulsar-offload: hook specs, their values and errors."""
 
 from offload_hooks.specs import HOOK_SPEC_VERSION, OPTIONAL_HOOKS, PROJECT, TierHooks, hookimpl, hookspec
 from offload_hooks.values import (

@@ -1,7 +1,7 @@
-"""Requests that a piece of work makes, counted: ranges, their bytes, and calls made again.
+"""Counts of the requests that some work makes: ranges, their bytes, and calls made again.
 
-The Tier counts ranges that were read; a layer that makes a call again reports it (`count_retry`). A caller that wants
-the counts runs its work in a context of `counting`; work in a thread runs there in a copy of the current context.
+The Tier counts ranges that were read; a layer that makes a call again reports it (`count_retry`). To get the
+counts, run the work in a context of `counting`; work in a thread runs there in a copy of the current context.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def counting(counts: StoreCounts) -> contextvars.Context:
 
 
 def count_ranges(number: int, length: int) -> None:
-    """So many ranges, of so many bytes together, were read."""
+    """Count ranges that were read, of `length` bytes together."""
     counts = _current.get()
     if counts is not None:
         counts.add(ranges=number, length=length)

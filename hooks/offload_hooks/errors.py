@@ -1,7 +1,7 @@
-"""The tree of errors that everything in pulsar-offload raises.
+"""The errors of pulsar-offload, in one tree.
 
 One root, `OffloadError`. An error carries fields (which key, ledger, block, entry and byte offset; what was
-expected and found; what to do next) as well as a sentence. Errors that have a standard Python meaning are that, too:
+expected and found; a hint) as well as a sentence. Errors that have a standard Python meaning are that, too:
 "not found" is a `FileNotFoundError`, "denied" a `PermissionError`, malformed bytes a `ValueError`.
 All of them survive pickling, so that they cross from a Spark executor to its driver unchanged. Credentials of URLs are
 masked in all that they show (`shown_urls`).
@@ -20,18 +20,18 @@ _LABELS = {"key": "object", "ledger_id": "ledger", "block": "block", "entry_id":
 
 
 class OffloadError(Exception):
-    """Something that pulsar-offload was asked to do cannot be done.
+    """A request to pulsar-offload that cannot be done.
 
     Args:
-        what: what was attempted and went wrong, one clause.
+        what: the step that failed, one clause.
         key: the object's key in its tier.
         ledger_id: the ledger.
         block: the block's part number, from 1.
         entry_id: the entry.
         offset: the byte offset in the object (the index object if `key` names one).
-        expected: what should have been there.
-        found: what was there instead.
-        hint: what to do next, one sentence.
+        expected: the right value.
+        found: the value found instead.
+        hint: the next step for the user, one sentence.
     """
 
     retryable: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class OffloadError(Exception):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def at(self, **place: Any) -> OffloadError:
-        """Fill in the parts of the place that the raiser did not know; those it knew stay. Returns itself."""
+        """Fill in the parts of the place that are not set yet. Returns itself."""
         for name, value in place.items():
             if name not in _PLACE:
                 raise TypeError(f"an error has no place called {name!r}")
@@ -84,9 +84,9 @@ class OffloadError(Exception):
         )
         text = f"{self.what} ({place})" if place else self.what
         if self.expected is not None or self.found is not None:
-            wanted = [f"expected {self.expected}"] if self.expected is not None else []
+            parts = [f"expected {self.expected}"] if self.expected is not None else []
             got = [f"found {self.found}"] if self.found is not None else []
-            text += ": " + ", ".join(wanted + got)
+            text += ": " + ", ".join(parts + got)
         return f"{text}. {self.hint}" if self.hint else text
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class OffloadError(Exception):
 
 @contextmanager
 def placed(**place: Any) -> Iterator[None]:
-    """Give errors that leave this block the parts of the place that they lack."""
+    """Add the place to errors that leave this block; parts that are set stay."""
     try:
         yield
     except OffloadError as error:
@@ -149,7 +149,7 @@ class VersionMismatchError(OffloadError, RuntimeError):
 
 
 class StoreError(OffloadError):
-    """A store did not do what it was asked to do."""
+    """A store failed to do a call."""
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):
@@ -197,7 +197,7 @@ class LedgerFailedError(StoreError):
 
 
 class OwnershipLostError(StoreError):
-    """A managed ledger that was open here was opened or deleted by another; nothing of it is changed here any more."""
+    """A managed ledger that was open here was opened or deleted by another process; it is not changed here any more."""
 
 
 class NoReadableCopyError(StoreError):
@@ -205,10 +205,10 @@ class NoReadableCopyError(StoreError):
 
 
 class StoreUnavailableError(StoreError, ConnectionError):
-    """The store does not answer, or says that it cannot serve now.
+    """The store does not answer, or answers that it cannot serve now.
 
     Args:
-        retry_after_s: how long the store asks to wait before the call is made again, in seconds.
+        retry_after_s: the time to wait before the next try, as the store asks, in seconds.
     """
 
     retryable = True
@@ -231,7 +231,7 @@ class StoreTimeoutError(StoreUnavailableError, TimeoutError):
 
 
 class FormatError(OffloadError, ValueError):
-    """Bytes that are not what the format says they must be."""
+    """Bytes that contradict their format."""
 
 
 class BadMagicError(FormatError):
@@ -263,7 +263,7 @@ class IndexMismatchError(FormatError):
 
 
 class MetadataError(FormatError):
-    """A protobuf record that cannot be parsed, or lacks what is required."""
+    """A protobuf record that cannot be parsed, or lacks a required field."""
 
 
 class DecompressionError(FormatError):
@@ -271,11 +271,11 @@ class DecompressionError(FormatError):
 
 
 class SchemaError(FormatError):
-    """A schema's definition that is not right, or two that do not go together."""
+    """A malformed definition of a schema, or two that are not compatible."""
 
 
 class PayloadError(FormatError):
-    """A message's payload that is not what its schema says."""
+    """A message's payload that does not match its schema."""
 
 
 class DecryptionError(FormatError):
@@ -290,7 +290,7 @@ class UnsupportedVersionError(FormatError):
     """A format version newer than this program knows."""
 
 
-# --- what is asked for is not there ------------------------------------------------------------
+# --- a thing that is missing ---------------------------------------------------------------------
 
 
 class UnknownTopicError(OffloadError, LookupError):
@@ -314,7 +314,7 @@ class DataLossError(OffloadError):
 
 
 class AttemptError(OffloadError):
-    """A step of an offload attempt does not go with what the ledger's record says, such as another attempt's uuid."""
+    """A step of an offload attempt contradicts the ledger's record, which has, say, another attempt's uuid."""
 
 
 class LiveAttemptError(AttemptError):

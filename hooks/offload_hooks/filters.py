@@ -1,10 +1,10 @@
-"""What an offload filter is: which of a topic's entries are kept when they are offloaded, as far as that is known.
+"""Offload filters, which decide which of a topic's entries are kept when they are offloaded.
 
 Its entry-point group is `pulsar_offload.filters`: a class or factory whose keyword arguments are its options; they may
 all be text. It is constructed where topics are offloaded; calls may come from many threads at once.
 
-What is dropped cannot come back. So a filter decides of an entry only what will hold for ever, keeps what it is not
-sure of, and answers the same for the same entry every time, in any process.
+A dropped entry cannot come back. So a filter makes final decisions only, keeps an entry that it is not sure of, and
+answers the same for the same entry every time, in any process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledTransactions:
-    """The state of a topic's transactions, persisted, up to a position.
+    """The recorded state of a topic's transactions, up to a position.
 
     Attributes:
         stop: the first position that is not settled: an entry of a transaction that is open may be there.
         aborted: transactions that were aborted (most and least bits, as int64).
-        waits_for: in words, what keeps the entries from `stop` on from being settled.
+        waits_for: in words, the reason why the entries from `stop` on are not settled.
         markers_matter: entries of the topic are in the tier that were offloaded before they were settled: for readers
             of these, the markers of where transactions ended are to be kept.
     """
@@ -46,40 +46,40 @@ class FilteredTopic(Protocol):
         """Its full name, as in `persistent://tenant/namespace/topic`."""
 
     def settle(self) -> SettledTransactions | None:
-        """Settle its transactions as far as can be now; None if none were ever used. It reads what it needs to.
+        """Settle its transactions as far as can be now; None if none were ever used. Reads the entries needed.
 
         Errors: of the metadata and of where entries are read.
         """
 
 
 class TopicFilter(Protocol):
-    """The filter of one topic, for what is offloaded next. It is used by one thread at a time."""
+    """The filter of one topic, for its next offload. It is used by one thread at a time."""
 
     @property
     def stop(self) -> Position | None:
-        """The first position that it does not decide of: what is from there on is not offloaded yet; None for none."""
+        """The first position that it does not decide yet; entries from there on are not offloaded now."""
 
     @property
     def waits_for(self) -> str:
-        """In words, what the entries from `stop` on wait for."""
+        """A text for users: the reason why the entries from `stop` on wait."""
 
     @property
     def causes(self) -> Sequence[str]:
-        """Why entries were dropped; grows as entries are looked at."""
+        """The causes for which entries were dropped; grows as entries are inspected."""
 
     def look(self, ledger_id: int, entries: EntryBatch) -> ReadableBuffer:
-        """Decide of entries before `stop`: an int32 (format `i`) each: 0 keeps it, n drops it for `causes[n - 1]`.
+        """Decide on entries before `stop`: an int32 (format `i`) each: 0 keeps it, n drops it for `causes[n - 1]`.
 
         Raises:
-            FormatError: an entry that is not as it should be, with its place; nothing is offloaded then.
+            FormatError: a malformed entry, with its place; nothing is offloaded then.
         """
 
 
 class OffloadFilter(Protocol):
-    """Filters what is offloaded."""
+    """Filters the entries that are offloaded."""
 
     def open(self, topic: FilteredTopic) -> TopicFilter | None:
-        """The filter as it is for a topic now; None if nothing of the topic is dropped now, nor would be later.
+        """The filter as it is for a topic now; None if it drops nothing of the topic, now or later.
 
         Errors: those of `FilteredTopic.settle`.
         """

@@ -23,10 +23,10 @@ from uuid import UUID
 from offload_hooks.errors import FormatError, OffloadError, UnsupportedVersionError
 
 MAX_DEPTH = 100
-"""How deep lists and objects may nest; a caller may ask for less."""
+"""Most levels of nested lists and objects; a caller may ask for fewer."""
 
 MAX_BYTES = 64 << 20
-"""How long a document may be; a caller may ask for less or more. Read, it can take 30 times its length."""
+"""Longest document; a caller may ask for less or more. Read, it can take 30 times its length."""
 
 _INTEGERS = range(-(2**63), 2**64)
 _SHOWN = 100
@@ -46,15 +46,15 @@ def read_json(
 
     Args:
         text: the document; bytes are UTF-8.
-        document: what it is, for the error: "the metadata sidecar".
+        document: its name in the error: "the metadata sidecar".
         error: the class of the error.
         key: the object that holds it, for the error.
         offset: the byte at which it begins there, for the error.
-        max_depth: how deep lists and objects may nest.
-        max_bytes: how long it may be, in bytes, or characters of a text.
+        max_depth: most levels of nested lists and objects.
+        max_bytes: greatest length in bytes, or in characters of a text.
 
     Raises:
-        error: it is no JSON within the limits; `found` says why.
+        error: it is no JSON within the limits; `found` has the reason.
     """
     try:
         if len(text) > max_bytes:
@@ -109,7 +109,7 @@ def _check(document: Any, max_depth: int) -> None:
 
 
 WHOLE = range(2**63)
-"""The integers that a field has if nothing else is said: 0 and more, in 64 bits with a sign."""
+"""The default range of an integer field: 0 and more, in 64 bits with a sign."""
 
 INT64 = range(-(2**63), 2**63)
 """All integers of 64 bits with a sign."""
@@ -138,15 +138,15 @@ def shortened(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObject:
-    """An object of a document that others wrote: its fields, each taken with a type and a range.
+    """An object of a foreign document: its fields, each taken with a type and a range.
 
-    A field that is not there, is null, or is of another kind is an `error` that names the document and the field. A
-    boolean is no integer. Fields that nobody asks for are ignored.
+    A field that is missing, null, or of another kind is an `error` that names the document and the field. A boolean is
+    no integer. Other fields are ignored.
 
     Attributes:
         values: the fields, as `read_json` gives them.
         document, error, key, offset: as of `read_json`.
-        path: where in the document the object is; empty for the whole of it.
+        path: place of the object in the document; empty for the whole of it.
     """
 
     values: dict[str, Any]

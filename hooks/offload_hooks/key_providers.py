@@ -22,12 +22,12 @@ class KeyProvider(Protocol):
         one at a time.
 
         Args:
-            name: what the producer called its public key. It comes from stored data: it may be any text.
+            name: the producer's name of its public key. It comes from stored data: it may be any text.
             encrypted: the data key, encrypted by the public key of this name.
-            metadata: what the producer's key reader noted about its key, a version for instance.
+            metadata: notes of the producer's key reader about its key, a version for instance.
 
         Raises:
             DecryptionError: there is a key of this name, and it does not decrypt this.
             StoreError: the keys cannot be read now.
-            OptionError, MissingExtraError: what the options name cannot be used.
+            OptionError, MissingExtraError: the options name a thing that cannot be used.
         """

@@ -1,11 +1,12 @@
-"""What a ledger store is: the hot tier, where entries are appended to ledgers before they are offloaded.
+"""Ledger stores: the hot tier, where entries are appended to ledgers before they are offloaded.
 
 Its entry-point group is `pulsar_offload.ledger_stores`: a class or factory whose keyword arguments are its options,
 all of which may be text. It is BookKeeper's model: a **ledger** is written by the one writer that created it, entry
 after entry with ids from 0 on, until it is sealed; then it never changes. A ledger whose writer is gone, or is to be
-gone, is **recovered**: its writer is fenced, and it is sealed with what is there. No other process ever appends to it.
+gone, is **recovered**: its writer is fenced, and it is sealed with the entries that it has. No other process ever
+appends to it.
 
-All calls are synchronous and may come from many threads at once. None hangs: what waits for another process has a
+All calls are synchronous and may come from many threads at once. None hangs: a wait for another process has a
 deadline. Errors are those of `offload_hooks.errors`; they name ledger and entry, and for damage the file and byte.
 A store serves the process that made it; a forked child makes its own.
 """
@@ -33,7 +34,7 @@ class LedgerStatus:
         size_bytes: bytes of their payloads (BookKeeper's length).
         sealed: whether it never changes any more.
         created_at_ms: when it was created, in ms since 1970, UTC.
-        custom_metadata: what it was created with.
+        custom_metadata: given when it was created.
     """
 
     ledger_id: int
@@ -50,8 +51,8 @@ class RecoveredLedger:
 
     Attributes:
         status: the sealed ledger.
-        lost_entry_count: how many entries behind its end had been acknowledged, as far as the store can tell. Only a
-            store that may acknowledge before an entry is durable loses any, when its machine fails.
+        lost_entry_count: number of acknowledged entries after its end, as far as the store knows. Only a store that may
+            acknowledge before an entry is durable loses any, when its machine fails.
     """
 
     status: LedgerStatus
@@ -74,12 +75,12 @@ class LedgerStoreDescription:
 
 
 class EntryBatch(Sequence[memoryview]):
-    """Entries of a ledger that follow one another: their payloads, in one piece of memory.
+    """Entries of a ledger that follow one another: their payloads, in one buffer.
 
     Args:
         first_entry_id: the id of the first.
-        data: the payloads behind one another (format `B`).
-        offsets: where each begins in `data`, and the end of the last: int64 (format `q`), one more than entries.
+        data: the payloads one after another (format `B`).
+        offsets: the begin of each in `data`, and the end of the last: int64 (format `q`), one more than entries.
     """
 
     __slots__ = ("data", "first_entry_id", "offsets")
@@ -162,10 +163,10 @@ class LedgerWriter(Protocol):
         """
 
     def sync(self) -> None:
-        """When it returns, all that was acknowledged before is durable: there after a failure of the machine, too.
+        """Make all entries durable that were acknowledged before: they survive a failure of the machine, too.
 
         Raises:
-            LedgerFailedError: it is not, and can never be known to be.
+            LedgerFailedError: they are not durable, or it will never be known.
             LedgerFencedError, LedgerClosedError, StoreError: as `append`.
         """
 
@@ -196,14 +197,14 @@ class LedgerReader(Protocol):
         At least one, however large. What was read stays as it is.
 
         Raises:
-            RangeError: a negative or reversed range, or one that goes past what is acknowledged.
+            RangeError: a negative or reversed range, or one that goes past the acknowledged entries.
             UnknownLedgerError: the ledger was deleted.
             FormatError: the bytes are damaged; ledger, entry, file (`key`) and byte are named.
             StoreError: the store fails otherwise.
         """
 
     def close(self) -> None:
-        """Give back what it holds. Nothing may be called afterwards but `close`."""
+        """Release its resources. Nothing may be called afterwards but `close`."""
 
 
 @runtime_checkable
@@ -211,7 +212,7 @@ class SizedLedgerReader(Protocol):
     """An optional part of a `LedgerReader`: the sizes of its entries, without reading all of them."""
 
     def size_before(self, entry_id: int) -> int:
-        """The bytes of the payloads of all entries before this one; it may be the one behind the last.
+        """The bytes of the payloads of all entries before this one; it may be the one after the last.
 
         Errors as `LedgerReader.read`.
         """
@@ -244,10 +245,10 @@ class LedgerStore(Protocol):
         """
 
     def recover(self, ledger_id: int, accept_loss: bool = False) -> RecoveredLedger:
-        """Fence the ledger's writer, wherever it is, and seal the ledger with all that is whole, durably.
+        """Fence the ledger's writer, in any process, and seal the ledger with all whole entries, durably.
 
-        All that was acknowledged is kept, but for what a machine that failed had not made durable. Entries that nobody
-        acknowledged may be kept as well. A sealed ledger is left as it is. After a crash it can be called again.
+        All acknowledged entries are kept, but for those that were not durable when a machine failed. Others may be
+        kept as well. A sealed ledger is not changed. After a crash it can be called again.
 
         Args:
             accept_loss: where acknowledged entries are damaged, seal the ledger before the first of them.
@@ -259,7 +260,7 @@ class LedgerStore(Protocol):
         """
 
     def verify(self, ledger_id: int) -> LedgerStatus:
-        """Read and check all that is acknowledged, and what a sealed ledger says of itself.
+        """Read and check all acknowledged entries, and the facts that a sealed ledger has of itself.
 
         Errors as `LedgerReader.read`.
         """

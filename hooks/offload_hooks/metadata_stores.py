@@ -1,9 +1,9 @@
-"""What a metadata store is: the place of managed ledgers' records, a value and its version for each path.
+"""Metadata stores, which hold the records of managed ledgers: a value and its version for each path.
 
 A store is a plugin of the entry-point group `pulsar_offload.metadata_stores`, under the scheme of its URLs. It is
-called with the URL, and with its options by name; like a driver, it says what it needs by its parameters. One that only
+called with the URL, and with its options by name; like a driver, it declares them by its parameters. One that only
 reads is a `MetadataStore`; one that keeps our own records is a `WritableMetadataStore`, and changes a value by
-compare-and-set only: a writer states which version it knows.
+compare-and-set only: a writer states the version that it read.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ class MetadataStore(Protocol):
 
         Raises:
             AccessDeniedError, StoreUnavailableError, StoreTimeoutError, StoreError: the store fails, with the place.
-            FormatError: the store answers with something else than its protocol says.
+            FormatError: the store answers with something else than its protocol allows.
         """
 
     def children(self, path: str) -> Collection[str]:
         """The names directly below `path`, each once; none if there is nothing. Errors as `get`."""
 
     def close(self) -> None:
-        """Give back connections and threads. Nothing may be called afterwards but `close`."""
+        """Release connections and threads. Nothing may be called afterwards but `close`."""
 
 
 class WritableMetadataStore(MetadataStore, Protocol):
     """A metadata store that is also written: a dict from paths to values, each with a version.
 
-    A path may have a value, and others below it; one does not need the other. What is written is seen by every later
+    A path may have a value, and others below it; one does not need the other. A written value is seen by every later
     read of any process, and is durable. Many processes and threads write at once; also children that were forked from
-    a process that has the store open. Paths are judged by `check_path`.
+    a process that has the store open. Paths are checked by `check_path`.
 
-    A version belongs to one value at one path for ever: whatever is written there, also after a deletion, has another
-    one. So what was read is still there exactly if its version is.
+    A version belongs to one value at one path for ever: a later value, also after a deletion, has another one. So a
+    value is unchanged exactly if its version is.
     """
 
     def put(self, path: str, value: bytes, expected_version: int | None) -> int:
-        """Store a value if the one that is there has `expected_version` (None: if there is none); its version.
+        """Store a value if the present one has `expected_version` (None: if there is none); return its version.
 
         Raises:
-            VersionConflictError: the value that is there has another version, or there is none, or (None) there is one.
-            OutcomeUnknownError: whether it was stored is not known; as long as `expected_version` is there, it may
-                still be. Only this error says so: with any other, nothing was changed and nothing will be.
+            VersionConflictError: the present value has another version, or there is none, or (None) there is one.
+            OutcomeUnknownError: it may have been stored; as long as `expected_version` is there, it may still be. With
+                any other error nothing was changed and nothing will be.
             InvalidKeyError: a path that is none. OptionError: a value that is too large for the store.
             AccessDeniedError, StoreFullError, StoreUnavailableError, StoreError: the store fails, with the place.
         """
@@ -67,7 +67,7 @@ def check_path(path: str) -> str:
     """The path, if a metadata store can have it: `/` and parts that are printable, not empty, not `.` or `..`.
 
     Raises:
-        InvalidKeyError: it cannot. Names come from users and from servers, and none may lead elsewhere.
+        InvalidKeyError: it cannot. Names come from users and servers, and none may lead elsewhere.
     """
     start, *parts = path.split("/")
     if start or not parts or not all(_is_part(part) for part in parts):

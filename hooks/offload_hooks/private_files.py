@@ -1,6 +1,6 @@
 """Files and folders that only this user may read: created private, through no link, their names durable.
 
-What this program creates has mode 0600, a folder 0700, whatever the umask allows; what is there already keeps its
+A new file has mode 0600, a new folder 0700, whatever the umask allows; existing ones keep their
 mode. The last part of a path is never followed if it is a symbolic link, and must be a regular file: a pipe that
 lies there is refused instead of waited for. A file that has other names, too (hard links), is not written to.
 """
@@ -110,7 +110,7 @@ def sync_directory(directory: str | os.PathLike[str] | int) -> None:
 
 
 def make_directories(path: str | os.PathLike[str], mode: int = FOLDER_MODE) -> None:
-    """Make a folder and those above it that are missing, durably; what is there is left as it is.
+    """Make a folder and those above it that are missing, durably; existing ones are not changed.
 
     Raises:
         NotADirectoryError: something else is there. OSError: as of `os.mkdir`.

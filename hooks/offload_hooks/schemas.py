@@ -1,8 +1,8 @@
-"""What a schema provider is, and a topic's schemas as values.
+"""Schema providers, and a topic's schemas as values.
 
 A **schema provider** knows the schemas of topics, which are not in what Pulsar offloads. It is found by entry point
 (group `pulsar_offload.schema_providers`): a class or function that takes its options by keyword, all of which may be
-text, and answers a `SchemaProvider`. Its repr shows no credential. It is asked where a scan is planned, never by the
+text, and answers a `SchemaProvider`. Its repr shows no credential. It is called when a scan is planned, never by the
 workers.
 """
 

@@ -1,4 +1,4 @@
-"""The hooks: what a driver implements and what a layer may stand before. The docstrings are the law.
+"""The hooks that a driver implements and a layer may stand before. The docstrings are the contract.
 
 A **driver** is a class whose constructor takes its options by keyword and whose methods implement these hooks, marked
 with `@hookimpl`. It is found by entry point (group `pulsar_offload.drivers`), and by the schemes of the URLs it
@@ -7,13 +7,13 @@ It carries `hook_spec_version = 1`. It may also have:
 - `option_aliases`, a mapping of other names for its options (Pulsar's, say) to its own. Aliases, and its own names,
   are found whatever the case of their letters: Spark hands options over in lower case. Values may all be text;
 - `default_layers`, the names of the layers that it is opened under where the configuration names none;
-- `close()`, which gives back the calling process's connections; the driver can be used on, and then makes new ones.
+- `close()`, which closes the calling process's connections; the driver can still be used, and then makes new ones.
 
 For all hooks:
 - Calls are synchronous and may come from many threads at once.
 - A hook never returns None after acting: with `firstresult` the next plugin would then act as well.
-- A key is a relative path of UTF-8 text with `/` between its parts. Whatever would leave the tier's root, or cannot
-  be named by the store, is refused with `InvalidKeyError`.
+- A key is a relative path of UTF-8 text with `/` between its parts. A key that would leave the tier's root, or that
+  the store cannot have, is refused with `InvalidKeyError`.
 - Errors are those of `offload_hooks.errors`, translated by the driver, with the foreign one as their cause, and
   without credentials in their text.
 - Arguments may be added to a hook in a later version of the specs; none is renamed or removed.
@@ -76,7 +76,7 @@ class TierHooks:
 
         `receipts` are those of the parts 1, 2 and on in order, and cover the object without hole or overlap, else
         `UploadError`.
-        With `create_only` an existing object is left as it is: `ObjectExistsError`; without, it is replaced.
+        With `create_only` an existing object is not changed: `ObjectExistsError`; without, it is replaced.
         Committing an upload that is gone: `UploadError`.
         """
 
@@ -95,7 +95,7 @@ class TierHooks:
     ) -> ObjectStat | None:
         """Store a small object whole, durably, in one call; answer what `stat` would.
 
-        Visible whole or not at all. With `create_only` an existing object is left as it is: `ObjectExistsError`.
+        Visible whole or not at all. With `create_only` an existing object is not changed: `ObjectExistsError`.
         """
 
     @hookspec(firstresult=True)
@@ -127,16 +127,16 @@ class TierHooks:
 
     @hookspec(firstresult=True)
     def delete(self, keys: Sequence[str]) -> int | None:
-        """Delete objects with whatever belongs to them; idempotent. The number of keys given, once all are gone.
+        """Delete objects with all that belongs to them; idempotent. The number of keys given, once all are gone.
 
-        What was not there counts as gone. On an error some may be gone already: the call may be made again.
+        A missing object counts as gone. On an error some may be gone already: the call may be made again.
         """
 
     @hookspec(firstresult=True)
     def list_uploads(self, prefix: str) -> Iterator[StaleUpload] | None:
         """Uploads whose key begins with `prefix` that are neither committed nor aborted, by anyone; optional.
 
-        What a crash left of one before its key was stored has an empty key; it cannot be continued.
+        An upload that a crash ended before its key was stored has an empty key; it cannot be continued.
         A driver that has it declares `stale_uploads`.
         """
 

@@ -10,7 +10,7 @@ from offload_hooks.errors import OptionError
 def tls_context(
     ca_bundle: str | None, client_certificate: str | None, client_key: str | None
 ) -> ssl.SSLContext:
-    """How servers are verified: by the machine's certificates or those of `ca_bundle`, and by their names.
+    """Verify servers by the machine's certificates or those of `ca_bundle`, and by their names.
 
     Raises:
         OptionError: a file that cannot be read or holds something else; a key without its certificate.

@@ -1,4 +1,4 @@
-"""The values that cross the hooks: what a driver takes and what it answers.
+"""The values that cross the hooks: arguments and answers of a driver.
 
 All are frozen. Sizes and offsets are in bytes, ranges half-open and never empty, times are aware `datetime`s in UTC.
 """
@@ -58,7 +58,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockReceipt:
-    """A driver's word that a block is stored; `commit_data` takes all of an upload's receipts.
+    """A driver's receipt for a stored block; `commit_data` takes all of an upload's receipts.
 
     `tag` is the driver's own (an S3 part's ETag, say).
     """
@@ -81,8 +81,8 @@ class StaleUpload:
 class ListedObject:
     """An object as a listing shows it.
 
-    `storage_class` is the store's own word for how it keeps the object (`STANDARD_IA`, `NEARLINE`, `Cool`); None where
-    its listing does not say. No request is made for it.
+    `storage_class` is the store's own name of it (`STANDARD_IA`, `NEARLINE`, `Cool`); None where its listing has
+    none. No request is made for it.
     """
 
     key: str
@@ -96,7 +96,7 @@ class ObjectStat:
     """An object as `stat` shows it.
 
     `user_metadata` has lower-case keys. It is empty for an object that was stored without any. `storage_class` is that
-    of `ListedObject`; what a commit answers may lack it. No request is made for it.
+    of `ListedObject`; the answer of a commit may lack it. No request is made for it.
     """
 
     key: str
@@ -118,7 +118,7 @@ class ObjectStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Abilities of a driver beyond the least that the hooks ask for, and its limits.
+    """Abilities of a driver beyond those that the hooks demand, and its limits.
 
     Attributes:
         create_only: a commit with `create_only=True` fails when the key exists, also under a race.
@@ -129,9 +129,8 @@ class Capabilities:
         min_block_bytes: the least size of every block but the last.
         max_block_bytes: the largest size of a block.
         max_blocks: the most blocks of one object.
-        range_bytes: how large the ranges of a bulk read should be.
-        ranges_ahead: how many of them should be on their way while one is decoded, for the line to be full; 0 if the
-            system reads ahead by itself.
+        range_bytes: the best size of a bulk read's ranges.
+        ranges_ahead: the number of ranges to fetch ahead while one is decoded; 0 if the system reads ahead by itself.
     """
 
     create_only: bool = False

@@ -1,6 +1,6 @@
-"""The decorator of all compiled loops, and where their machine code is kept between processes.
+"""The decorator of all compiled loops, and the cache of their machine code between processes.
 
-numba's own cache looks at the file that a function stands in, and not at the functions and constants of other modules
+numba's own cache checks the file that a function stands in, and not the functions and constants of other modules
 that are compiled into it. Here the machine code of all kernels lies in one folder, named by a digest of the sources of
 all of them: whatever changes in one, all are compiled anew. So kernels import from modules of kernels only, and a test
 holds them to that. docs/adr/0049-kernel-bounds-and-cache.md.
@@ -48,7 +48,7 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) 
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """Make a function say which instructions a call in a kernel is; it imports what it needs of numba."""
+    """Declare a function that writes the instructions of a call in a kernel; it imports numba itself."""
     return _Late(function, _intrinsic, {})
 
 
@@ -138,7 +138,7 @@ class _Cache:
             return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep a compiled function; what cannot be written now is compiled again by the next process."""
+        """Store a compiled function; if that fails, the next process compiles it again."""
         if compiled.library.has_dynamic_globals:
             raise TypeError(
                 f"{self._name} has an address of this process in it, and must take it as an argument"
@@ -167,7 +167,7 @@ class _Cache:
 
 
 def _digest() -> str:
-    """Of what machine code is made from: the sources of all kernels, numba, and whether bounds are checked."""
+    """Digest of all that machine code depends on: the sources of all kernels, numba, and whether bounds are checked."""
     import numba
 
     digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
@@ -188,7 +188,7 @@ def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
 
 
 def _places() -> Iterator[Path]:
-    """The place where machine code may be kept, the best first: as numba has it."""
+    """Folders that may hold machine code, the best first, as numba has them."""
     from numba.core import config
     from numba.misc.appdirs import AppDirs
 

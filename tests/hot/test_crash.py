@@ -31,7 +31,7 @@ def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync):
     assert codes.count(0) == 2
     assert len(results) > 100
     for result in results:
-        told, counts = result["told"], {int(key): value for key, value in result["counts"].items()}
+        told, counts = result["reported"], {int(key): value for key, value in result["counts"].items()}
         if "created" in told:
             assert counts[told["created"]] >= told.get("appended", 0), result
         if "sealed" in told and "recovered" not in told:

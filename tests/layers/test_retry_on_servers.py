@@ -41,7 +41,7 @@ def test_the_time_that_a_server_asks_for_is_waited_between_attempts(
     with store.open(layers=[]) as tier:
         tier.write_index("k", b"0123456789")
     busy = Busy(store)
-    with busy.front as front, store.behind(front.url).open(layers=["retry:jitter_s=0,attempts=3"]) as tier:
+    with busy.front as front, store.through(front.url).open(layers=["retry:jitter_s=0,attempts=3"]) as tier:
         busy.left = 4 if name == "s3" else 2  # S3 is asked by two clients in each attempt: docs/drivers/s3.md
         assert bytes(tier.read_range("k", 3, 4)) == b"3456"
         assert waits == [7.0, 7.0]

@@ -257,16 +257,16 @@ class StreamedMachine(TopicRules):
 
     # --- what there is ---------------------------------------------------------------------------
 
-    def check_read(self, found, wanted, stop):
+    def check_read(self, found, expected, stop):
         """What was read is the first of what there is, up to the stop, perhaps without what the filter drops."""
         if self.filter is None:
-            super().check_read(found, wanted, stop)
+            super().check_read(found, expected, stop)
             return
         read = dict(found)
         assert sorted(read) == list(read)
-        passed = [(at, payload) for at, payload in wanted if at < stop]
+        passed = [(at, payload) for at, payload in expected if at < stop]
         assert [each for each in passed if each[0] in read or not self.drops(each[1])] == found
-        assert passed or not wanted
+        assert passed or not expected
 
     @invariant()
     def complete_segments_have_what_was_added(self):

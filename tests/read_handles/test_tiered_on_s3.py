@@ -49,7 +49,7 @@ def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
 def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, store: Store) -> None:
     with (
         Proxy(store.endpoint) as proxy,
-        store.behind(proxy.url, read_timeout_s="2").open(layers=IMPATIENT) as tier,
+        store.through(proxy.url, read_timeout_s="2").open(layers=IMPATIENT) as tier,
     ):
         record, readers = copies.record(tier), copies.readers(tier)
         reader = readers.open(record, COLD_FIRST)

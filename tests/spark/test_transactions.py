@@ -29,5 +29,8 @@ def test_the_isolation_says_which_messages_are_read(spark: SparkSession, tmp_pat
     states = Counter(row["__txnState"] for row in everything.collect())
     assert states.total() == len(sent_in_transactions())
     assert states.keys() == {None, "committed", "aborted"}
-    with pytest.raises(PySparkException, match="option isolation has no such word: expected committed, uncommitted, found serializable"):
+    with pytest.raises(
+        PySparkException,
+        match="isolation has no such word: expected committed, uncommitted, found serializable",
+    ):
         reader.option("isolation", "serializable").load(str(tier)).collect()

@@ -68,7 +68,7 @@ def spoil(request: pytest.FixtureRequest) -> Spoil:
 
 
 def through(store: Store, proxy: Proxy, layers: list[str]) -> Tier:
-    return store.behind(proxy.url, **IMPATIENT[store.name]).open(layers=layers)
+    return store.through(proxy.url, **IMPATIENT[store.name]).open(layers=layers)
 
 
 def write_job(tier: Tier, key: str) -> None:
@@ -133,7 +133,7 @@ def test_a_write_job_over_a_dead_line_ends_with_a_named_error(far: Store, spoil:
 
 def test_a_scan_over_a_failing_line_reads_what_is_there(far_broker: Store, spoil: Spoil) -> None:
     with Proxy(far_broker.endpoint, every_second(spoil)) as proxy:
-        reader = far_broker.behind(proxy.url, **IMPATIENT[far_broker.name]).open_reader(layers=RETRY)
+        reader = far_broker.through(proxy.url, **IMPATIENT[far_broker.name]).open_reader(layers=RETRY)
         with reader:
             try:
                 rows = scan(reader, f"acme/cold/{TOPIC}", columns=COLUMNS).to_table()

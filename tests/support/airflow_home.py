@@ -22,9 +22,9 @@ from airflow.sdk import DAG
 midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 (dag,) = (each for each in vars(module).values() if isinstance(each, DAG))
 run = dag.test(logical_date=midnight)
-told = {each.task_id: [str(each.state), each.xcom_pull(each.task_id)] for each in run.get_task_instances()}
+tasks = {each.task_id: [str(each.state), each.xcom_pull(each.task_id)] for each in run.get_task_instances()}
 with open(sys.argv[2], "w") as file:
-    json.dump({"state": str(run.state), "tasks": told}, file)
+    json.dump({"state": str(run.state), "tasks": tasks}, file)
 """
 
 
@@ -59,15 +59,15 @@ class AirflowHome:
 
     def run(self, code: str, connections: dict[str, dict[str, Any]] | None = None) -> Ran:
         """Run a file with one DAG; the extras of `pulsar_offload` connections are given by their names."""
-        file, told = self._dags / "dag.py", self._folder / "told.json"
+        file, result = self._dags / "dag.py", self._folder / "result.json"
         file.write_text(code)
-        told.unlink(missing_ok=True)
+        result.unlink(missing_ok=True)
         named = {
             f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "pulsar_offload", "extra": extra})
             for name, extra in (connections or {}).items()
         }
-        log = self._done([sys.executable, "-c", _RUN, str(file), str(told)], named)
-        tasks = json.loads(told.read_text())
+        log = self._done([sys.executable, "-c", _RUN, str(file), str(result)], named)
+        tasks = json.loads(result.read_text())
         return Ran(
             state=tasks["state"],
             states={task: state for task, (state, _) in tasks["tasks"].items()},

@@ -63,7 +63,7 @@ class Guarded:
 
 
 def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, timeout_s: float = 600) -> None:
-    """Run so many cases in all, as many of each family, with bounds checks on.
+    """Run `cases` cases, the same number of each family, with bounds checks on.
 
     Raises:
         AssertionError: with the first case that failed, by its family and seed.
@@ -96,10 +96,10 @@ def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, time
             )
         try:
             for place, child in children:
-                said, _ = child.communicate(timeout=timeout_s)
+                output, _ = child.communicate(timeout=timeout_s)
                 if child.returncode:
                     case = place.read_text().strip() if place.exists() else "none"
-                    raise AssertionError(f"case {case}, code {child.returncode}:\n{said}")
+                    raise AssertionError(f"case {case}, code {child.returncode}:\n{output}")
         finally:
             for _, child in children:
                 child.kill()

@@ -1,4 +1,4 @@
-"""A headless Chromium that a test drives: pages, keys, colour schemes, screenshots, and what went wrong on a page.
+"""A headless Chromium that a test drives: pages, keys, colour schemes, screenshots, and the errors of a page.
 
 It speaks the DevTools protocol over two pipes, which end with the test: so does the browser. Nothing else is needed.
 """
@@ -53,20 +53,20 @@ class Chromium:
             f"--user-data-dir={folder / 'profile'}",
             "--remote-debugging-pipe",
         ]
-        told, self._to = os.pipe()
-        self._from, says = os.pipe()
-        command = [sys.executable, "-I", "-S", "-c", _WITH_PIPES, str(told), str(says), *arguments]
+        commands, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        command = [sys.executable, "-I", "-S", "-c", _WITH_PIPES, str(commands), str(answers), *arguments]
         with (folder / "chromium.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(told, says),
+                pass_fds=(commands, answers),
                 env={**os.environ, **environment, "HOME": str(folder)},
             )
-        os.close(told)
-        os.close(says)
+        os.close(commands)
+        os.close(answers)
         self._numbers = itertools.count(1)
         self._rest = b""
         self._session: str | None = None
@@ -97,7 +97,7 @@ class Chromium:
             self._process.wait()
 
     def open(self, url: str, *, ready: str = "document.documentElement.dataset.ready === 'true'") -> None:
-        """Open a page, and wait until it is `ready`; what was noted of another is forgotten."""
+        """Open a page, and wait until it is `ready`; errors noted of another page are dropped."""
         self.errors.clear()
         self.requests.clear()
         self.send("Page.navigate", url=url)
@@ -147,7 +147,7 @@ class Chromium:
         return base64.b64decode(self.send("Page.captureScreenshot", **options)["data"])
 
     def send(self, method: str, **parameters: Any) -> Any:
-        """A command of the protocol, and its result; what happened meanwhile is noted."""
+        """A command of the protocol, and its result; events meanwhile are noted."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if self._session is not None:

@@ -40,7 +40,7 @@ extra_configurations.root = "{folder}/cold"
 
 @contextmanager
 def opened_service(config: Path) -> Iterator[tuple[Environment, PolicyStore]]:
-    """What managed ledgers of this configuration are opened in, and its policies."""
+    """The environment and the policies of managed ledgers by this configuration."""
     with open_service(load_configuration(config)) as (environment, policies):
         yield environment, policies
 
@@ -55,7 +55,7 @@ def opened_topic(config: Path, name: str, **options: Any) -> Iterator[tuple[Envi
         yield environment, topic
 
 
-# --- The command `offload` as tests run it, and what came of it.
+# --- The command `offload` as tests run it, and its result.
 
 
 COMMAND = Path(sys.executable).with_name("offload")
@@ -63,7 +63,7 @@ COMMAND = Path(sys.executable).with_name("offload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a command ended and what it wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -71,7 +71,7 @@ class Result:
 
     @property
     def json(self) -> Any:
-        """What it wrote to its output, as JSON."""
+        """Its output, as JSON."""
         return json.loads(self.out)
 
 

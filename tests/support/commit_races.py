@@ -24,8 +24,8 @@ def race_of_processes(
 ) -> dict[str, list[int]]:
     """Which of the keys `d0/k` to `d<rounds - 1>/k` each process got, by the processes' names."""
     # The package, not the module: by it the driver is imported as its users do.
-    told = [driver.__module__.rpartition(".")[0], driver.__name__, json.dumps(options)]
-    command = [sys.executable, str(Path(__file__)), *told]
+    arguments = [driver.__module__.rpartition(".")[0], driver.__name__, json.dumps(options)]
+    command = [sys.executable, str(Path(__file__)), *arguments]
     racers = {
         name: subprocess.Popen(
             [*command, name, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

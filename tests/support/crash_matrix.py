@@ -23,7 +23,7 @@ Scene = TypeVar("Scene")
 
 
 class CrashMatrix(Protocol):
-    """What the fixture `crash_matrix` gives; see there."""
+    """The type of the fixture `crash_matrix`; see there."""
 
     def __call__(
         self,
@@ -46,11 +46,11 @@ def crash_matrix(
     """Run the matrix; the calls that `run` makes are returned.
 
     Args (of what it gives):
-        scene: what outlives processes, made in a folder of its own.
-        run: what a process does, in full or as much as is left of it.
+        scene: makes the part of the world that outlives processes, in a folder of its own.
+        run: the work of a process, or the rest of it.
         check: refuses a scene in which something is lost.
-        check_done: refuses one in which it is not done to its end, or something is left.
-        every: one of so many points is taken.
+        check_done: refuses one in which the work is unfinished, or garbage is left.
+        every: take each `every`-th point only.
     """
     # No power fails here, and the disk would take half of the time; what it keeps is tested with the driver.
     monkeypatch.setattr(os, "fsync", lambda _: None)

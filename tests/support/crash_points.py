@@ -1,7 +1,7 @@
 """Crash matrices: every call of metadata, tier and hot tier is a point where it fails, is unknown, or ends the process.
 
-A `Points` counts calls; the one that is chosen goes wrong. What stands between a program and its stores, here, tells it
-of each call before and after.
+A `Points` counts calls; the one that is chosen goes wrong. The wrappers here, between a program and its stores,
+report each call to it, before and after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Event = TypeVar("_Event")
 
 Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-"""How a call goes wrong: not made, or made; and the caller is told so, is told nothing, or is killed."""
+"""Faults before or after a call is made: an error, an unknown outcome, or the end of the process."""
 
 
 _MAY_BE_UNKNOWN = ("put", "delete record", "writer ")
@@ -143,7 +143,7 @@ def watched(points: Points) -> Layer:
 
 
 class Watch:
-    """What `watched` puts around a driver."""
+    """The layer that `watched` puts around a driver."""
 
     def __init__(self, points: Points) -> None:
         self._points = points
@@ -323,7 +323,7 @@ _left: list[_Closed] = []
 
 
 def left_open(store: _Store) -> _Store:
-    """The store, of which nobody says when it is not needed any more."""
+    """The store, which nothing closes."""
     _left.append(store)
     return store
 

@@ -162,7 +162,7 @@ class _AvroSchemas:
 
 
 def _evolved(draw: Draw, schema: Any) -> Any:
-    """A schema that reads what `schema` wrote: fields gone, added and in another order, wider numbers, unions."""
+    """A schema that reads data of `schema`: fields gone, added and in another order, wider numbers, unions."""
     if isinstance(schema, str):
         if draw.random() < 0.2:
             wider = {"int": ["long", "double"], "long": ["double"], "float": ["double"], "string": ["bytes"]}

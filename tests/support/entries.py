@@ -380,14 +380,14 @@ def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 SomeBytes = Callable[[bytes, Random], bytes]
-"""Bytes to put into data, chosen with a look at it."""
+"""Bytes to put into data, chosen by its content."""
 
 Mutation = Callable[[bytes, int, Random], bytes]
 """Data, the place and the dice → the changed data."""
 
 
 def mutations(some_bytes: SomeBytes) -> list[Mutation]:
-    """The kinds of changes; `some_bytes` makes what is put in."""
+    """The kinds of changes; `some_bytes` makes the inserted bytes."""
 
     def overwrite(data: bytes, at: int, random: Random) -> bytes:
         new = some_bytes(data, random)[: len(data) - at]

@@ -26,7 +26,7 @@ APART = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 def is_possible() -> bool:
-    """Whether this machine allows such name spaces."""
+    """Return whether this machine allows such name spaces."""
     return shutil.which(APART[0]) is not None and not subprocess.run([*APART, "true"], check=False).returncode
 
 
@@ -50,19 +50,19 @@ def main(folder: Path) -> None:
     with open_store(str(folder / "tier")) as tier:
         (folder / "tier").mkdir()
         tier.write_index("kept-index", b"was there before")
-        told: dict[str, object] = {"error": None, "key": None}
+        report: dict[str, object] = {"error": None, "key": None}
         try:
             write(tier, "large", 4)
         except OffloadError as error:
-            told = {"error": type(error).__name__, "key": error.key}
-        told["listed"] = [found.key for found in tier.list_objects()]
-        told["aborted"] = sum(tier.abort_data(stale.upload) for stale in list(tier.list_uploads()))
+            report = {"error": type(error).__name__, "key": error.key}
+        report["listed"] = [found.key for found in tier.list_objects()]
+        report["aborted"] = sum(tier.abort_data(stale.upload) for stale in list(tier.list_uploads()))
         room = os.statvfs(folder)
-        told["free_bytes"] = room.f_bavail * room.f_frsize
+        report["free_bytes"] = room.f_bavail * room.f_frsize
         write(tier, "small", 1)
-        told["kept"] = bytes(tier.read_range("kept-index", 0, 16)).decode()
-        told["listed_at_last"] = [found.key for found in tier.list_objects()]
-    print(json.dumps(told))
+        report["kept"] = bytes(tier.read_range("kept-index", 0, 16)).decode()
+        report["listed_at_last"] = [found.key for found in tier.list_objects()]
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

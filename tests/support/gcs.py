@@ -48,7 +48,7 @@ class Rest:
     def put(
         self, key: str, data: bytes, user_metadata: Mapping[str, str] = {}, content_type: str = "a/b"
     ) -> dict[str, Any]:
-        """Store an object; what the store tells of it."""
+        """Store an object; return its metadata by the store."""
         resource = {"name": f"{PREFIX}/{key}", "contentType": content_type, "metadata": dict(user_metadata)}
         head = f"--x\r\nContent-Type: application/json\r\n\r\n{json.dumps(resource)}\r\n"
         body = f"{head}--x\r\nContent-Type: {content_type}\r\n\r\n".encode() + data + b"\r\n--x--\r\n"
@@ -65,7 +65,7 @@ class Rest:
         return body if status == 200 else None
 
     def resource(self, key: str) -> dict[str, Any]:
-        """What the store tells of an object."""
+        """The metadata of an object by the store."""
         status, body = self._ask("GET", self._path(key))
         assert status == 200, body
         return json.loads(body)
@@ -89,7 +89,7 @@ class Rest:
         }
 
     def listed(self) -> list[dict[str, Any]]:
-        """What the store tells of all objects."""
+        """The metadata of all objects by the store."""
         found: list[dict[str, Any]] = []
         token: dict[str, str] = {}
         while True:
@@ -124,7 +124,7 @@ class Rest:
 
 
 SECRET = "ya29.a-recognisable-secret"
-"""What all tokens begin with."""
+"""The prefix of all tokens."""
 
 MACHINES_ACCOUNT = "machine@project.iam.gserviceaccount.com"
 

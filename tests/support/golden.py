@@ -43,7 +43,7 @@ class ExpectedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenCase:
-    """A data and an index object, and what a right reader returns (of damaged ones: what was offered)."""
+    """A data and an index object, and the entries that a right reader returns (of damaged ones: those offered)."""
 
     name: str
     key: ObjectKey
@@ -180,9 +180,9 @@ def assert_topic_is_as_expected(rows: Iterable[Mapping[str, Any]], topic: str, b
         assert row["__topic"] == f"persistent://acme/cold/{topic}"
         place = (row["__ledgerId"], row["__entryId"], row["__batchIndex"])
         assert place in expected, f"{place} was read by no client"
-        wanted = {name: value for name, value in expected[place].items() if name not in _NOT_COMPARED}
+        compared = {name: value for name, value in expected[place].items() if name not in _NOT_COMPARED}
         made = as_expected(row)
-        assert {name: made[name] for name in wanted} == wanted
+        assert {name: made[name] for name in compared} == compared
         found.append(place)
     assert found == list(expected)
 
@@ -236,12 +236,12 @@ def _milliseconds(time: Any) -> int:
 # --- What every column of messages must be for the golden topics: a list of topics by columns.
 #
 # A column is judged by what Pulsar's clients read (`expected.jsonl.gz`) or sent (`txn-sent.jsonl`). What these do not
-# tell is judged by the entry's metadata, parsed by the generated protobuf classes.
+# have is checked by the entry's metadata, parsed by the generated protobuf classes.
 
 
 Row = Mapping[str, Any]
 Entries = Mapping[tuple[int, int], Row]
-"""By ledger and entry: what the columns of its messages are."""
+"""By ledger and entry: the expected columns of its messages."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -263,7 +263,7 @@ _READ = {
     "__schemaVersion": ("schema_version_b64",),
     "__nullValue": ("null_value",),
 }
-"""The fields of what a client read that say what a column is."""
+"""The fields, of messages that a client read, to compare a column with."""
 
 
 def entries_of(tier: TierReader, topic: str) -> Entries:
@@ -281,9 +281,9 @@ def assert_columns_are_as_expected(
         for column, fields in _READ.items():
             known = {field: read[field] for field in fields if field in read}
             assert {field: made[field] for field in known} == known, (column, read)
-        wanted = _of_place(topic, read) | entries[read["ledger"], read["entry"]]
-        assert {column: row[column] for column in wanted} == wanted, read
-    return _READ.keys() | wanted.keys()
+        compared = _of_place(topic, read) | entries[read["ledger"], read["entry"]]
+        assert {column: row[column] for column in compared} == compared, read
+    return _READ.keys() | compared.keys()
 
 
 def _of_place(topic: str, read: Row) -> dict[str, Any]:

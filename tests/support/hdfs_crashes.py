@@ -41,10 +41,10 @@ KEY = "d/k"
 MOST_CALLS = 22
 AT_ONCE = 22
 
-hdfs_commit.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
+hdfs_commit.PATIENCE_S = 0.5  # the next commit waits this long for the rest of a crashed one
 
 
-# --- what the children do --------------------------------------------------------------------------
+# --- the children ----------------------------------------------------------------------------------
 
 
 def upload_and_commit(driver: HdfsDriver, _: Path) -> None:
@@ -94,7 +94,7 @@ ACTS = {
 }
 
 
-# --- what the parent finds -------------------------------------------------------------------------
+# --- the parent ------------------------------------------------------------------------------------
 
 
 def look(driver: HdfsDriver) -> list[object] | None:
@@ -124,7 +124,7 @@ def files(driver: HdfsDriver) -> list[str]:
 
 
 def judged(driver: HdfsDriver, code: int, note: Path) -> dict[str, object]:
-    """Report what is there, repeat the commit if possible, and clean up."""
+    """Report the objects that exist, repeat the commit if possible, and clean up."""
     report: dict[str, object] = {"code": code, "found": look(driver)}
     stale = [each.upload for each in driver.list_uploads("")]
     report["stale"] = len(stale)

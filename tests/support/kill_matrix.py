@@ -1,4 +1,4 @@
-"""Processes that kill themselves at one call of their stores, and others that open what they left.
+"""Processes that kill themselves at one call of their stores, and others that open the stores afterwards.
 
 `python kill_matrix.py FOLDER VERB LIMIT` lets a child of its own do the verb for each call of metadata, tier, hot tier
 and audit log, and end itself by SIGKILL before it, or after it; then another child checks and goes on. At most LIMIT of
@@ -127,7 +127,7 @@ class KilledTopic:
         return None if known is None else list(known.info.in_order)
 
     def check(self, may_be_deleted: bool) -> None:
-        """Every entry is read, from where the record says that it is."""
+        """Read every entry, from the copy that the record names."""
         with self.environment(Points()) as environment:
             try:
                 topic = open_managed_ledger(environment, NAME)
@@ -214,7 +214,7 @@ def in_child(act: Callable[[], None]) -> int:
 
 
 def try_point(world: KilledTopic, verb: str, at: int, fault: Fault) -> None:
-    """Kill a process there, and see what another one finds."""
+    """Kill a process there, and check the world that another one finds."""
     _, run, is_done = VERBS[verb]
     ended = in_child(lambda: run(world, RealKills(at, fault)))
     assert ended == -signal.SIGKILL, f"it was not killed, and ended with {ended}"

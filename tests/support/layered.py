@@ -120,9 +120,7 @@ class Calls:
     def ranges(self) -> list[tuple[str, int, int]]:
         """All ranges that were read."""
         return [
-            (wanted.key, wanted.offset, wanted.length)
-            for call in self.of("read_ranges")
-            for wanted in call["ranges"]
+            (each.key, each.offset, each.length) for call in self.of("read_ranges") for each in call["ranges"]
         ] + [(call["key"], call["offset"], call["length"]) for call in self.of("read_range")]
 
     def note(self, hook: str, **arguments: Any) -> None:
@@ -162,7 +160,7 @@ class _Noting:
 
 
 class Gate:
-    """Holds up whoever comes, until it is opened."""
+    """Holds up all calls, until it is opened."""
 
     def __init__(self) -> None:
         self._arrived = threading.Semaphore(0)
@@ -174,7 +172,7 @@ class Gate:
         assert self._open.wait(DEADLINE_S)
 
     def wait_for(self, count: int = 1) -> None:
-        """Wait until so many more have come."""
+        """Wait until `count` more calls have come."""
         for _ in range(count):
             assert self._arrived.acquire(timeout=DEADLINE_S)
 
@@ -226,7 +224,7 @@ class Cached:
         return ranges
 
     def stats(self) -> int:
-        """How often the driver was asked for a stat."""
+        """Number of the driver's calls of `stat`."""
         return len(self.calls.of("stat"))
 
 
@@ -247,7 +245,7 @@ def size_of(directory: Path) -> int:
         with (root / "room").open("rb") as lock:
             fcntl.flock(
                 lock, fcntl.LOCK_EX
-            )  # nobody makes or removes a file; it may be moved to its place still
+            )  # no file is made or removed; one may still be moved to its place
             sizes = _sizes(root / "writing") | {
                 inode: size
                 for folder in root.glob("[0-9a-f][0-9a-f]")

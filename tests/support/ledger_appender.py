@@ -1,6 +1,6 @@
 """A process that appends to a ledger by several threads until it is killed: `python ledger_appender.py FOLDER SYNC`.
 
-Prints `ledger ID`, and then `id thread number` for each entry that was acknowledged; the entry says the latter two.
+Prints `ledger ID`, and then `id thread number` for each entry that was acknowledged; the entry holds the latter two.
 With a third argument, `step`, it appends one entry for each line that it reads, and prints its id or the error's name.
 """
 
@@ -28,12 +28,12 @@ def run(writer: FileLedgerWriter, thread: int) -> None:
         count = 3 if number % 10 == 0 else 1
         first = writer.append_batch([entry(thread, number + i) for i in range(count)])
         lines = [f"{first + i} {thread} {number + i}\n" for i in range(count)]
-        os.write(1, "".join(lines).encode())  # a short write to a pipe is in one piece
+        os.write(1, "".join(lines).encode())  # a short write to a pipe is atomic
         number += count
 
 
 def step(writer: FileLedgerWriter) -> None:
-    """Append when told to."""
+    """Append an entry for each line of the input."""
     for line in sys.stdin:
         try:
             print(writer.append(line.encode()), flush=True)

@@ -44,7 +44,7 @@ def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
 
 
 def ignore(what: str, value: int) -> None:
-    """Ignore what `act` acknowledges."""
+    """Ignore the entries that `act` acknowledges."""
 
 
 def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str, int]]:
@@ -59,8 +59,8 @@ def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str,
     code = in_fork(work)
     os.close(write_end)
     with open(read_end) as pipe:
-        told = dict(line.split() for line in pipe)
-    return code, {what: int(value) for what, value in told.items()}
+        reported = dict(line.split() for line in pipe)
+    return code, {what: int(value) for what, value in reported.items()}
 
 
 def look(root: Path) -> dict[str, object]:
@@ -84,8 +84,8 @@ def results(folder: Path, sync: str) -> Iterator[dict[str, object]]:
     for when in ("before", "after"):
         for number in range(1, 500):
             root = folder / f"{when}-{number}"
-            code, told = child(root, sync, number, when)
-            yield {"code": code, "told": told, **look(root)}
+            code, reported = child(root, sync, number, when)
+            yield {"code": code, "reported": reported, **look(root)}
             if code == 0:
                 break
 

@@ -14,7 +14,7 @@ from offload_hooks.ledger_stores import LedgerReader
 
 
 def frame_borders(payloads: list[bytes]) -> list[int]:
-    """Where each entry's frame begins in its file, and the end of the last."""
+    """The begin of each entry's frame in its file, and the end of the last."""
     borders = [ledger_layout.FRAMES_OFFSET]
     for payload in payloads:
         borders.append(borders[-1] + FRAME_HEAD_BYTES + len(payload))

@@ -1,4 +1,4 @@
-"""Where planted faults are listed: drivers that lie, each in one way, and the cases that find it out."""
+"""The list of planted faults: drivers that lie, each in one way, and the cases that find it out."""
 
 from __future__ import annotations
 
@@ -161,18 +161,18 @@ class HasOnePosition(MemoryDriver):
 class AnswersInTheOrderOfOffsets(MemoryDriver):
     @hookimpl
     def read_ranges(self, ranges):
-        return super().read_ranges(sorted(ranges, key=lambda wanted: wanted.offset))
+        return super().read_ranges(sorted(ranges, key=lambda each: each.offset))
 
 
 @caught_by("test_many_ranges_are_all_or_nothing[0]", "test_many_ranges_are_all_or_nothing[9]")
 class AnswersErrorsAmongTheRanges(MemoryDriver):
     @hookimpl
     def read_ranges(self, ranges):
-        return [self._outcome(wanted) for wanted in ranges]
+        return [self._outcome(each) for each in ranges]
 
-    def _outcome(self, wanted):
+    def _outcome(self, each):
         try:
-            return self.read_range(wanted.key, wanted.offset, wanted.length)
+            return self.read_range(each.key, each.offset, each.length)
         except OffloadError as error:
             return error
 

@@ -72,7 +72,7 @@ class Audit:
 
 
 class FailingAudit(Audit):
-    """An audit log that fails at the k-th change; what came before goes on to another."""
+    """An audit log that fails at the k-th change; earlier ones go on to another."""
 
     def __init__(self, k: int, audit: Audit | None = None) -> None:
         super().__init__([] if audit is None else audit.changes)
@@ -195,7 +195,7 @@ def environment_of(
     audit: Any = None,
     **given: Any,
 ) -> Environment:
-    """What a new process has that owns topics, and offloads them if there is a tier; see `offloads_of`."""
+    """The environment of a new process that owns topics, and offloads them if there is a tier; see `offloads_of`."""
     offloads = None
     if cold is not None:
         offloads = offloads_of(metadata, hot, cold, points, block_bytes=block_bytes, now_ms=now_ms)

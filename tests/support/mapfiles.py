@@ -85,7 +85,7 @@ def golden_mapfiles() -> dict[str, GoldenMapFile]:
 
 
 def lay_out_golden(root: Path) -> None:
-    """Copy what a broker's filesystem offloader wrote into a directory."""
+    """Copy the files of a broker's filesystem offloader into a directory."""
     shutil.copytree(FILESYSTEM_OBJECTS, root, dirs_exist_ok=True)
 
 

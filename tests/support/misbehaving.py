@@ -23,7 +23,7 @@ SECRET = "AKIA-very-secret"
 
 
 class Named(LocalDriver):
-    """Says that it is a driver of another name, or has other capabilities."""
+    """Declares another name, or other capabilities."""
 
     def __init__(self, root: Any, name: str = "local", **capabilities: Any) -> None:
         super().__init__(root)
@@ -31,9 +31,9 @@ class Named(LocalDriver):
 
     @hookimpl
     def describe(self) -> DriverDescription:
-        told = super().describe()
-        can = dataclasses.replace(told.capabilities, **self._declared)
-        return dataclasses.replace(told, name=self._name, capabilities=can)
+        info = super().describe()
+        can = dataclasses.replace(info.capabilities, **self._declared)
+        return dataclasses.replace(info, name=self._name, capabilities=can)
 
 
 class LosesMetadata(LocalDriver):
@@ -190,7 +190,7 @@ class HasAnotherClock(LocalDriver):
 
 
 class RaisesAnything(LocalDriver):
-    """Its own error says more than it should."""
+    """Raises an error of its own, which shows a secret."""
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

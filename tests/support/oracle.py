@@ -259,8 +259,8 @@ def tier_of(store: Store) -> dict[str, object]:
     if store.name == "local":
         return {"folder": store.url}
     names = {"region": "region", "access_key": "access_key_id", "secret_key": "secret_access_key"}
-    told = {name: store.options[option] for name, option in names.items()}
-    return {"endpoint": store.endpoint, "bucket": store.url.removeprefix("s3://"), **told}
+    options = {name: store.options[option] for name, option in names.items()}
+    return {"endpoint": store.endpoint, "bucket": store.url.removeprefix("s3://"), **options}
 
 
 def _outcome(outcome: dict[str, Any]) -> int | str:

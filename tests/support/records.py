@@ -79,7 +79,7 @@ def copied(uuid: UUID, **changes: Any) -> OffloadContext:
 
 
 def closed(ledger_id: int, entries: int, context: OffloadContext | None = None) -> LedgerRecord:
-    """A ledger that was closed with so many entries."""
+    """A ledger that was closed with `entries` entries."""
     info = LedgerInfo(ledger_id=ledger_id, entries=entries, size=100 * entries, timestamp_ms=CLOSED_AT_MS)
     return LedgerRecord(info=info, context=context)
 
@@ -114,7 +114,7 @@ def streaming_record() -> ManagedLedgerInfo:
 
 
 def streaming_entries() -> list[ExpectedEntry]:
-    """What a reader of that topic returns, in order."""
+    """The entries that a reader of that topic returns, in order."""
     entries = [entry for name in STREAMING_CASES for entry in load_case("streaming", name).entries]
     return sorted(entries, key=lambda entry: (entry.ledger_id, entry.entry_id))
 
@@ -154,7 +154,7 @@ def complete(info: ManagedLedgerInfo, *ends: tuple[int, int], **given: object) -
 
 
 def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext | None:
-    """What the record says of a ledger's offload."""
+    """The offload context of a ledger in the record."""
     ledger = info.ledger(ledger_id)
     assert ledger is not None
     return ledger.context
@@ -190,7 +190,7 @@ def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list
 
 
 def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:
-    """The one topic's record that a tier makes, and what is not known."""
+    """The record of the tier's one topic, as recovered from the tier, and its unknown facts."""
     (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
     assert one.outcome is RecoveryOutcome.NEW
     assert one.rebuilt.info is not None
@@ -217,11 +217,11 @@ def partly_offloaded(info: ManagedLedgerInfo) -> frozenset[int]:
 
 
 def knowable(info: ManagedLedgerInfo, *, partly: frozenset[int] | None = None) -> ManagedLedgerInfo:
-    """A record without what no object tells: these fields, and no others.
+    """A record without the facts that no object stores: these fields, and no others.
 
     Left out: ledgers without a complete copy; shares that are not complete; the managed ledger's properties and its
-    termination. Taken for alike: all times, whether the hot copy is there, and of a ledger what was not offloaded:
-    `partly` are such by another record.
+    termination. Made equal: all times, the presence of the hot copy, and of a ledger the part that was not offloaded:
+    `partly` are such ledgers by another record.
     """
     partly = partly_offloaded(info) if partly is None else partly
     ledgers = [_knowable(each, each.ledger_id in partly) for each in info.in_order if each.has_complete_copy]

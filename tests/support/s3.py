@@ -32,14 +32,14 @@ def new_bucket(server: Versitygw) -> str:
 
 
 def options(server: Versitygw, **more: object) -> dict[str, Any]:
-    """What a driver is told of the server."""
-    told: dict[str, Any] = {
+    """The options of a driver for the server."""
+    given: dict[str, Any] = {
         "endpoint_url": server.endpoint,
         "region": server.region,
         "access_key_id": server.root.access_key,
         "secret_access_key": server.root.secret_key,
     }
-    return told | more
+    return given | more
 
 
 @contextmanager

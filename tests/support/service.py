@@ -56,7 +56,7 @@ extra_configurations.root = "{folder}/cold"
 
 @contextmanager
 def owner(metadata: str, folder: Path) -> Iterator[Environment]:
-    """What another process opens topics in, beside a service with this metadata and the hot tier in this folder."""
+    """The environment of another process, beside a service with this metadata and the hot tier in this folder."""
     with (
         closing(open_metadata_store(metadata)) as store,
         closing(FileLedgerStore(folder / "hot", sync="never")) as hot,
@@ -94,7 +94,7 @@ class Service:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """What it logged so far."""
+        """Its log so far."""
         return [json.loads(line) for line in (self._folder / "service.log").read_text().splitlines()]
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Service:
         return self._child.pid
 
     def open_descriptors(self) -> int:
-        """How many descriptors its process has."""
+        """Number of open descriptors of its process."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def resident_mib(self) -> int:
@@ -197,7 +197,7 @@ tenant_admin_roles = {{acme = ["acme-admin"], zeta = ["zeta-admin"]}}
         return self.ask("POST", f"{_path(path)}/offloadPolicies", dict(policies), headers=bearer(role))
 
     def get(self, role: str, path: str, what: str = "offloadPolicies") -> ServiceAnswer:
-        """What a role is told."""
+        """The answer that a role gets."""
         return self.ask("GET", f"{_path(path)}/{what}", headers=bearer(role))
 
     def remove(self, role: str, path: str) -> ServiceAnswer:
@@ -210,7 +210,7 @@ tenant_admin_roles = {{acme = ["acme-admin"], zeta = ["zeta-admin"]}}
 
 
 class SilentServer:
-    """A server on loopback that takes connections and never says anything."""
+    """A server on loopback that accepts connections and never answers."""
 
     def __enter__(self) -> Self:
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=1000)

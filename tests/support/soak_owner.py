@@ -69,7 +69,7 @@ GENERATION = 1 << 32
 """A producer's sequence numbers of one process begin here times the process's number: so they always ascend."""
 
 TOMBSTONES = ChosenFilter(name="transactions", mode=FilterMode.TOMBSTONE, filter=TransactionOffloadFilter())
-"""By gaps nothing of transactions would be left to look at."""
+"""Gaps would leave nothing of transactions to check."""
 
 TIER_FAULTS = (
     "fail-before begin_data,write_block,write_index,stat,read_range,delete 3%; "
@@ -130,7 +130,7 @@ def environment_in(
     faults_by: str | None = None,
     offload_filter: ChosenFilter = NO_FILTER,
 ) -> Iterator[tuple[Environment, TieredReaders]]:
-    """Where the topic is, and readers of either copy; with `faults_by`, a seed, metadata and tier fail now and then."""
+    """The topic's environment, and readers of either copy; by the seed `faults_by` metadata and tier fail at times."""
     layers = [] if faults_by is None else [("fault-plan", {"faults": TIER_FAULTS, "seed": faults_by})]
     with ExitStack() as stack:
         store = stack.enter_context(closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)))

@@ -39,7 +39,7 @@ class WebHdfs:
         return self._ask("GET", name, op="OPEN")
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """What the NameNode knows of a file or directory."""
+        """The NameNode's status of a file or directory."""
         found = self._ask("GET", name, op="GETFILESTATUS")
         return None if found is None else json.loads(found)["FileStatus"]
 
@@ -116,7 +116,7 @@ class Store:
         """The tier, to list and scan."""
         return open_tier(self.url, **self.options, **more)
 
-    def behind(self, proxy_url: str, **more: str) -> Store:
+    def through(self, proxy_url: str, **more: str) -> Store:
         """The same tier through a proxy before its endpoint, with more options."""
         there = proxy_url.rpartition("//")[2]
         here = self.endpoint.rpartition("//")[2]

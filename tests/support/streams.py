@@ -58,7 +58,7 @@ class Query:
         return True
 
     def next_offset(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Where the next micro-batch begins and ends."""
+        """The offsets at which the next micro-batch begins and ends."""
         start = self.reader.initialOffset() if self.offset is None else self.offset
         start = json.loads(json.dumps(start))
         return start, self.reader.latestOffset(start, self.reader.getDefaultReadLimit())

@@ -11,8 +11,8 @@ class BackDoor(Protocol):
 
     It may be called from many threads at once. Keys are those of the tier, not the store's names under a prefix.
 
-    It may also have `part_sizes(key) -> list[int] | None`: the sizes of the parts that the store says an object is
-    made of, in their order; None if it cannot tell. Without it one case is skipped.
+    It may also have `part_sizes(key) -> list[int] | None`: the sizes of an object's parts by the store, in
+    their order; None if that is not known. Without it one case is skipped.
     """
 
     def put(self, key: str, data: bytes, user_metadata: Mapping[str, str], content_type: str) -> None:

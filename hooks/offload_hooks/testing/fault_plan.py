@@ -6,11 +6,11 @@ same calls give the same faults, also when calls of other hooks come between the
 As text a plan is faults with `;` between them, each `KIND HOOKS WHEN [DETAIL]`:
 
     fail-before read_range,read_ranges 10%       one call in ten fails before it is made
-    fail-after commit_data #1,3 timeout          the 1st and 3rd commit are made, and then said to have timed out
+    fail-after commit_data #1,3 timeout          the 1st and 3rd commit are made, and then reported as timed out
     delay any 50% 0.03                           every other call of any hook waits for 0.03 s
 
 KIND is one of `KINDS`; HOOKS are names of hooks, or `any`; DETAIL is `unavailable` or `timeout` for errors, and seconds
-for a delay. Where `,` and `;` have a meaning already (a layer as text), `+` and `|` say the same.
+for a delay. Where `,` and `;` have a meaning already (a layer as text), write `+` and `|` instead.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Fault:
     """One way in which calls go wrong.
 
     Attributes:
-        kind: `fail-before`: an error, and the call is not made. `fail-after`: the call is made, then an error: whoever
-            called does not know the outcome; a listing gives its first object, then the error. `truncate`: a read gives
+        kind: `fail-before`: an error, and the call is not made. `fail-after`: the call is made, then an error: the
+            caller does not know the outcome; a listing gives its first object, then the error. `truncate`: a read gives
             too few bytes. `delay`: the call comes later. `duplicate`: the call is made twice, and the second answer
-            counts. `stale-list`: what the same listing gave before.
+            counts. `stale-list`: the answer of the same listing before.
         hooks: the hooks that are hit; all that the kind makes sense for when empty.
-        probability: how many of their calls are hit, from 0 to 1.
-        calls: which calls of each of these hooks are hit as well, counted from 1.
+        probability: the part of their calls that is hit, from 0 to 1.
+        calls: further calls of each of these hooks that are hit, counted from 1.
         error: the error of the two failures; unavailable before, time-out after, if none is given.
-        delay_s: how long a delay is, in seconds.
+        delay_s: length of a delay, in seconds.
     """
 
     kind: Kind
@@ -188,7 +188,7 @@ class Hits:
         return fault
 
     def less_than(self, length: int) -> int:
-        """The bytes, of so many, that a truncated read gives."""
+        """Number of bytes, below `length`, that a truncated read gives."""
         return self._plan.dice(*self._place.values()).randrange(length)
 
 

@@ -1,7 +1,7 @@
-"""The layer that makes calls go wrong by a fault plan, to try whatever stands before it.
+"""The layer that makes calls go wrong by a fault plan, to test the layers and programs before it.
 
 Configured by name (the layer `fault-plan` of the extra `testing`) it takes text; in Python it may be given the plan,
-which then tells what happened:
+which then records what happened:
 
     plan = FaultPlan([Fault(kind="fail-before", hooks=("read_range",), probability=0.1)], seed=7)
     tier = Tier(driver, [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))])

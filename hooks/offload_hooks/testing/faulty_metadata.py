@@ -17,7 +17,7 @@ from offload_hooks.errors import OutcomeUnknownError, StoreUnavailableError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 MetadataFault = Literal["unavailable", "unknown-before", "unknown-after"]
-"""`unavailable`: the call is not made, and says so. `unknown-before`, `unknown-after`: it is not made, or is made, and
+"""`unavailable`: the call is not made. `unknown-before`, `unknown-after`: it is not made, or is made, and
 the outcome of a `put` or `delete` is unknown; a reading call is unavailable."""
 
 T = TypeVar("T")

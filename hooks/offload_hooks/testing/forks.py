@@ -64,7 +64,7 @@ def _report_and_exit(work: Callable[[], object], report_to: int | None) -> NoRet
         work()
     except BaseException:
         report = traceback.format_exc().encode("utf-8", "replace")
-    finally:  # no cleaning up: what the parent set up is the parent's
+    finally:  # no cleaning up: that is the parent's
         with suppress(BaseException):
             os.write(2 if report_to is None else report_to, report[-32_000:])
         os._exit(0)

@@ -30,7 +30,7 @@ _which = st.integers(0, 1 << 16)
 
 @dataclass(slots=True)
 class ExpectedLedger:
-    """A ledger as it must be found; `ended` says what its writer must say."""
+    """A ledger as it must be found; `ended` is the error that its writer must raise."""
 
     writer: LedgerWriter
     readers: list[LedgerReader]
@@ -41,7 +41,7 @@ class ExpectedLedger:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Calls of stores, and what lists say that they must do; made ready by `ledger_state_machine`."""
+    """Calls of stores, checked against lists; made ready by `ledger_state_machine`."""
 
     make_store: ClassVar[Callable[[], LedgerStore]]
 
@@ -174,9 +174,9 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             found = [bytes(entry) for entry in reader.read(first, last, most)]
             assert found == ledger.entries[first : first + len(found)]
-            size, wanted = sum(map(len, found)), ledger.entries[first : last + 1]
+            size, asked = sum(map(len, found)), ledger.entries[first : last + 1]
             assert len(found) == 1 or size <= most
-            assert len(found) == len(wanted) or size + len(wanted[len(found)]) > most
+            assert len(found) == len(asked) or size + len(asked[len(found)]) > most
 
     @precondition(lambda self: self.ledgers)
     @rule(which=_which, by=_which)

@@ -1,4 +1,4 @@
-"""A tier in memory: the driver that does what the hooks say and nothing else.
+"""A tier in memory: a driver that does what the hooks demand and nothing else.
 
 The suite is tried with it, and so can be whatever stands before a driver. All instances over one `MemoryTier` share
 its objects, as processes share a store; another process sees none of them.
@@ -72,8 +72,8 @@ class MemoryDriver:
     """A tier in memory.
 
     Args:
-        tier: what it shares with other instances; one of its own for none.
-        capabilities: what it declares, and then does.
+        tier: storage that it shares with other instances; None for its own.
+        capabilities: those that it declares and has.
     """
 
     hook_spec_version = 1
@@ -170,7 +170,7 @@ class MemoryDriver:
     @hookimpl
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
         """See `TierHooks`."""
-        return [self.read_range(wanted.key, wanted.offset, wanted.length) for wanted in ranges]
+        return [self.read_range(each.key, each.offset, each.length) for each in ranges]
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:
@@ -207,7 +207,7 @@ class MemoryDriver:
             ]
         return iter(found)
 
-    # --- what a driver that is to do something wrong overrides -----------------------------------
+    # --- overridden by drivers with planted faults -----------------------------------------------
 
     def store(
         self,
@@ -296,7 +296,7 @@ class MemoryBackDoor:
 
 
 def check_key(key: str) -> None:
-    """Refuse what is no key (`InvalidKeyError`)."""
+    """Refuse a bad key (`InvalidKeyError`)."""
     try:
         key.encode()
     except UnicodeEncodeError:

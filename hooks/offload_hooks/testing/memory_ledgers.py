@@ -1,4 +1,4 @@
-"""Ledgers in memory: the ledger store that does what the contract says and nothing else.
+"""Ledgers in memory: a ledger store that does what the contract demands and nothing else.
 
 All stores over one `MemoryLedgers` share them, as processes share a disk; another process sees none of them.
 """
@@ -188,7 +188,7 @@ class MemoryLedgerStore:
     """Ledgers in memory.
 
     Args:
-        shared: what it shares with other instances; ledgers of its own for none.
+        shared: the ledgers that it shares with other instances; None for its own.
     """
 
     def __init__(self, shared: MemoryLedgers | None = None) -> None:

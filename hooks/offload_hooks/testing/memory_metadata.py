@@ -1,4 +1,4 @@
-"""A metadata store in memory: what the others are compared with, and what programs are tried with."""
+"""A metadata store in memory: the reference implementation, also for tests of programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemoryMetadataStore:
     """A complete `WritableMetadataStore` of one process.
 
     Args:
-        metadata: what it keeps its values in; several stores may have the same. None for one of its own.
+        metadata: the place of its values; several stores may share it. None for one of its own.
     """
 
     def __init__(self, metadata: MemoryMetadata | None = None) -> None:

@@ -26,7 +26,7 @@ _who = st.integers(0, 7)
 
 
 class MetadataMachine(RuleBasedStateMachine):
-    """Calls of stores and what a dict says that they must do; made ready by `metadata_state_machine`."""
+    """Calls of stores, checked against a dict; made ready by `metadata_state_machine`."""
 
     stores: ClassVar[Sequence[WritableMetadataStore]]
     rooms: ClassVar[Iterator[str]]
@@ -86,7 +86,7 @@ class MetadataMachine(RuleBasedStateMachine):
         self._check_children(self._store(who), self.room + parent)
 
     def teardown(self) -> None:
-        """In the end the stores have what the dict has, and it can be cleared away."""
+        """Compare the stores with the dict at the end, and delete all values."""
         for store in self.stores:
             for path in _PATHS:
                 assert store.get(self.room + path) == self.records.get(self.room + path)

@@ -1,8 +1,8 @@
 """Any sequence of calls against a dict: a Hypothesis state machine that calls in orders in which no program does.
 
 Each example has a folder of the tier to itself, so one tier serves them all. Objects are small; where the store wants
-large blocks, they have one block each. What the hooks leave open (an upload whose commit was refused) is ended at
-once and not looked at again.
+large blocks, they have one block each. An upload whose commit was refused, which the hooks leave open, is ended at
+once and not inspected again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _writes = st.lists(st.tuples(st.integers(1, 3), _seeds), max_size=4)
 
 
 class DriverMachine(RuleBasedStateMachine):
-    """Calls of a driver and what a dict says that they must do; made ready by `driver_state_machine`."""
+    """Calls of a driver, checked against a dict; made ready by `driver_state_machine`."""
 
     make_driver: ClassVar[Callable[[], object]]
     back_door: ClassVar[BackDoor | None]
@@ -225,16 +225,16 @@ class DriverMachine(RuleBasedStateMachine):
     @rule(which=_which, offset=_small, length=st.integers(1, 300))
     def read_range(self, which: int, offset: int, length: int) -> None:
         """Read a range that is there."""
-        for wanted in self._ranges([(which, offset, length)]):
-            expected = self.objects[wanted.key].data[wanted.offset : wanted.end]
-            assert self.store.read(wanted.key, wanted.offset, wanted.length) == expected
+        for each in self._ranges([(which, offset, length)]):
+            expected = self.objects[each.key].data[each.offset : each.end]
+            assert self.store.read(each.key, each.offset, each.length) == expected
 
     @rule(choice=st.lists(st.tuples(_which, _small, st.integers(1, 300)), min_size=1, max_size=6))
     def read_ranges(self, choice: list[tuple[int, int, int]]) -> None:
         """Read some ranges that are there."""
         ranges = self._ranges(choice)
         if ranges and self.store.implements("read_ranges"):
-            expected = [self.objects[wanted.key].data[wanted.offset : wanted.end] for wanted in ranges]
+            expected = [self.objects[each.key].data[each.offset : each.end] for each in ranges]
             assert self.store.read_ranges(ranges) == expected
 
     @rule(which=_which, length=st.integers(0, 300), more=st.integers(1, 9))
@@ -248,13 +248,13 @@ class DriverMachine(RuleBasedStateMachine):
 
     @rule(which=_which)
     def stat(self, which: int) -> None:
-        """Ask for what is there."""
+        """Ask for an object that is there."""
         for key in self._present(which):
             self._is(key, self.store.stat(key))
 
     @rule(key=st.one_of(_keys, _missing_keys))
     def look_for_what_is_not_there(self, key: str) -> None:
-        """Ask for what is not there, or no more."""
+        """Ask for an object that was never there, or was deleted."""
         key = self.room + key
         if key not in self.objects:
             with self.store.refuses(ObjectNotFoundError, key=key):
@@ -288,7 +288,7 @@ class DriverMachine(RuleBasedStateMachine):
             assert not {upload for upload in found if states[upload] == "gone"}
 
     def teardown(self) -> None:
-        """In the end the store has what the dict has."""
+        """Compare the store with the dict at the end."""
         try:
             self._list(self.room, "")
             for key, expected in self.objects.items():
@@ -301,7 +301,7 @@ class DriverMachine(RuleBasedStateMachine):
         finally:
             self.store.close()
 
-    # --- what the dict says ----------------------------------------------------------------------
+    # --- the expectations of the dict ------------------------------------------------------------
 
     def _commit(self, begun: ExpectedUpload, create_only: bool) -> None:
         create_only = create_only and self.store.capabilities.create_only
@@ -370,7 +370,7 @@ class DriverMachine(RuleBasedStateMachine):
         ]
 
     def _make_room_for(self, key: str) -> None:
-        """Where uploads are exclusive, what else than a commit may end them is left open by the hooks."""
+        """End open uploads of a key where they are exclusive: the hooks leave open what but a commit may end them."""
         if self.store.capabilities.exclusive_uploads:
             for begun in self._open_uploads(key):
                 self._end(begun)
@@ -387,7 +387,7 @@ def driver_state_machine(
 
     Args:
         make_driver: makes a driver, each time on the same tier.
-        back_door: the same tier without the driver; it is not looked at if there is none.
+        back_door: the same tier without the driver; None to do without its checks.
     """
     run = uuid.uuid4().hex[:8]
     rooms = (f"machine-{run}/{i}/" for i in itertools.count())

@@ -46,7 +46,7 @@ class Refusal:
 
 
 class Store:
-    """One driver behind the hooks.
+    """One driver, called through the hooks.
 
     Args:
         driver: an object that implements the hooks.
@@ -62,7 +62,7 @@ class Store:
         self._manager.register(driver)
         self._manager.check_pending()
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- the driver's facts ----------------------------------------------------------------------
 
     def describe(self) -> DriverDescription:
         """See `TierHooks`."""

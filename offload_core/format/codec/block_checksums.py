@@ -1,7 +1,7 @@
-"""The checksums of an offloaded object's blocks, and of its index: CRC-32C, in a small object beside the two.
+"""The checksum file: CRC-32C of an offloaded object's blocks and index, in a small object beside the two.
 
-Our own; nobody needs it to read. It says whether bytes are those that were written, also of blocks and indexes whose
-format has no checksum. Source: docs/formats/block-checksums.md.
+A format of our own, which no reader needs. It shows whether bytes are those that were written, also where the format of
+blocks and indexes has no checksum. Source: docs/formats/block-checksums.md.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class BlockChecksums:
     @property
     def data_length(self) -> int:
         """Of the data object: all blocks together."""
-        # In halves, as a sum of lengths that somebody made up can have more than 64 bits.
+        # In halves: the sum of forged lengths can have more than 64 bits.
         return (int((self.lengths >> 32).sum()) << 32) + int((self.lengths & 0xFFFFFFFF).sum())
 
 
 def packed_length(blocks: int) -> int:
-    """How long the checksums of so many blocks are."""
+    """Length in bytes of a checksum file for `blocks` blocks."""
     return _HEAD.size + blocks * _LINE.itemsize + _CHECKSUM.size
 
 
@@ -169,7 +169,7 @@ class RunningChecksums:
         return int(self._borders[block])
 
     def rewind(self) -> None:
-        """What comes by next may be anywhere."""
+        """Accept bytes of any place next."""
         self._position, self._is_whole = -1, False
 
     def update(self, data: Buffer, offset: int) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ from offload_hooks.errors import (
 
 
 class Span(NamedTuple):
-    """Bytes that mean something: where they begin, how many they are, what they are called, and their value as text."""
+    """A span of bytes with a meaning: its begin, its length, its name, and its value as text."""
 
     offset: int
     length: int

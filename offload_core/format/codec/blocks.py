@@ -1,7 +1,7 @@
 """Blocks of PIP-17 and streaming objects in bulk: a cursor over the entries of one, and the writer of one.
 
 The cursor checks that a block is the one its index describes, before it gives an entry; and at the end, that it ends
-with the entry that the index says.
+with the entry that the index names.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ NO_STOP = 2**63 - 1
 """A stop that no walk comes to: an entry before it would have an id after which there is no position."""
 
 TOGETHER_BYTES = 1 << 20
-"""How much of a window is copied after an entry that begins in the one before it: a batch full, so that no small batch
-comes of it."""
+"""Bytes of a window copied after an entry that begins in the one before it: a full batch, to avoid small ones."""
 
 
 class Fault(enum.Enum):
@@ -49,7 +48,7 @@ class Fault(enum.Enum):
     ENTRY = "entry"
     """An entry's frame or id, or padding; of a MapFile, any of its records."""
     END = "end"
-    """A block does not end with the entry that its index says."""
+    """A block does not end with the entry that its index names."""
 
 
 class Resume(NamedTuple):
@@ -74,7 +73,7 @@ class BlockCursor:
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
         gaps: any entries may have been left out on purpose, so that ids only ascend.
-        more: `feed` will bring what follows.
+        more: `feed` will bring further bytes.
         on_fault: called at damage; without it, damage is raised.
 
     `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes the walk has passed, `done`
@@ -146,14 +145,14 @@ class BlockCursor:
         self.array, self.offset, self._position = read_only(joined.data), self.offset + self._position, 0
 
     def _missing_bytes(self, rest: Bytes) -> int | None:
-        """How many bytes after `rest` the frame at its start goes on; None if it does not tell."""
+        """Bytes of the frame at the start of `rest` that come after it; None if that is not known."""
         if len(rest) < FRAME_HEADER_BYTES:
             return None
         length = int.from_bytes(rest[:4].tobytes(), "big", signed=True)
         return None if length < 0 else FRAME_HEADER_BYTES + length - len(rest)
 
     def _go_ahead(self) -> None:
-        """Turn from what was copied together to the window whose beginning it holds, where the walk has come to."""
+        """Turn from the copied bytes to the window whose beginning they hold, at the place of the walk."""
         if self._ahead is not None and self._cut_off:
             window, offset, before = self._ahead
             self.array, self.offset, self._position = window, offset, self._position - before
@@ -241,7 +240,7 @@ class BlockCursor:
         return self._indexed.offset + self._indexed.length - self.offset
 
     def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
-        """Take over what a kernel answered; False if it should be called again: on the window that waits, or after
+        """Take over the answer of a kernel; False if it should be called again: on the window that waits, or after
         damage.
         """
         self._position = position
@@ -262,7 +261,7 @@ class BlockCursor:
 
     @property
     def _place(self) -> dict[str, int]:
-        """The place where the block is, for errors."""
+        """The place of the block, for errors."""
         return {
             "ledger_id": self._ledger_id,
             "block": self._indexed.part_number,
@@ -287,7 +286,7 @@ class BlockCursor:
         self.starved = self._cut_off and self._ahead is None
 
     def _check_end(self) -> None:
-        """At the block's end: the last entry is the one that the index says; with gaps it does not lie after that."""
+        """Check at the block's end that the last entry is the one that the index names; with gaps, none after it."""
         end, reached = self._indexed.end_entry_id, self.next_entry_id
         if self._gaps and (end is None or reached <= end):
             self.next_entry_id = min(self._stop, reached if end is None else end)
@@ -314,7 +313,7 @@ class BlockCursor:
         )
 
     def _frame_fault(self) -> FormatError:
-        """The error that names what is wrong where the kernel has stopped."""
+        """The error for the place where the kernel has stopped."""
         try:
             next(
                 walk_frames(
@@ -335,7 +334,7 @@ class BlockCursor:
 def header_faults(
     data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
 ) -> Iterator[FormatError]:
-    """Yield what shows that the block that begins with `data` (at least its header) is not the one of its index."""
+    """Yield the signs that the block that begins with `data` (at least its header) is not the one of its index."""
     is_streaming = object_format is ObjectFormat.STREAMING
     return find_header_faults(
         data,

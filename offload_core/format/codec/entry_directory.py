@@ -1,4 +1,4 @@
-"""The entry directory: where some entries of a data object begin, so that a random read need not walk a whole block.
+"""The entry directory: places of some entries of a data object, so that a random read need not walk a whole block.
 
 Our own, after the last block of a PIP-17 index, where Pulsar's reader does not look; it is an aid and nothing else: a
 reader without it, or of a damaged one, walks from a block's beginning. Source: docs/formats/entry-directory.md.
@@ -26,7 +26,7 @@ from offload_hooks.errors import (
 DIRECTORY_MAGIC = 0x504F4544
 VERSION = 1
 STRIDE_BYTES = 1 << 20
-"""The first entry that begins in each so many bytes of a data object is in its directory."""
+"""Distance in bytes: the directory has the first entry that begins in each such part of a data object."""
 
 _HEAD = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
@@ -35,7 +35,7 @@ _ANCHOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryPlace:
-    """The place where the directory stands in its index object: `length` bytes from `offset` on."""
+    """The place of the directory in its index object: `length` bytes from `offset` on."""
 
     offset: int
     length: int
@@ -54,7 +54,7 @@ class Anchors:
         return None if at < 0 else (int(self.entry_ids[at]), int(self.offsets[at]))
 
     def behind(self, entry_id: int) -> int | None:
-        """The place where the first of them after `entry_id` begins; None if there is none."""
+        """The offset of the first of them after `entry_id`; None if there is none."""
         at = int(np.searchsorted(self.entry_ids, entry_id, side="right"))
         return None if at == len(self.offsets) else int(self.offsets[at])
 
@@ -92,9 +92,9 @@ def pack_directory(anchors: Anchors) -> bytes:
 
 
 def find_directory(index: bytes | memoryview, offset: int) -> DirectoryPlace | None:
-    """The place where the directory of an index object stands, whose last block ends at `offset`; None if it has none.
+    """The place of an index object's directory, whose last block ends at `offset`; None if it has none.
 
-    What else stands there is not looked at.
+    Other bytes there are not read.
     """
     if len(index) - offset < _HEAD.size or _HEAD.unpack_from(index, offset)[0] != DIRECTORY_MAGIC:
         return None

@@ -39,7 +39,7 @@ class LedgerExtent:
         begin_entry_id: None where it is not known: of a streaming object with gaps, without a record.
         stop_entry_id: half-open; None to read to the blocks' end: the last extent of a streaming ledger.
         marks: the object's.
-        sequence_file: what readers of a MapFile must know; None in the other formats.
+        sequence_file: header and length of a MapFile's data file; None in the other formats.
         directory: our own entry directory in the index object.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
     """
@@ -144,7 +144,7 @@ class EntryCursor:
 
     @property
     def needs_window(self) -> bool:
-        """True if the window is over: what comes next lies after it, or in another block."""
+        """True if the window is over: the next entry lies after it, or in another block."""
         return self._block is None or self._block.done or self._block.starved
 
     @property
@@ -174,7 +174,7 @@ class EntryCursor:
 
     @property
     def array(self) -> Bytes:
-        """The place where the entries are that were located last (uint8)."""
+        """The array of the entries that were located last (uint8)."""
         return self._walk.array
 
     @property

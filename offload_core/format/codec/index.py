@@ -23,10 +23,10 @@ from offload_hooks.errors import BadLengthError, EntryOrderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedBlock:
-    """One block as the index knows it; of a MapFile, a stretch of its data file.
+    """One block as the index describes it; of a MapFile, a stretch of its data file.
 
     Attributes:
-        part_number: as stored. From 1 over the object in what Pulsar writes; the PIPs say otherwise: don't rely on it.
+        part_number: as stored. From 1 over the object in what Pulsar writes; the PIPs differ: don't rely on it.
         offset: of the block's header in the data object.
         length: in bytes, to the next block or the object's end.
         first_entry_id: the block's first entry; of a block-compressed MapFile, the least that it can be.
@@ -113,7 +113,7 @@ class BlockTable(Sequence[IndexedBlock]):
 
     @property
     def offsets(self) -> Longs:
-        """The place where each block begins in the data object (int64)."""
+        """The offset of each block in the data object (int64)."""
         return self._rows["offset"]
 
     @property
@@ -226,7 +226,7 @@ class LedgerIndex:
 
     @property
     def payload_bytes(self) -> int | None:
-        """Bytes of all the ledger's entries by its metadata, which can be wrong; None if not said."""
+        """Bytes of all the ledger's entries by its metadata, which can be wrong; None if it is not recorded."""
         return self.metadata.length if isinstance(self.metadata, LedgerMetadata) else self.metadata.size
 
 
@@ -234,7 +234,7 @@ class LedgerIndex:
 class ObjectIndex:
     """An index object. `ledgers` are in the order in which the index has them (PIP-17 and MapFile: one).
 
-    `sequence_file` is what readers of a MapFile's data must know; None in the other formats. `directory` is where our
+    `sequence_file` has header and length of a MapFile's data file; None in the other formats. `directory` is where our
     own writer left an entry directory.
     """
 
@@ -337,9 +337,9 @@ def index_blocks(entries: npt.NDArray[np.void], lengths: Longs, end_entry_id: in
     misplaced = firsts < 0
     misplaced[:-1] |= ends[:-1] <= firsts[:-1]
     misplaced[-1] |= end_entry_id is not None and end_entry_id <= firsts[-1]
-    behind = np.zeros(len(rows), bool)
-    np.less_equal(offsets[1:], offsets[:-1], out=behind[1:])
-    wrong = misplaced | behind
+    not_after = np.zeros(len(rows), bool)
+    np.less_equal(offsets[1:], offsets[:-1], out=not_after[1:])
+    wrong = misplaced | not_after
     if wrong.any():
         at = int(wrong.argmax())
         if misplaced[at]:

@@ -1,4 +1,4 @@
-"""BookKeeper's `LedgerMetadataFormat`: what a PIP-17 index keeps of its ledger.
+"""BookKeeper's `LedgerMetadataFormat`: the description of a ledger in its PIP-17 index.
 
 Java needs quorum sizes, length, state and each segment's first entry. The password and the creator's token are never
 written. `length` can be wrong in the field: recount, do not trust. Source: docs/formats/metadata.md.
@@ -116,10 +116,10 @@ class LedgerInfo:
     """A ledger as its managed ledger describes it.
 
     Attributes:
-        entries: number of entries of the whole ledger; while it is open, of what was offloaded so far.
+        entries: number of entries of the whole ledger; while it is open, of the offloaded part.
         size: payload bytes of all entries; None while the ledger is open.
         timestamp_ms: when it was closed, in milliseconds since 1970, UTC; 0 or None while it is open.
-        properties: of an index, what it says besides, as properties of the driver metadata of an offload context.
+        properties: of an index, its other facts, as properties of the driver metadata of an offload context.
     """
 
     ledger_id: int
@@ -170,7 +170,7 @@ def to_record(info: LedgerInfo) -> ManagedLedgerInfo.LedgerInfo:
 
 
 def pack_ledger_info(info: LedgerInfo) -> bytes:
-    """Encode as Pulsar does, with the properties, of which it knows nothing."""
+    """Encode as Pulsar does, and with the properties, which Pulsar does not have."""
     record = to_record(info)
     if info.properties:
         driver = record.offloadContext.driverMetadata

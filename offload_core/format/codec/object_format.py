@@ -1,8 +1,8 @@
 """The format of an object: from its offload context where there is one, else from its key and magic.
 
-PIP-17 and streaming objects carry the same version in their user metadata, so that says nothing. Keys:
+PIP-17 and streaming objects carry the same version in their user metadata, which so cannot tell them apart. Keys:
 `<uuid>-ledger-<id>` and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming, `<managed
-ledger>/<id>-<uuid>/data` and `/index` for MapFiles. Beside the two may lie checksums. A key and a magic that
+ledger>/<id>-<uuid>/data` and `/index` for MapFiles. A checksum file may lie beside the two. A key and a magic that
 contradict each other are an error that names both. Source: docs/formats/index.md.
 """
 
@@ -27,7 +27,7 @@ SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 
 _CHECKSUMS_SUFFIX = "-checksums"
 _CHECKSUMS_FILE = "_checksums"
-"""In a MapFile's directory, where Hadoop hides what begins so."""
+"""In a MapFile's directory, where Hadoop hides names that begin so."""
 _CRC_FILES = (".data.crc", ".index.crc")
 
 
@@ -57,7 +57,7 @@ _MAPFILE_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKey:
-    """A key taken apart. `folder` is what stands before the uuid (Pulsar writes none), with its `/`.
+    """A key taken apart. `folder` is the text before the uuid (Pulsar writes none), with its `/`.
 
     Of a MapFile, `folder` is the managed ledger's name and a `/`. `ledger_id` is None for streaming objects: their
     index lists the ledgers.
@@ -152,11 +152,11 @@ def resolve_format(
 ) -> ObjectFormat:
     """The format of the object whose index begins with the bytes `index` (at least 4) and lies under `key`.
 
-    `recorded` is what the ledger's offload context says (segments listed: streaming), where there is one.
+    `recorded` is the format by the ledger's offload context (segments listed: streaming), where there is one.
 
     Raises:
         TruncatedError: fewer than 4 bytes.
-        BadMagicError: no index of a known format, or one of another format than key or record say.
+        BadMagicError: no index of a known format, or one of another format than that of key or record.
     """
     if len(index) < 4:
         raise TruncatedError(
@@ -164,15 +164,15 @@ def resolve_format(
         )
     (magic,) = struct.unpack_from(">I", index)
     by_magic = next((known for known, value in INDEX_MAGIC.items() if value == magic), None)
-    wanted = recorded or key.object_format
-    source = "its offload context" if recorded else f"the key's form ({wanted.value})"
-    if by_magic is None or by_magic is not wanted:
+    expected = recorded or key.object_format
+    source = "its offload context" if recorded else f"the key's form ({expected.value})"
+    if by_magic is None or by_magic is not expected:
         raise BadMagicError(
             "this is not the index that it should be by " + source,
             key=key.index_key,
             ledger_id=key.ledger_id,
             offset=0,
-            expected=f"{INDEX_MAGIC[wanted]:08X} ({wanted.value})",
+            expected=f"{INDEX_MAGIC[expected]:08X} ({expected.value})",
             found=f"{magic:08X}" + (f" ({by_magic.value})" if by_magic else ""),
         )
     if recorded is not None and recorded is not key.object_format:

@@ -1,4 +1,4 @@
-"""The index of a PIP-17 object, both ways, and where its blocks end.
+"""The index of a PIP-17 object, both ways, and the ends of its blocks.
 
 One ledger per object. Bytes may follow the last block of an index (a fork appends a directory, our own writer another
 one): they are tolerated.
@@ -63,7 +63,7 @@ class BlockPlan:
 
 
 def plan_blocks(entry_lengths: npt.NDArray[np.int64], max_block_bytes: int) -> Iterator[BlockPlan]:
-    """The place where Pulsar would end each block of a ledger.
+    """The places at which Pulsar would end each block of a ledger.
 
     `entry_lengths`: int64, payload bytes of all the ledger's entries, in order. Every block but the last is exactly
     `max_block_bytes` long, the last ends with its last entry; an entry that fits no such block has one for itself.

@@ -27,7 +27,7 @@ from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchError, TruncatedError, placed
 
 LEAST_PADDING_BYTES = 4
-"""What must stay free at a streaming block's end so that Pulsar's reader finds the end of its entries."""
+"""Bytes that stay free at a streaming block's end, so that Pulsar's reader finds the end of its entries."""
 
 MOST_LEDGERS = 1 << 16
 """An index of more is refused: a ledger takes 40 bytes there, and a kilobyte as a value."""

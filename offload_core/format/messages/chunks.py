@@ -1,8 +1,8 @@
 """Chunks → messages, by the rules of Pulsar's consumers, for one topic and in order of positions.
 
 A message larger than a broker takes is sent as several entries, its chunks, which have a uuid in common. Chunks of
-several producers come interleaved. A chunk 0 begins anew, a chunk that was there is passed over, and one that comes too
-early says that chunks are lost. Source: docs/formats/entry.md.
+several producers come interleaved. A chunk 0 begins anew, a repeated chunk is passed over, and one that comes too early
+shows that chunks are lost. Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from offload_hooks.errors import BadLengthError, IncompleteMessageError
 
 KEYS_REMEMBERED = 4096
-"""So many messages that are complete or given up are remembered, to pass over what of them comes again."""
+"""Number of complete or abandoned messages that are remembered, to pass over their repeated chunks."""
 
 MessageKey = tuple[str, str]
 """A chunked message's producer and uuid."""
@@ -22,7 +22,7 @@ MessageKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One chunk: number `chunk_id` (from 0) of `count`, and where it stands. `payload` is decrypted."""
+    """One chunk: number `chunk_id` (from 0) of `count`, and its position. `payload` is decrypted."""
 
     key: MessageKey
     chunk_id: int
@@ -38,7 +38,7 @@ class Before:
 
     Attributes:
         chunks: its chunks there, in order.
-        reaches_beginning: whether all that there is before was looked through.
+        reaches_beginning: whether all entries before were searched.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -70,7 +70,7 @@ class ChunkJoiner:
     Args:
         max_message_bytes: the most that the chunks of one message may have together.
         max_pending_bytes: the most that is held of messages that are not complete; beyond it the oldest is given up.
-        look_back: what lies before the first entry given, of a message whose beginning is missing.
+        look_back: gives the entries before the first one, for a message whose beginning is missing.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ChunkJoiner:
         self.cut_at_beginning = 0
 
     def add(self, chunk: Chunk) -> Joined | None:
-        """The joined message if the chunk is its last; what is given up is added to `incomplete`.
+        """The joined message if the chunk is its last; abandoned messages are added to `incomplete`.
 
         Raises:
             BadLengthError: the message is larger than is allowed.
@@ -101,7 +101,7 @@ class ChunkJoiner:
         return self._take(chunk)
 
     def passed(self, count: int) -> None:
-        """So many bytes of entries have passed."""
+        """Count `count` bytes of entries as passed."""
         self._passed_bytes += count
 
     def pending(self) -> Iterator[tuple[Pending, int]]:
@@ -116,7 +116,7 @@ class ChunkJoiner:
         self._report(last, len(message.payloads), why, hint)
 
     def _begin_before(self, chunk: Chunk) -> None:
-        """Take what lies before the first entry, of a message that was not seen to begin."""
+        """Read the chunks before the first entry, of a message whose beginning is missing."""
         before = self._look_back(chunk.key)
         for earlier in before.chunks:
             self._take(earlier)

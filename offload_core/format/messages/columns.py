@@ -36,10 +36,10 @@ from offload_hooks.errors import BadLengthError, MetadataError
 from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 
 SHORT_BYTES = 256
-"""A name of at most so many bytes that all entries of a group share is made once, and kept for the next."""
+"""Most bytes of a name that is made once for all entries of a group, and cached for the next."""
 
 MOST_REPEATED_BYTES = 1 << 28
-"""How much a column may take that repeats a fact of an entry for each of its messages."""
+"""Most bytes of a column that repeats a fact of an entry for each of its messages."""
 
 TRANSACTION_STATES = ("committed", "aborted", "open")
 """By the states of `kernels.fields`."""
@@ -51,7 +51,7 @@ _PAIR = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The tables of a group: `entries` (a row each) and `messages` (a column each) int64, as `kernels.fields` says.
+    """The tables of a group: `entries` (a row each) and `messages` (a column each) int64, laid out by `kernels.fields`.
 
     `block` and `scratch` are uint8.
 
@@ -273,8 +273,8 @@ def _batch_size(group: Group) -> pa.Array:
 def _broker_index(group: Group) -> pa.Array:
     last = group.of_entries(f.E_BROKER_INDEX)
     batch_index = group.messages[f.M_BATCH_INDEX]
-    behind = np.where(batch_index < 0, 0, group.of_entries(f.E_BATCH_SIZE) - 1 - batch_index)
-    return numbers_to_array(last - behind, pa.int64(), last < 0)
+    later = np.where(batch_index < 0, 0, group.of_entries(f.E_BATCH_SIZE) - 1 - batch_index)
+    return numbers_to_array(last - later, pa.int64(), last < 0)
 
 
 def _transaction_state(group: Group) -> pa.Array:

@@ -27,7 +27,7 @@ class Compression(enum.IntEnum):
 
 
 FLUSHED = b"\0\0\xff\xff"
-"""How a zlib stream ends that is flushed and not finished: so Pulsar's Java client leaves it, without an Adler-32."""
+"""The end of a zlib stream that is flushed and not finished, as Pulsar's Java client writes it: without an Adler-32."""
 
 Buffer = npt.NDArray[np.uint8] | memoryview | bytes | bytearray
 

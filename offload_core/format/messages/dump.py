@@ -1,7 +1,7 @@
-"""A block or an index as annotated spans of bytes: which field each is, and what it says; damaged ones, too.
+"""A block or an index as annotated spans of bytes, each with its field and its value; damaged ones, too.
 
-The fields are those that the codec packs and parses with; where it refuses what is there, that is said, and
-what is left is one span of unexplained bytes. Source: docs/formats/index.md.
+The fields are those that the codec packs and parses with. Where it refuses bytes, that is reported, and the rest is
+one span of unexplained bytes. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def dump_entry(entry: bytes, base: int) -> Iterator[Span]:
 
 
 def dump_index(data: memoryview, key: ObjectKey) -> Iterator[Span]:
-    """The spans of an index object; what its decoder refuses is said first."""
+    """The spans of an index object; an error of its decoder comes first."""
     if key.is_mapfile:
         yield from dump_sequence_file(data, is_index=True)
         return
@@ -176,7 +176,7 @@ def _streaming_index(data: memoryview) -> Iterator[Span]:
 
 
 def _lines(data: memoryview, at: int, count: int) -> Generator[Span, None, int]:
-    """An index's list of blocks, as far as it goes; returns where it ends."""
+    """An index's list of blocks, as far as it can be read; returns its end."""
     size = BLOCK_FIELDS.struct.size
     for _ in range(max(count, 0)):
         if at + size > len(data):
@@ -192,7 +192,7 @@ def _lines(data: memoryview, at: int, count: int) -> Generator[Span, None, int]:
 def dump_sequence_file(
     data: memoryview, *, is_index: bool = False, base: int = 0, header: SequenceHeader | None = None
 ) -> Iterator[Span]:
-    """The spans of a SequenceFile, compressed as it is; from its byte `base` on, of records behind its `header`.
+    """The spans of a SequenceFile, compressed as it is; from its byte `base` on, of records after its `header`.
 
     `data` may end anywhere.
     """

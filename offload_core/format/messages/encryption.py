@@ -28,7 +28,7 @@ TAG_BYTES = 16
 
 
 class UndecryptableError(Exception):
-    """Carries why an entry is not decrypted, and whether for want of a key, to who decides what becomes of it."""
+    """Internal: the reason why an entry is not decrypted, and whether its key is missing."""
 
     def __init__(self, error: DecryptionError, *, no_key: bool) -> None:
         super().__init__(error)
@@ -37,7 +37,7 @@ class UndecryptableError(Exception):
 
 
 class Decryptor:
-    """Decrypts payloads, by one provider's keys. Data keys are kept, and are in no repr or error."""
+    """Decrypts payloads, by one provider's keys. Data keys are cached, and are in no repr or error."""
 
     def __init__(self, provider: KeyProvider | None) -> None:
         self._provider = provider

@@ -49,7 +49,7 @@ CHECKSUM_MAGIC = 0x0E01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryParts:
-    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, as `metadata` says."""
+    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, by its `metadata`."""
 
     broker: BrokerEntryMetadata | None
     metadata: MessageMetadata
@@ -66,7 +66,7 @@ class EntryParts:
         return bool(self.metadata.encryption_keys) or self.metadata.num_chunks_from_msg > 1
 
     def opened(self, payload: bytes) -> EntryParts:
-        """The same with what the payload becomes by decryption, or by joining chunks: it can be read now."""
+        """The same entry with its payload decrypted, or joined from chunks: it can be read now."""
         metadata = MessageMetadata()
         metadata.CopyFrom(self.metadata)
         metadata.ClearField("encryption_keys")
@@ -100,7 +100,7 @@ class EntryLayout:
 
 
 def locate_parts(entry: bytes) -> EntryLayout:
-    """The place where the parts of an entry lie; nothing in them is looked at.
+    """The places of an entry's parts; the parts themselves are not read.
 
     Raises:
         TruncatedError, BadLengthError: with the offset in the entry.
@@ -143,7 +143,7 @@ def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
 
 
 def skip_broker_metadata(entry: bytes) -> int:
-    """The place where the entry itself begins, after the metadata that a broker put before it; 0 if there is none.
+    """The begin of the entry itself, after the metadata that a broker put before it; 0 if there is none.
 
     Raises:
         TruncatedError, BadLengthError: with the offset in the entry.
@@ -157,7 +157,7 @@ def read_messages(parts: EntryParts, *, max_message_bytes: int) -> list[Message]
     """The messages that a consumer sees of an entry: none of a marker, one that is raw, all of a batch.
 
     Raises:
-        DecompressionError: the payload is not what it declares, or declares more than `max_message_bytes`.
+        DecompressionError: the payload contradicts its declared size, or that is above `max_message_bytes`.
         BadLengthError, MetadataError: a batch that is not right.
     """
     metadata = parts.metadata
@@ -331,8 +331,8 @@ def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: i
 def pack_tombstone(entry: bytes) -> bytes:
     """Make the placeholder of an entry that is dropped: an abort marker of no transaction, which brokers pass over.
 
-    It has the entry's publish time, by which is sought, and what a broker put before it: timestamp and index. In the
-    place of a marker it stays itself, since brokers pass over it anyway.
+    It has the entry's publish time, by which brokers seek, and the metadata that a broker put before it: timestamp and
+    index. A marker is returned unchanged, since brokers pass over it anyway.
 
     Raises:
         FormatError: as `split_entry`.
@@ -350,7 +350,7 @@ def pack_tombstone(entry: bytes) -> bytes:
 
 
 def _with_checksum(parts: Sequence[bytes]) -> bytes:
-    """An entry of its metadata and what follows."""
+    """An entry of its metadata and the bytes that follow."""
     body = b"".join([struct.pack(">i", len(parts[0])), *parts])
     return struct.pack(">HI", CHECKSUM_MAGIC, crc32c(body)) + body
 

@@ -60,7 +60,7 @@ class EntryVerdict(enum.Enum):
 
 
 def judge_entry(entry: bytes, *, are_pulsars: bool) -> EntryVerdict:
-    """Return what is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
+    """Judge an entry; `are_pulsars` if the object has entries of Pulsar's."""
     try:
         start = skip_broker_metadata(entry)
     except FormatError:
@@ -84,11 +84,11 @@ def can_be_parsed(entry: bytes) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class FoundFrame:
-    """A frame: where it begins, the id that it has by itself, and its payload's bytes.
+    """A frame: its place, the id that is stored in it, and its payload's bytes.
 
     Attributes:
-        entry_id: as stored; −1 of something that should be a frame, and cannot be told apart.
-        length: of the payload; found out where the stored one lies.
+        entry_id: as stored; −1 of something that should be a frame, and cannot be recognised.
+        length: of the payload; found by a search where the stored one is wrong.
         is_linked: it begins where the one before it ends, or the block's header.
         is_exact: the stored length is right.
         size: bytes of the entry, where they are stored in another form.
@@ -104,19 +104,19 @@ class FoundFrame:
 
     @property
     def end(self) -> int:
-        """Return where the next one begins."""
+        """The begin of the next frame."""
         return self.offset + FRAME_HEADER_BYTES + self.length
 
 
 @dataclass(slots=True, kw_only=True)
 class BlockFrames:
-    """Frames of one block, or of what is left of one.
+    """Frames of one block, or of the rest of one.
 
     Attributes:
-        offset: where it begins.
+        offset: its begin.
         header: the block's; None if that is damaged or gone.
-        header_bytes: what stands there, whatever it is; empty if it begins in the middle of a block.
-        stop: where it ends, behind its padding.
+        header_bytes: the bytes in its place; empty if it begins in the middle of a block.
+        stop: its end, after its padding.
         ends_well: a block's right end follows its last frame.
     """
 
@@ -134,11 +134,11 @@ class BlockFrames:
 
 
 def frames_in(
-    window: bytes, lowest: int, highest: int, bound: bool, behind: int, *, may_be_empty: bool
+    window: bytes, lowest: int, highest: int, bound: bool, distance: int, *, may_be_empty: bool
 ) -> list[int]:
-    """Return where in a window frames may begin, of entries from `lowest` on.
+    """Find the places in a window where frames of entries from `lowest` on may begin.
 
-    `behind` is how far the window is from the place that is searched from.
+    `distance` is that of the window from the place that is searched from.
     """
     if len(window) < FRAME_HEADER_BYTES:
         return []
@@ -152,13 +152,13 @@ def frames_in(
     ids = np.zeros(len(at), dtype=np.int64)
     for place in range(7, FRAME_HEADER_BYTES):
         ids = ids << 8 | array[at + place]
-    most = highest + (at + behind) // FRAME_HEADER_BYTES if bound else np.full(len(at), highest)
+    most = highest + (at + distance) // FRAME_HEADER_BYTES if bound else np.full(len(at), highest)
     found: list[int] = at[(ids >= lowest) & (ids <= most)].tolist()
     return found
 
 
 MOST_ENTRY_BYTES = 1 << 28
-"""A frame that declares more is not believed."""
+"""A frame that declares more is not accepted."""
 
 _FRAME = struct.Struct(">iq")
 _HEADER_REST = {ObjectFormat.PIP17: 28, ObjectFormat.STREAMING: 36}
@@ -166,9 +166,9 @@ _CHECKSUM_MAGIC = CHECKSUM_MAGIC.to_bytes(2, "big")
 _SEARCHED_AT_ONCE = 1 << 20
 _LOOKED_AT = 64
 _PADDED_ENDS = 16
-"""So many ends are tried of an entry whose length lies, before a block's padding."""
+"""Number of ends to try, before a block's padding, of an entry whose length is wrong."""
 _FAR = 1 << 40
-"""Entry ids beyond this are not looked for."""
+"""Entry ids beyond this are not searched for."""
 
 
 class FrameScan:
@@ -176,7 +176,7 @@ class FrameScan:
 
     Args:
         gaps: ids may be missing on purpose.
-        starts: where an index says that blocks begin; it need not be right.
+        starts: begins of blocks by an index, which need not be right.
 
     Attributes:
         are_pulsars: whether the entries are Pulsar's, by the first that can be found.
@@ -193,30 +193,30 @@ class FrameScan:
         self.are_pulsars = self._sample()
 
     def stretches(self) -> Iterator[BlockFrames]:
-        """Yield what is found, in the order of bytes."""
+        """Yield the blocks that are found, in the order of bytes."""
         position, expected, declared = 0, 0, 0
         while position < self._data.size:
-            stretch = self._block_at(position) or self._headless(position, declared)
-            if stretch is None or stretch.offset > position:
+            block = self._block_at(position) or self._headless(position, declared)
+            if block is None or block.offset > position:
                 found = self._search(position, 0, _FAR, bound=False)
-                if found is not None and (stretch is None or found[0] < stretch.offset):
+                if found is not None and (block is None or found[0] < block.offset):
                     position, is_block = found
-                    stretch = self._block_at(position) if is_block else None
-                    stretch = stretch or BlockFrames(offset=position, header=None)
-            if stretch is None:
+                    block = self._block_at(position) if is_block else None
+                    block = block or BlockFrames(offset=position, header=None)
+            if block is None:
                 return
-            if stretch.header is not None:
-                expected = stretch.header.first_entry_id
-                declared = stretch.offset + stretch.header.block_length
-            begin = stretch.offset + (BLOCK_HEADER_BYTES if stretch.begins_block else 0)
+            if block.header is not None:
+                expected = block.header.first_entry_id
+                declared = block.offset + block.header.block_length
+            begin = block.offset + (BLOCK_HEADER_BYTES if block.begins_block else 0)
             head = self._head(begin)
-            if stretch.header is None and head is not None:
+            if block.header is None and head is not None:
                 expected = head[1]
-            position = self._walk(stretch, begin, expected)
-            stretch.stop = position
-            if stretch.frames:
-                expected = stretch.frames[-1].entry_id + 1
-            yield stretch
+            position = self._walk(block, begin, expected)
+            block.stop = position
+            if block.frames:
+                expected = block.frames[-1].entry_id + 1
+            yield block
 
     # --- blocks --------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class FrameScan:
             return None
 
     def _headless(self, position: int, declared: int) -> BlockFrames | None:
-        """A block whose header is damaged: its entries can be believed, behind where a header must be."""
+        """A block whose header is damaged, if its first entry, where a header would end, is sound."""
         places = [position, declared, *(each for each in self._starts if each >= position)]
         for place in sorted({each for each in places if each >= position}):
             if place > position and self._header_at(place) is not None:
@@ -252,7 +252,7 @@ class FrameScan:
         return None
 
     def _sample(self) -> bool:
-        """As a verifier: if one of the first entries is Pulsar's, all are."""
+        """Decide as a verifier does: if one of the first entries is Pulsar's, all are."""
         for begin in (0, *self._starts[:_LOOKED_AT], *self._headers()):
             position = begin + BLOCK_HEADER_BYTES
             for _ in range(_LOOKED_AT):
@@ -277,7 +277,7 @@ class FrameScan:
         return islice(self._find(self._magic), _LOOKED_AT)
 
     def _find(self, pattern: bytes) -> Iterator[int]:
-        """Yield where these bytes are."""
+        """Yield the places of these bytes."""
         for begin in range(0, self._data.size, _SEARCHED_AT_ONCE):
             window = self._data.read(begin, _SEARCHED_AT_ONCE + len(pattern) - 1)
             at = window.find(pattern)
@@ -287,35 +287,35 @@ class FrameScan:
 
     # --- frames --------------------------------------------------------------------------------
 
-    def _walk(self, stretch: BlockFrames, position: int, expected: int) -> int:
-        """The frames of a stretch from `position` on; where it ends."""
+    def _walk(self, block: BlockFrames, position: int, expected: int) -> int:
+        """Collect the frames of a block from `position` on; return its end."""
         linked = True
         while True:
-            end = self._end_at(position, is_first=position == stretch.offset + BLOCK_HEADER_BYTES)
+            end = self._end_at(position, is_first=position == block.offset + BLOCK_HEADER_BYTES)
             if end is not None:
-                stretch.ends_well = linked or bool(stretch.frames)
+                block.ends_well = linked or bool(block.frames)
                 return end
             frame = self._frame(position, expected)
             if frame is not None:
                 frame.is_linked = linked
-                stretch.frames.append(frame)
+                block.frames.append(frame)
                 expected, position, linked = self._following(frame, expected), frame.end, True
                 continue
-            found = self._search(position, expected, expected + 1, bound=True, end=self._known_end(stretch))
+            found = self._search(position, expected, expected + 1, bound=True, end=self._known_end(block))
             following, is_block = (self._data.size, True) if found is None else found
             frame = self._of_wrong_length(position, expected, following, is_block)
             if frame is None:
                 frame = FoundFrame(
                     offset=position, entry_id=-1, length=0, verdict=EntryVerdict.BAD, is_linked=linked
                 )
-                stretch.frames.append(frame)
+                block.frames.append(frame)
                 linked = False
             else:
                 frame.is_linked = linked
-                stretch.frames.append(frame)
+                block.frames.append(frame)
                 expected, linked = expected + 1, True
             if is_block:
-                stretch.ends_well = frame.entry_id >= 0
+                block.ends_well = frame.entry_id >= 0
                 return following
             position = following
             head = self._head(position)
@@ -332,7 +332,7 @@ class FrameScan:
         return (length, entry_id) if 0 <= length <= room and entry_id >= 0 else None
 
     def _frame(self, position: int, expected: int | None) -> FoundFrame | None:
-        """The frame at a place, if it can be believed there."""
+        """The frame at a place, if it can be accepted there."""
         head = self._head(position)
         if head is None:
             return None
@@ -354,7 +354,7 @@ class FrameScan:
         return FoundFrame(offset=position, entry_id=entry_id, length=length, verdict=verdict, is_linked=True)
 
     def _follows(self, position: int, entry_id: int) -> bool:
-        """Return whether what is at a place can stand behind this entry: the next one, or a block's end."""
+        """Return whether this entry can end at a place: the next one is there, or a block's end."""
         return self._end_at(position) is not None or self._is_followed(position, entry_id)
 
     def _is_followed(self, position: int, entry_id: int) -> bool:
@@ -367,8 +367,8 @@ class FrameScan:
             return True
         if not 0 <= length <= self._data.size - position - FRAME_HEADER_BYTES:
             return False
-        behind = self._data.read(position + FRAME_HEADER_BYTES + length, FRAME_HEADER_BYTES)
-        return len(behind) == FRAME_HEADER_BYTES and _FRAME.unpack(behind)[1] == entry_id + 2
+        after = self._data.read(position + FRAME_HEADER_BYTES + length, FRAME_HEADER_BYTES)
+        return len(after) == FRAME_HEADER_BYTES and _FRAME.unpack(after)[1] == entry_id + 2
 
     def _following(self, frame: FoundFrame, expected: int) -> int:
         """The id that comes next: by the frame itself, unless only what was expected fits."""
@@ -380,7 +380,7 @@ class FrameScan:
     def _of_wrong_length(
         self, position: int, expected: int, following: int, is_block: bool
     ) -> FoundFrame | None:
-        """The frame at a place whose length lies, up to what follows it; its checksum must match."""
+        """The frame at a place whose length is wrong, up to the next frame; its checksum must match."""
         data = self._data.read(position, FRAME_HEADER_BYTES)
         if len(data) < FRAME_HEADER_BYTES or _FRAME.unpack(data)[1] != expected:
             return None
@@ -401,7 +401,7 @@ class FrameScan:
         return None
 
     def _ends_before(self, begin: int, stop: int) -> Iterator[int]:
-        """Yield where an entry may end before `stop`: there, or where padding begins that goes on up to it."""
+        """Yield the places where an entry may end: at `stop`, or where padding up to `stop` begins."""
         tail = self._data.read(max(begin, stop - _SEARCHED_AT_ONCE), min(stop - begin, _SEARCHED_AT_ONCE))
         yield stop
         for rest in range(4):
@@ -414,7 +414,7 @@ class FrameScan:
                 yield stop - len(tail) + end
 
     def _end_at(self, position: int, *, is_first: bool = False) -> int | None:
-        """Return where the next block begins, if entries may end here: padding, a header, the object's end."""
+        """Return the begin of the next block, if entries may end here: padding, a header, the object's end."""
         if position >= self._data.size:
             return position if position == self._data.size else None
         if not is_first and self._header_at(position) is not None:
@@ -440,23 +440,23 @@ class FrameScan:
             position += len(found)
         return position
 
-    # --- looking for what comes next -----------------------------------------------------------
+    # --- searching for the next frame or block -------------------------------------------------
 
-    def _known_end(self, stretch: BlockFrames) -> int | None:
-        """Return where a block ends, if not only its header says so: no block begins before, whatever looks like it."""
-        if stretch.header is None:
+    def _known_end(self, block: BlockFrames) -> int | None:
+        """Return the end of a block if more than its header shows it: no block begins before that."""
+        if block.header is None:
             return None
-        end = stretch.offset + stretch.header.block_length
+        end = block.offset + block.header.block_length
         is_known = end == self._data.size or end in self._starts or self._header_at(end) is not None
         return end if is_known else None
 
     def _search(
         self, position: int, lowest: int, highest: int, *, bound: bool, end: int | None = None
     ) -> tuple[int, bool] | None:
-        """The next place behind `position` of a frame or a block, and whether it is a block; None if there is none.
+        """The next place after `position` of a frame or a block, and whether it is a block; None if there is none.
 
         With `bound` ids are not further from `highest` than entries have room between: each has a frame's head at
-        least. Before `end` there are only frames, and what is there is a block or nothing.
+        least. Before `end` there are only frames; at `end` there is a block or nothing.
         """
         origin, begin = position, position + 1
         while begin < self._data.size:
@@ -476,7 +476,7 @@ class FrameScan:
                     continue
                 if place >= begin + _SEARCHED_AT_ONCE:
                     break
-                if self._is_block(place) if places[place] else self._can_be_believed(place):
+                if self._is_block(place) if places[place] else self._is_certain(place):
                     return place, places[place]
             begin += _SEARCHED_AT_ONCE
         return None if end is None or end > self._data.size else (end, True)
@@ -488,15 +488,15 @@ class FrameScan:
         rest = self._data.read(position, BLOCK_HEADER_BYTES)[_HEADER_REST[self._format] :]
         if any(rest) and position not in self._starts:
             return False
-        behind = position + BLOCK_HEADER_BYTES
+        first = position + BLOCK_HEADER_BYTES
         return (
-            self._end_at(behind, is_first=True) is not None
-            or self._can_be_believed(behind)
+            self._end_at(first, is_first=True) is not None
+            or self._is_certain(first)
             or (position in self._starts)
         )
 
-    def _can_be_believed(self, position: int) -> bool:
-        """Return whether a frame at a place that nothing led to is one: by its checksum, or by two that follow it."""
+    def _is_certain(self, position: int) -> bool:
+        """Return whether there is a frame at a searched place: by its checksum, or by two that follow it."""
         frame = self._frame(position, None)
         if frame is None or frame.verdict in (EntryVerdict.BAD, EntryVerdict.UNSURE):
             return False
@@ -504,5 +504,5 @@ class FrameScan:
             return True
         if self._end_at(frame.end) is not None:
             return self.are_pulsars
-        behind = self._frame(frame.end, frame.entry_id + 1)
-        return behind is not None and behind.entry_id > frame.entry_id
+        following = self._frame(frame.end, frame.entry_id + 1)
+        return following is not None and following.entry_id > frame.entry_id

@@ -1,7 +1,7 @@
 """A MapFile's data file, walked record by record or block by block, whatever is damaged between them.
 
 A value that is compressed has zlib's own checksum; one that is not, its length twice; entries of Pulsar's have their
-CRC-32C. Behind damage the next record or sync mark that can be believed is looked for. Source: docs/formats/mapfile.md.
+CRC-32C. After damage it searches for the next record or sync mark that is certain. Source: docs/formats/mapfile.md.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from offload_hooks.errors import FormatError
 
 _RECORD = struct.Struct(">iiq")
 _KEY_MARK = KEY_BYTES.to_bytes(4, "big") + b"\0\0\0"
-"""What stands behind a record's length: the key's length, and the first bytes of an entry id."""
+"""The bytes after a record's length: the key's length, and the first bytes of an entry id."""
 
 _SEARCHED_AT_ONCE = 1 << 20
 _OFF = 4
-"""So many bytes of a header may be wrong."""
+"""Most bytes of a header that may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class MapFileScan:
     """Walks one data file.
 
     Attributes:
-        header: None if it cannot be told what the file is.
+        header: None if the kind of the file cannot be recognised.
         metadata: of the ledger, None if its record is damaged.
         frames: the entries, in the order of bytes; those of a block have its place, and their row in `rows`.
         records: all records, for an index.
@@ -176,7 +176,7 @@ class MapFileScan:
         )
 
     def _record(self, position: int, header: SequenceHeader) -> tuple[int, int, EntryVerdict, int] | None:
-        """Key, length of the stored value, what to think of it, the entry's size; None if there is no record."""
+        """Key, length of the stored value, verdict, the entry's size; None if there is no record."""
         head = self._data.read(position, RECORD_HEAD_BYTES)
         if len(head) < RECORD_HEAD_BYTES:
             return None
@@ -191,9 +191,9 @@ class MapFileScan:
                 value = inflate(value, most_of(length))
             payload = bytes(open_value(value, key))
         except FormatError:
-            behind = self._data.read(position + RECORD_HEAD_BYTES + length, RECORD_HEAD_BYTES)
-            at_end = not behind
-            is_linked = len(behind) == RECORD_HEAD_BYTES and _RECORD.unpack(behind)[1:] == (
+            after = self._data.read(position + RECORD_HEAD_BYTES + length, RECORD_HEAD_BYTES)
+            at_end = not after
+            is_linked = len(after) == RECORD_HEAD_BYTES and _RECORD.unpack(after)[1:] == (
                 KEY_BYTES,
                 key + 1,
             )
@@ -227,7 +227,7 @@ class MapFileScan:
             self.is_clean = False
 
     def _search(self, origin: int, lowest: int, header: SequenceHeader) -> int | None:
-        """The next record behind `origin` that can be believed."""
+        """The next record after `origin` that is certain."""
         begin = origin + 1
         while begin < self._data.size:
             window = self._data.read(begin, _SEARCHED_AT_ONCE + RECORD_HEAD_BYTES)

@@ -95,7 +95,7 @@ def arrow_schema(level: Level, columns: Sequence[str] | None = None) -> pa.Schem
 def choose_columns(
     columns: Sequence[str] | None, default: Iterable[str], known: Mapping[str, pa.DataType], where: str
 ) -> pa.Schema:
-    """The schema of the columns named, in that order, or of the `default` ones; `where` says of what they are.
+    """The schema of the columns named, in that order, or of the `default` ones; `where` is for errors.
 
     Raises:
         OptionError: a column that is not among the `known` (which are listed), one named twice, or none.

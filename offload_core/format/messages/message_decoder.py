@@ -1,7 +1,7 @@
-"""Runs of entries → Arrow record batches of messages, by the kernels.
+"""Consecutive entries → Arrow record batches of messages, by the kernels.
 
 Entries that are encrypted or chunks are passed on raw, one row each, unless a `PayloadOpener` can do better. Left out
-are markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
+are markers, compacted-out messages, and entries of transactions that the caller excludes.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class MessageDecoder:
         opened: Mapping[int, bytes],
         row: int,
     ) -> NoReturn:
-        """Raise what is wrong with an entry that the kernels refused."""
+        """Raise the error of an entry that the kernels refused."""
         start = int(offsets[row])
         entry = block[start : start + int(lengths[row])].tobytes()
         place = None if block_offset is None else block_offset + start

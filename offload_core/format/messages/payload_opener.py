@@ -68,7 +68,7 @@ def decompress_payloads(
 
 
 class _Memory:
-    """The functions' addresses, and what they work in; for one thread at a time."""
+    """The functions' addresses, and their working memory; for one thread at a time."""
 
     def __init__(self) -> None:
         self._inflater = Decompressor()
@@ -111,7 +111,7 @@ def _zstd() -> ctypes.CDLL | None:
 def _library(module: str, *functions: str) -> ctypes.CDLL | None:
     """The compiled module of that name, if it shows all these functions.
 
-    It is looked for in its package, and not among the modules that are there: another thread may be importing it.
+    It is searched for in its package, not among the loaded modules: another thread may be importing it.
     """
     try:
         package = import_module(module.rpartition(".")[0])
@@ -128,7 +128,7 @@ def _library(module: str, *functions: str) -> ctypes.CDLL | None:
 
 @dataclass(slots=True, kw_only=True)
 class PayloadPlan:
-    """Per entry of a table: what is to be done with its payload.
+    """Per entry of a table: the action for its payload.
 
     Attributes:
         treatment: uint8, `READ`, `PASS_ON` or `LEAVE_OUT` (`kernels.fields`).
@@ -167,7 +167,7 @@ class PayloadPlan:
 
 
 def survey_payloads(table: Table) -> PayloadPlan:
-    """Decide by the metadata alone: what is encrypted or a chunk is passed on as it is."""
+    """Decide by the metadata alone: encrypted entries and chunks are passed on unchanged."""
     count = len(table)
     sizes = np.empty(count, dtype=np.int64)
     in_scratch, treatment = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)
@@ -194,9 +194,9 @@ class WrongPayloadError(Exception):
 def fill_scratch(
     block: Bytes, table: Table, plan: PayloadPlan, first: int, last: int, room: Callable[[int], Bytes]
 ) -> tuple[Bytes | None, npt.NDArray[np.int64]]:
-    """Decompress payloads of the entries `first` … `last` − 1 one after another, and copy what was opened.
+    """Decompress payloads of the entries `first` … `last` − 1 one after another, and copy the opened ones.
 
-    `room` gives the buffer, of at least so many bytes. Answers it (None if nothing was to be done), and each entry's
+    `room` gives a buffer of at least the size asked. Answers it (None if nothing was to be done), and each entry's
     place in it or −1.
 
     Raises:
@@ -234,17 +234,17 @@ def fill_scratch(
 _log = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 20
-"""So many messages that cannot be read are named in the log; of more the number is told."""
+"""Most messages that cannot be read and are named in the log; of more only the number is logged."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntryCounts:
-    """What became of entries that could not be read as they are stored, or that a consumer would not have seen so.
+    """Counts of entries that were passed on as stored, or left out, as they could not be decrypted or joined.
 
     Attributes:
         encrypted: entries passed on as ciphertext.
         chunks: chunks passed on one by one.
-        no_key: entries left out for want of a key.
+        no_key: entries left out as there was no key.
         undecryptable: entries passed on or left out that do not decrypt.
         incomplete: chunked messages left out that are not complete.
     """
@@ -283,7 +283,7 @@ class PayloadOpener:
     def open(
         self, block: Bytes, table: Table, plan: PayloadPlan, ledger_id: int, entry_ids: npt.NDArray[np.int64]
     ) -> None:
-        """Decide on each entry of the table that is encrypted or a chunk; what can be read goes into the plan.
+        """Decide on each entry of the table that is encrypted or a chunk; readable payloads go into the plan.
 
         Raises:
             DecryptionError, IncompleteMessageError, BadLengthError, MetadataError: with ledger and entry.
@@ -326,7 +326,7 @@ class PayloadOpener:
     def _payload(
         self, block: Bytes, entry: npt.NDArray[np.int64], plan: PayloadPlan, row: int
     ) -> bytes | None:
-        """The entry's payload, decrypted if need be; None if it is passed on or left out, as the plan then says."""
+        """The entry's payload, decrypted if need be; None if it is passed on or left out, as the plan then has it."""
         stored = _span(block, entry, f.E_PAYLOAD)
         if not entry[f.E_ENCRYPTION_KEYS]:
             return stored
@@ -351,7 +351,7 @@ class PayloadOpener:
             return None
 
     def report_incomplete(self) -> None:
-        """Raise, or count, what the joiner has given up.
+        """Raise the error of messages that the joiner has abandoned, or count them.
 
         Raises:
             IncompleteMessageError: in the mode FAILFAST.

@@ -1,6 +1,6 @@
-"""Entries of one ledger → tables of what they have to do with transactions, by the kernel.
+"""Entries of one ledger → tables of their facts of transactions, by the kernel.
 
-Payloads are neither decompressed nor looked at. Source: docs/formats/entry.md (message metadata, markers).
+Payloads are neither decompressed nor read. Source: docs/formats/entry.md (message metadata, markers).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_TIMES = (2**63 - 1, -(2**63))
 
 
 class TransactionFinder:
-    """Collects what entries say, given to it in ascending order of their ids.
+    """Collects the facts of entries, in ascending order of their ids.
 
     `times` (int64: least and greatest publish time, in ms) is that of all entries since it was last set. Errors name
     the ledger; None for entries that are in none yet.
@@ -47,7 +47,7 @@ class TransactionFinder:
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> None:
-        """Look at entries; arguments as of `MessageDecoder.decode`.
+        """Inspect entries; arguments as of `MessageDecoder.decode`.
 
         Raises:
             FormatError: metadata that is not right, or a wrong checksum of an entry that matters; with ledger, entry
@@ -97,7 +97,7 @@ class TransactionFinder:
 
 
 def join_ranges(ranges: Table) -> Table:
-    """Ascending ranges (first, stop, and what they are of), those that adjoin and are of the same joined."""
+    """Join ascending ranges (first, stop, further columns) that adjoin and have the same further columns."""
     if len(ranges) < 2:
         return ranges
     begins = (ranges[1:, 0] != ranges[:-1, 1]) | (ranges[1:, 2:] != ranges[:-1, 2:]).any(axis=1)

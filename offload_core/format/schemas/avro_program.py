@@ -63,7 +63,7 @@ class Program:
 
 
 def compile_program(writer: AvroType, reader: AvroType, layout: AvroColumns) -> Program:
-    """The program that reads what `writer` wrote into the layout of `reader`.
+    """The program that reads data of `writer` into the layout of `reader`.
 
     Raises:
         SchemaError: they do not go together, or the program would be too long.
@@ -123,7 +123,7 @@ def writer_fields(record: AvroType, fields: Iterable[Field]) -> dict[str, Field 
 
 
 def _keys(avro: AvroType, *, with_aliases: bool = True) -> set[_Key]:
-    """What a type is found by: its kind, and of a named one its size and the last part of each name."""
+    """Keys to find a type by: its kind, and of a named one its size and the last part of each name."""
     if avro.kind not in _NAMED:
         return {(avro.kind, 0, "")}
     names = (avro.name, *avro.aliases) if with_aliases else (avro.name,)
@@ -183,7 +183,7 @@ class _Compiler:
             self._one(writer, reader, target)
 
     def _union(self, writer: AvroType, each: list[tuple[AvroType, AvroType | None, Target | None]]) -> None:
-        """One piece of program per branch; a branch that the reader has no place for is a fault of its datum."""
+        """Write the program of each branch; a branch that the reader has no place for is a fault of its datum."""
         start = len(self.numbers)
         self.numbers += [0] * len(each)
         self.add(op.UNION, -1, start, len(each))
@@ -323,8 +323,8 @@ class _Compiler:
     def _record(self, writer: AvroType, reader: AvroType, target: Target) -> None:
         self.add(op.VALID, target.slot)
         fields = {field.name: field for field in reader.fields}
-        wanted = dict(zip(target.names, target.children, strict=True))
-        sources = writer_fields(writer, (fields[name] for name in wanted))
+        targets = dict(zip(target.names, target.children, strict=True))
+        sources = writer_fields(writer, (fields[name] for name in targets))
         filled: dict[str, str] = {}
         for name, source in sources.items():
             if source is not None and filled.setdefault(source.name, name) != name:
@@ -335,7 +335,7 @@ class _Compiler:
         for field in writer.fields:
             if field.name in filled:
                 name = filled[field.name]
-                self.value(field.type, fields[name].type, wanted[name])
+                self.value(field.type, fields[name].type, targets[name])
             else:
                 self.skip(field.type)
         for name, source in sources.items():
@@ -344,7 +344,7 @@ class _Compiler:
                     raise SchemaError(
                         f"the writer's schema has no field {name!r}, and the reader's no default for it"
                     )
-                self.constant(fields[name].default, fields[name].type, wanted[name])
+                self.constant(fields[name].default, fields[name].type, targets[name])
 
     def skip(self, writer: AvroType) -> None:
         """Step over a value."""
@@ -442,7 +442,7 @@ def is_default(value: Any, reader: AvroType) -> bool:
 
 
 def _has_digits(text: str, precision: int) -> bool:
-    """True if the bytes of a decimal's default are a number of so many digits."""
+    """True if the bytes of a decimal's default are a number of at most `precision` digits."""
     number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
     limit: int = 10**precision
     return -limit < number < limit
@@ -487,7 +487,7 @@ _NO_BYTES = np.zeros(1, dtype=np.uint8)
 
 
 class AvroDecoder:
-    """Reads what `writer` wrote as `reader` says; `fields` are those of a record that are wanted, None for all.
+    """Reads data of the schema `writer` as `reader` has it; `fields` are those of a record to read, None for all.
 
     Raises:
         SchemaError: the two schemas do not go together.

@@ -1,4 +1,4 @@
-"""One datum, read plainly: the reference implementation of program and kernel, and what says why a datum is wrong.
+"""One datum, read plainly: the reference implementation of program and kernel. It explains wrong data.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, a union of several types a
 dict of its members, a time an integer of the column's unit.
@@ -33,12 +33,12 @@ def read_datum(
     *,
     most_steps: int | None = None,
 ) -> Any:
-    """The value of a whole datum; `fields` are those of a record that are wanted, None for all.
+    """The value of a whole datum; `fields` are those of a record to read, None for all.
 
-    `most_steps` is how many types and fields may be looked at: values that take no bytes can be many.
+    `most_steps` limits the types and fields that are visited: values that take no bytes can be many.
 
     Raises:
-        PayloadError: bytes that are not what the writer's schema says, with the byte; more than `most_steps`.
+        PayloadError: bytes that do not match the writer's schema, with the byte; more than `most_steps`.
     """
     source = _Source(datum, most_steps)
     value = source.value(writer, reader, fields)
@@ -69,8 +69,8 @@ class _Source:
             chosen = self._branches.find(writer, reader)
             if chosen is None:
                 raise self._no_counterpart(writer, reader)
-            wanted = None if simple(reader).kind == "union" else fields
-            value = self.value(writer, self._wider(reader, reader.branches[chosen]), wanted)
+            selected = None if simple(reader).kind == "union" else fields
+            value = self.value(writer, self._wider(reader, reader.branches[chosen]), selected)
             return _member(reader, chosen, value)
         if not goes_to(writer, reader):
             raise self._no_counterpart(writer, reader)
@@ -117,11 +117,13 @@ class _Source:
         return target if target.kind in ("long", "double") and branch.kind in ("int", "float") else branch
 
     def _record(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None) -> dict[str, Any]:
-        wanted = [field for field in reader.fields if fields is None or field.name in fields]
+        selected = [field for field in reader.fields if fields is None or field.name in fields]
         targets = self._targets.get((id(writer), id(reader)))
         if targets is None:
-            sources = writer_fields(writer, wanted)
-            targets = {source.name: other for other in wanted if (source := sources[other.name]) is not None}
+            sources = writer_fields(writer, selected)
+            targets = {
+                source.name: other for other in selected if (source := sources[other.name]) is not None
+            }
             self._targets[id(writer), id(reader)] = targets
         read: dict[str, Any] = {}
         for field in writer.fields:
@@ -132,7 +134,7 @@ class _Source:
                 read[target.name] = self.value(field.type, target.type)
         return {
             field.name: read[field.name] if field.name in read else default_value(field.default, field.type)
-            for field in wanted
+            for field in selected
         }
 
     def _enum(self, writer: AvroType, reader: AvroType) -> str:

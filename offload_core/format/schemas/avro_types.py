@@ -20,7 +20,7 @@ PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 MOST_TYPES = 10_000
 """Number of types that a schema may have, those of a name counted wherever it is used."""
 MOST_DEPTH = 64
-"""How deep types may nest, those that are named wherever the name is used."""
+"""Most levels of nested types; named types count wherever the name is used."""
 
 _NO_DEFAULT = object()
 
@@ -242,12 +242,12 @@ def _with_logical(plain: AvroType, declared: Mapping[str, Any]) -> AvroType:
         return plain
     precision, scale = 0, 0
     if logical == "decimal":
-        digits, behind = declared.get("precision"), declared.get("scale", 0)
-        if type(digits) is not int or type(behind) is not int or not 0 <= behind <= digits:
+        digits, decimals = declared.get("precision"), declared.get("scale", 0)
+        if type(digits) is not int or type(decimals) is not int or not 0 <= decimals <= digits:
             return plain
         if not 1 <= digits <= 38:
             return plain  # more digits than that fit no column of Spark
-        precision, scale = digits, behind
+        precision, scale = digits, decimals
     return AvroType(
         kind=plain.kind,
         name=plain.name,
@@ -319,7 +319,7 @@ class AvroColumns:
 
 
 def make_layout(reader: AvroType, fields: Collection[str] | None = None) -> AvroColumns:
-    """Give each part of a schema its slot; `fields` are those of a record that are wanted, None for all.
+    """Give each part of a schema its slot; `fields` are those of a record to read, None for all.
 
     Raises:
         SchemaError: too many columns.
@@ -330,7 +330,7 @@ def make_layout(reader: AvroType, fields: Collection[str] | None = None) -> Avro
 
 
 def simple(reader: AvroType) -> AvroType:
-    """A union as what its values go to: the one type beside null, the wider of two, or itself."""
+    """The type that a union's values become: the one type beside null, the wider of two, or the union."""
     if reader.kind != "union":
         return reader
     others = [branch for branch in reader.branches if branch.kind != "null"]

@@ -1,6 +1,6 @@
 """The cells that a kernel fills → Arrow arrays.
 
-Every column has a slot. A slot has cells (int64), and a byte for each that says whether it is there. A cell holds:
+Every column has a slot. A slot has cells (int64), and a byte for each that shows whether it has a value. A cell holds:
 
 boolean, integer, time   the number
 float, double            the bits of a double
@@ -28,8 +28,8 @@ from offload_hooks.errors import BadLengthError, PayloadError
 Numbers = npt.NDArray[np.int64]
 
 MOST_CELLS = 1 << 22
-"""Number of cells that a batch may have: rows × columns, and again so many in lists. A batch that would have more is
-split.
+"""Number of cells that a batch may have: rows × columns, and the same number again in lists. A batch
+that would have more is split.
 
 A cell takes 9 bytes here and up to 16 in its Arrow array. What one message has in lists cannot be split: it may have
 this, or `CELLS_PER_BYTE` for each of its bytes if that is more.
@@ -52,7 +52,7 @@ It gets `base` (per slot and one more), the most cells in lists, `counts`, `item
 _FIRST_ROOM = 1024
 
 
-class TooManyCells(Exception):  # noqa: N818 - no error: what is decoded is to be split
+class TooManyCells(Exception):  # noqa: N818 - no error: the batch is to be split
     """The rows would have more than `MOST_CELLS` cells in lists, or too much text: decode them in two parts."""
 
 
@@ -238,7 +238,7 @@ class Cells:
 
 
 class Room:
-    """Number of cells that each slot gets: what one batch has needed, the next one has at once.
+    """Number of cells of each slot; the next batch begins with as many as the last one needed.
 
     `owners` (int64) has for each slot that of the list or map around it; below 0 for one that has a cell per row.
     """
@@ -248,10 +248,10 @@ class Room:
         self._room = self._first_room()
 
     def fill(self, fill: Fill, lengths: Numbers, *, data: Bytes, pool: Bytes) -> tuple[Cells, Bytes]:
-        """Have a kernel fill the cells of values of these lengths in bytes; these, and the faults.
+        """Have a kernel fill the cells of values of these lengths in bytes; return cells and faults.
 
-        The faults (uint8, per value) are as the kernel says; 0 for a value that is right. Where the room does not do,
-        the kernel has counted what does, and is run once more.
+        The faults (uint8, per value) are the kernel's; 0 for a value that is right. If the room is too small, the
+        kernel has counted the room it needs, and is run once more.
 
         Raises:
             TooManyCells: several values have more than `MOST_CELLS` in lists.

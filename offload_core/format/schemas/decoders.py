@@ -1,4 +1,4 @@
-"""A version of a topic's schema → what decodes its payloads into the reader's columns.
+"""A version of a topic's schema → a decoder of its payloads into the reader's columns.
 
 The reader is a version as well: the newest, or a chosen one. AVRO is resolved from the version that wrote to the
 reader; JSON is read by the reader's field names, Protobuf by its fields' numbers; any other type must be the reader's
@@ -119,13 +119,13 @@ def explain_inline(payload: bytes) -> tuple[bytes | None, bytes | None]:
 _TOGETHER = (("AVRO", "JSON"), ("PROTOBUF", "PROTOBUF_NATIVE"))
 """Types of which one version of a topic's schema can be, and another the other."""
 _MOST_STEPS = 2_000_000
-"""Of the search for what is wrong with a datum: a few seconds."""
+"""Most steps of the search for a datum's fault: a few seconds."""
 
 
 def make_decoder(
     writer: SchemaVersion, reader: SchemaVersion, fields: Collection[str] | None = None
 ) -> ValueDecoder:
-    """Decodes what was written by one version as the columns of another; of a record only `fields`, None for all.
+    """Decodes data of one version as the columns of another; of a record only `fields`, None for all.
 
     Raises:
         SchemaError: a definition that is not right, a type that cannot be decoded, versions that do not go together.
@@ -182,10 +182,10 @@ class KeyValues:
     """Decodes payloads of key and value into a struct of both; the separated key comes beside the payload."""
 
     def __init__(self, writer: SchemaVersion, reader: SchemaVersion) -> None:
-        written, wanted = parse_key_value(writer), parse_key_value(reader)
+        written, read = parse_key_value(writer), parse_key_value(reader)
         self.separated = written.separated
-        self._key = make_decoder(written.key, wanted.key)
-        self._value = make_decoder(written.value, wanted.value)
+        self._key = make_decoder(written.key, read.key)
+        self._value = make_decoder(written.value, read.value)
         self.data_type: pa.DataType = pa.struct(
             [("key", self._key.data_type), ("value", self._value.data_type)]
         )

@@ -42,7 +42,7 @@ _FAST = ("boolean", "int", "long", "float", "double", "string", "enum")
 
 
 class JsonValues:
-    """Decodes JSON objects of a record; `fields` are those that are wanted, None for all."""
+    """Decodes JSON objects of a record; `fields` are those to read, None for all."""
 
     def __init__(self, reader: AvroType, fields: Collection[str] | None = None) -> None:
         layout = make_layout(reader, fields)
@@ -77,7 +77,7 @@ class JsonValues:
             return None
         payloads = binary_of(chosen)
         try:
-            payloads.cast(pa.string())  # the reader does not look at the texts that it ignores
+            payloads.cast(pa.string())  # the reader does not check the texts that it ignores
         except pa.ArrowInvalid:
             return None
         joined = pc.binary_join(pa.ListArray.from_arrays([0, len(payloads)], payloads), _BETWEEN)[0]
@@ -232,7 +232,7 @@ class _Plain:
         return self._scalar(value, target, path)
 
     def _take_items(self, count: int, target: Target) -> None:
-        """Count the items of a list, before they are looked at; those of a union's branch that fails as well."""
+        """Count the items of a list, before they are read; those of a union's branch that fails as well."""
         self.left -= count * sum(len(child.level) for child in target.children)
         if self.left < 0:
             raise TooManyCells

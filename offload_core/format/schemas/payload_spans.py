@@ -1,4 +1,4 @@
-"""Payloads as spans of one buffer, and what decodes them: one Arrow value each, and a mark where that fails."""
+"""Payloads as spans of one buffer, and their decoders: one Arrow value each, and a mark where that fails."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class PayloadDecoder:
         return made
 
     def report(self) -> None:
-        """Say how many messages have been left out since it was said last."""
+        """Log how many messages have been left out since the last report."""
         if self._left_out:
             _log.warning("%d messages are left out: their payloads cannot be decoded", self._left_out)
             self._left_out = 0

@@ -53,7 +53,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufTables:
-    """The columns of a message, and what the kernel needs.
+    """The columns of a message, and the kernel's tables.
 
     Attributes:
         root: the column of a whole message.
@@ -77,8 +77,8 @@ class ProtobufTables:
     pool: npt.NDArray[np.uint8]
 
 
-def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> ProtobufTables:
-    """The layout of a message; `wanted` are those of its own fields that become columns, None for all.
+def make_layout(message: MessageType, chosen: Collection[str] | None = None) -> ProtobufTables:
+    """The layout of a message; `chosen` are those of its own fields that become columns, None for all.
 
     Raises:
         SchemaError: too many columns.
@@ -86,7 +86,7 @@ def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> 
     builder = _Builder()
     slot = builder.slot(-1, is_there=True)
     builder.frames[0] = -1
-    root = builder.struct(message, slot, -1, None if wanted is None else frozenset(wanted))
+    root = builder.struct(message, slot, -1, None if chosen is None else frozenset(chosen))
     return ProtobufTables(
         root=root,
         owners=np.array(builder.owners, dtype=np.int64),
@@ -124,7 +124,7 @@ class _Builder:
         return len(self.owners) - 1
 
     def struct(
-        self, message: MessageType, slot: int, owner: int, wanted: Collection[str] | None = None
+        self, message: MessageType, slot: int, owner: int, chosen: Collection[str] | None = None
     ) -> Column:
         """The column of a message that has its slot; its fields go to the table together, one after another."""
         place = len(self.messages)
@@ -133,7 +133,7 @@ class _Builder:
         spans: dict[str, tuple[int, int]] = {}
         oneofs: dict[int, list[int]] = {}
         for field in message.fields:
-            if wanted is not None and field.name not in wanted:
+            if chosen is not None and field.name not in chosen:
                 rows.append((field, -1, -1))
                 continue
             begin, inner = len(self.owners), len(self.messages)
@@ -240,7 +240,7 @@ class _Builder:
 
 
 class ProtobufValues:
-    """Decodes messages of a type; `fields` are those that are wanted, None for all."""
+    """Decodes messages of a type; `fields` are those to read, None for all."""
 
     def __init__(self, message: MessageType, fields: Collection[str] | None = None) -> None:
         self._message, self._fields = message, fields

@@ -1,4 +1,4 @@
-"""One message, read plainly: the reference implementation of tables and kernel, and what says why a payload is wrong.
+"""One message, read plainly: the reference implementation of tables and kernel. It explains wrong payloads.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, an enum its symbol.
 Source: protobuf.dev, "Encoding".
@@ -27,7 +27,7 @@ _DROPPED = object()
 
 
 def read_message(payload: bytes, message: MessageType, fields: Collection[str] | None = None) -> Any:
-    """The value of a whole payload; `fields` are those of the message that are wanted, None for all.
+    """The value of a whole payload; `fields` are those of the message to read, None for all.
 
     Raises:
         PayloadError: bytes that are no such message, with the byte.
@@ -39,7 +39,7 @@ def read_message(payload: bytes, message: MessageType, fields: Collection[str] |
 
 
 class _WireSource:
-    """Reads values into dicts by the fields' names; what is not in one has its default."""
+    """Reads values into dicts by the fields' names; a field that is missing has its default."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -52,9 +52,9 @@ class _WireSource:
         found: dict[str, Any],
         end: int,
         group: int,
-        wanted: Collection[str] | None = None,
+        chosen: Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """Read into `found` what is there up to `end`, or to the end of the group of this number."""
+        """Read fields into `found` up to `end`, or to the end of the group of this number."""
         by_number = self._by_number.get(id(message))
         if by_number is None:
             by_number = self._by_number[id(message)] = {field.number: field for field in message.fields}
@@ -67,7 +67,7 @@ class _WireSource:
             field = by_number.get(number)
             kind = -1 if field is None else _kind(field)
             fits = field is not None and wire.WIRE_TYPES[kind] == wire_type
-            if field is None or (wanted is not None and field.name not in wanted):
+            if field is None or (chosen is not None and field.name not in chosen):
                 self._skip(end, wire_type, number)
                 if field is not None and fits:
                     self._take_back_others(field, found)
@@ -196,14 +196,14 @@ def _kind(field: FieldType) -> int:
 
 
 def _shown(
-    message: MessageType, found: dict[str, Any] | None, wanted: Collection[str] | None = None
+    message: MessageType, found: dict[str, Any] | None, chosen: Collection[str] | None = None
 ) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
         field.name: _shown_field(field, found, is_part=message.is_entry)
         for field in message.fields
-        if wanted is None or field.name in wanted
+        if chosen is None or field.name in chosen
     }
 
 

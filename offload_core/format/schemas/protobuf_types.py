@@ -1,4 +1,4 @@
-"""Protobuf messages as values: what Pulsar's schemas PROTOBUF_NATIVE and PROTOBUF say of one → `MessageType`.
+"""Protobuf messages as values: definitions of Pulsar's schemas PROTOBUF_NATIVE and PROTOBUF → `MessageType`.
 
 A native schema holds the descriptors of the message's file and of those that it imports. Pulsar's older type holds an
 AVRO schema that was made of the class, and for the fields of the message itself, but none of those in it, their numbers
@@ -28,7 +28,7 @@ MOST_FIELDS = 10_000
 """Number of fields that a schema may have, those of a message type counted wherever it is used."""
 
 MOST_DEPTH = 100
-"""How deep messages may nest: what Protobuf's own readers allow."""
+"""Most levels of nested messages: as many as Protobuf's own readers allow."""
 
 PARSING_INFO = "__PARSING_INFO__"
 _NATIVE = ("fileDescriptorSet", "rootMessageTypeName", "rootFileDescriptorName")

@@ -1,4 +1,4 @@
-"""A corpus of damage: named kinds of it, made from sound objects and records, each with what a verifier must say."""
+"""A corpus of damage: named kinds of it, made from sound objects and records, each with the findings to report."""
 
 from damage.corpus import DAMAGES, Damage
 from damage.scenes import Scene

@@ -1,4 +1,4 @@
-"""Every kind of damage by its name: what it is made from, what it changes, and what a verifier must say of it."""
+"""Every kind of damage by its name: its scene, its change, and the findings that a verifier must report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from damage.scenes import Scene
 from offload_core.maintenance.verify import Code
 
 Place = Mapping[str, object]
-"""What a finding must say of the place: some of `topic`, `key`, `ledger_id`, `block`, `entry_id`, `offset`."""
+"""The place that a finding must report: some of `topic`, `key`, `ledger_id`, `block`, `entry_id`, `offset`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +17,10 @@ class Damage:
     """A kind of damage.
 
     Attributes:
-        scene: makes what it is done to.
-        do: damages that, and tells the place.
-        code: what must be found there.
-        also: what must be found as a consequence, wherever.
+        scene: makes the sound scene.
+        do: damages it, and returns the place.
+        code: the finding that must be reported there.
+        also: findings that must be reported as a consequence, anywhere.
         deep: only the bytes of data objects show it.
     """
 
@@ -32,7 +32,7 @@ class Damage:
     deep: bool = False
 
     def make(self) -> tuple[Scene, Place]:
-        """What is damaged, and where."""
+        """The damaged scene, and the place of the damage."""
         scene = self.scene()
         place = self.do(scene)
         return scene, place

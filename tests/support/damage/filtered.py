@@ -15,7 +15,7 @@ from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntri
 
 
 def record_of(kept: Sequence[bytes], entries: int) -> FilterRecord:
-    """What is told of a filter that kept these of so many entries."""
+    """The record of a filter that kept these of `entries` entries."""
     return FilterRecord.of(
         "transactions",
         FilterMode.GAP,
@@ -34,7 +34,7 @@ def filtered_object(
 ) -> WrittenObject:
     """The object of all these payloads, with padding for those that are not kept; each block keeps its length.
 
-    `counts` are those that its index says were kept, if others.
+    `counts` are the counts of kept entries in its index, if others.
     """
     record = record_of([each for i, each in enumerate(payloads) if (counts or keep)(i)], len(payloads))
     metadata = replace(ledger_metadata(payloads), custom=((RECORD_KEY, record.pack().encode()),))

@@ -60,7 +60,7 @@ def a_sealed_index_says_something_else(scene: Scene) -> Place:
 
 
 CTIME_MS = 1
-"""When the ledger was made: readers do without."""
+"""Change the ledger's creation time, which readers do not need."""
 
 
 @damage(one, Code.CHECKSUMS_OTHER)

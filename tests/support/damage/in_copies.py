@@ -1,4 +1,4 @@
-"""Copies of one ledger that contradict or repeat each other, where no record tells which counts."""
+"""Copies of one ledger that contradict or repeat each other, where no record shows which counts."""
 
 from __future__ import annotations
 

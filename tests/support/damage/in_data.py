@@ -1,4 +1,4 @@
-"""Damage in the bytes of data objects: block headers, padding, frames, and what the entries hold."""
+"""Damage in the bytes of data objects: block headers, padding, frames, and payloads."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def of_index(scene: Scene, number: int = 0, **place: object) -> Place:
 
 
 def blocks_at(scene: Scene) -> int:
-    """Where the list of blocks begins in the index of a PIP-17 object."""
+    """The offset of the list of blocks in the index of a PIP-17 object."""
     return _METADATA_AT + int.from_bytes(scene.objects[scene.index_key()].data[28:32], "big")
 
 

@@ -1,4 +1,4 @@
-"""Records that say what is not so, or objects that are not as they say."""
+"""Records that are wrong, or objects that contradict their records."""
 
 from __future__ import annotations
 
@@ -207,14 +207,14 @@ def record_begins_a_segment_earlier(scene: Scene) -> Place:
 
 @damage(filtered, Code.RECORD_FILTER)
 def a_record_says_nothing_of_a_filter(scene: Scene) -> Place:
-    """So that nothing tells what was to be kept."""
+    """Remove the record of the filter: nothing shows which entries were to be kept."""
     scene.change_record(lambda record: replace(record, context=copied(scene.written[0].key.uuid)))
     return {"topic": TOPIC, "ledger_id": LEDGER, "key": scene.key()}
 
 
 @damage(streaming, Code.SEGMENT_END)
 def a_segment_ends_before_its_record_says(scene: Scene) -> Place:
-    """Its index tells that the whole ledger ends before."""
+    """Change its index, by which the whole ledger ends before."""
     change_share(scene, 0, lambda old: replace(old, end_entry_id=len(FOLLOWING)), 8)
     scene.change_record(
         lambda record: replace(record, info=replace(record.info, entries=None, timestamp_ms=0)), 8

@@ -15,7 +15,7 @@ def plain_entries() -> Scene:
 
 
 def without_checksums() -> Scene:
-    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can tell, and a marker."""
+    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can see, and a marker."""
     scene = Scene()
     payloads = [entry(b"one", checksum=False), entry(b"two" * 100, checksum=False, compression=LZ4)]
     scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)

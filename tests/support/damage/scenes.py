@@ -80,11 +80,11 @@ class Stored:
 
 @dataclass(slots=True)
 class Scene:
-    """What lies in a tier, and what records say; both can be changed as one likes.
+    """The objects of a tier and the records of topics; both can be changed freely.
 
     Attributes:
         written: the objects as they were made, in their order, with their keys.
-        records: by topic; None: there are none to go by.
+        records: by topic; None for a verification without records.
     """
 
     objects: dict[str, Stored] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Scene:
 
     @property
     def has_block_checksums(self) -> bool:
-        """Whether there are some beside its objects."""
+        """Return whether checksum files lie beside its objects."""
         return any(key.endswith("checksums") for key in self.objects)
 
     def key(self, number: int = 0) -> str:
@@ -136,7 +136,7 @@ class Scene:
         return parse_index(written.index, written.key)
 
     def frame(self, entry_id: int, number: int = 0, ledger_id: int = LEDGER) -> int:
-        """Where an entry's frame begins in its data object."""
+        """The offset of an entry's frame in its data object."""
         index = self.index(number)
         ledger = next(each for each in index.ledgers if each.ledger_id == ledger_id)
         block = next(each for each in reversed(ledger.blocks) if each.first_entry_id <= entry_id)
@@ -192,7 +192,7 @@ class Scene:
         return Verification(tier, deep=deep, records=records, now_ms=lambda: NOW_MS, **options)
 
     def findings(self, *, deep: bool = True, **capabilities: int) -> list[Finding]:
-        """What a verification finds, of a tier that can do this."""
+        """The findings of a verification, in a tier with these capabilities."""
         return list(self.verification(deep=deep, tier=self.tier(**capabilities)))
 
 
@@ -202,7 +202,7 @@ def in_memory(objects: Mapping[str, Stored], capabilities: Capabilities | None =
 
 
 def in_memory_tier(objects: Mapping[str, Stored]) -> MemoryTier:
-    """What drivers in memory share."""
+    """The storage that drivers in memory share."""
     tier = MemoryTier()
     for key, stored in objects.items():
         stat = ObjectStat(
@@ -302,11 +302,11 @@ def _with_filter(record: LedgerRecord, *, share: int, packed: str) -> LedgerReco
 def closed_in_index(
     written: WrittenObject,
     whole: Mapping[int, Sequence[bytes]],
-    told: Mapping[int, FilterRecord] = MappingProxyType({}),
+    filter_records: Mapping[int, FilterRecord] = MappingProxyType({}),
     *,
     is_closed: bool = True,
 ) -> WrittenObject:
-    """A streaming object whose index has the whole of ledgers that ended, and what filters did to them."""
+    """A streaming object whose index has the whole of ledgers that ended, and their filter records."""
     index = parse_index(written.index, written.key)
     ledgers = [
         (
@@ -315,7 +315,7 @@ def closed_in_index(
                 entries=len(whole[ledger.ledger_id]),
                 size=sum(map(len, whole[ledger.ledger_id])),
                 timestamp_ms=CLOSED_AT_MS if is_closed else 0,
-                properties=((RECORD_KEY, told[ledger.ledger_id].pack()),) if told else (),
+                properties=((RECORD_KEY, filter_records[ledger.ledger_id].pack()),) if filter_records else (),
             ),
             ledger.blocks,
         )
@@ -341,7 +341,7 @@ def streaming(*, records: bool = True, gone: bool = False) -> Scene:
 
 
 def trimmed() -> Scene:
-    """What is left once ledger 7, of which a segment holds ledger 8 as well, was deleted."""
+    """A topic after the deletion of ledger 7, of which a segment holds ledger 8 as well."""
     scene = Scene()
     scene.add(second_segment(), 1)
     return scene
@@ -385,10 +385,12 @@ def filtered(without: int | None = None) -> Scene:
     key = scene.add(written, 0)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
-    told = record_of([each for i, each in enumerate(PAYLOADS) if counts(i)], len(PAYLOADS))
+    filter_record = record_of([each for i, each in enumerate(PAYLOADS) if counts(i)], len(PAYLOADS))
     context = copied(key.uuid)
     assert context.driver is not None
-    context = replace(context, driver=context.driver.with_property(RECORD_KEY, told.pack(short=True)))
+    context = replace(
+        context, driver=context.driver.with_property(RECORD_KEY, filter_record.pack(short=True))
+    )
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, context))}
     return scene
 
@@ -399,18 +401,20 @@ def filtered_segments(*, records: bool = True) -> Scene:
     written = scene.written
     scene.written = []
     parts = [LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[:7]])]
-    told = [
+    filter_records = [
         {LEDGER: record_of(PAYLOADS[:7], len(FIRST))},
         {LEDGER: record_of(PAYLOADS[11:], len(SECOND)), 8: record_of(FOLLOWING, len(FOLLOWING))},
     ]
     first = streaming_object(parts, min_block_bytes=2000)
-    scene.add(closed_in_index(first, {LEDGER: FIRST}, told[0], is_closed=False) if records else first, 0)
+    scene.add(
+        closed_in_index(first, {LEDGER: FIRST}, filter_records[0], is_closed=False) if records else first, 0
+    )
     second = second_segment(11, PAYLOADS[11:])
-    scene.add(closed_in_index(second, {LEDGER: PAYLOADS, 8: FOLLOWING}, told[1]), 1)
+    scene.add(closed_in_index(second, {LEDGER: PAYLOADS, 8: FOLLOWING}, filter_records[1]), 1)
     assert [each.key for each in scene.written] == [each.key for each in written]
     if records:
         for ledger_id, number, share_of in ((LEDGER, 0, 0), (LEDGER, 1, 1), (8, 1, 0)):
-            packed = told[number][ledger_id].pack(short=True)
+            packed = filter_records[number][ledger_id].pack(short=True)
             scene.change_record(partial(_with_filter, share=share_of, packed=packed), ledger_id)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"

@@ -38,7 +38,7 @@ def blocks_of(data: bytes, key: ObjectKey) -> list[bytes]:
 
 
 def checksums_key(key: ObjectKey) -> str:
-    """Where the checksums of an object are."""
+    """The key of an object's checksum file."""
     return key.data_key.removesuffix("data") + "_checksums" if key.is_mapfile else f"{key.data_key}-checksums"
 
 

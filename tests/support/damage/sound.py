@@ -1,4 +1,4 @@
-"""Sound scenes by name: of these a verifier says nothing."""
+"""Sound scenes by name: in these a verifier finds nothing."""
 
 from __future__ import annotations
 

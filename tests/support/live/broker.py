@@ -82,7 +82,7 @@ class PulsarAdmin:
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic of so many partitions, `topic-partition-0` and so on."""
+        """Make a partitioned topic, with partitions `topic-partition-0` and so on."""
         self._ask("PUT", f"{_path(topic)}/partitions", partitions)
 
     def ledgers(self, topic: str) -> list[TopicLedger]:
@@ -255,7 +255,7 @@ def consume(client: pulsar.Client, topic: str, sent: Mapping[Place, int]) -> lis
 
 
 def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[tuple[bytes, bytes]]:
-    """Ids and values of so many messages, by an exclusive consumer with these options."""
+    """Ids and values of `count` messages, by an exclusive consumer with these options."""
     consumer = client.subscribe(topic, "reading", initial_position=pulsar.InitialPosition.Earliest, **options)
     messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in range(count)]
     consumer.close()
@@ -492,7 +492,7 @@ class LivePulsar:
         return ColdNamespace(namespace, store, self.admin)
 
     def send(self, topic: str, sending: Sending) -> SentTopic:
-        """Send to a topic, and consume what was sent."""
+        """Send to a topic, and consume the messages."""
         sent = sending(self.client, topic)
         return SentTopic(name=topic, sent=sent, read=self.consumers.consume(topic, sent))
 

@@ -57,10 +57,10 @@ class JavaClient:
 
         `options` are `batch`, `chunk_bytes` and `compression`. With `encrypt_for` the folder `keys` has `NAME.pub`.
         """
-        told = [{name: _as_text(value) for name, value in message.items()} for message in messages]
+        texts = [{name: _as_text(value) for name, value in message.items()} for message in messages]
         if encrypt_for:
             options |= {"encrypt_for": list(encrypt_for), "key_folder": str(keys)}
-        self.oracle.ask("produce", service_url=self.service_url, topic=topic, messages=told, **options)
+        self.oracle.ask("produce", service_url=self.service_url, topic=topic, messages=texts, **options)
 
     def consume(
         self, topic: str, *, until: bytes | None = None, keys: Path | None = None, **options: Any
@@ -142,7 +142,7 @@ class TransactionalPulsar(LivePulsar):
         return answer["read"]
 
     def consume(self, topic: str, kind: str, name: str, count: int) -> list[Row]:
-        """So many messages by a new subscription of this kind, from the first on; all are acknowledged."""
+        """Consume `count` messages by a new subscription of this kind, from the first on; acknowledge all."""
         consumer = self.client.subscribe(
             topic, name, consumer_type=KINDS[kind], initial_position=pulsar.InitialPosition.Earliest
         )

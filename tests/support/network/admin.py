@@ -26,7 +26,7 @@ def reason(status: int, text: str) -> Answer:
 
 
 class AdminRest(Front):
-    """A server with these answers by path, which may be changed at any time; else nothing is there, as Pulsar says it.
+    """A server with these answers by path, which may be changed at any time; else Pulsar's answer for a missing page.
 
     With `tls`, a certificate and its key.
     """

@@ -53,7 +53,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate_path, key_path
 
 
-# --- An HTTP server before another one: it passes requests on, or answers, changes or loses them as a test says.
+# --- An HTTP server before another one: it passes requests on, or answers, changes or loses them as a test sets it.
 #
 # It understands requests, unlike `proxy`, which counts bytes. It is a forward proxy as well: a request's target may be
 # a whole URL, of which the path is passed on.
@@ -158,10 +158,10 @@ class Front:
 
     def _answered(self, request: Request) -> Answer | Lost:
         self.requests.append(request)
-        wanted = self.rule(request)
-        if wanted is None or wanted is NEVER_ANSWERED:
+        ruled = self.rule(request)
+        if ruled is None or ruled is NEVER_ANSWERED:
             answer = _passed_on(self._behind, self.change(request))
-        return wanted or answer
+        return ruled or answer
 
 
 def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPRequestHandler]:
@@ -200,11 +200,11 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
     return Handler
 
 
-def _passed_on(behind: SplitResult, request: Request) -> Answer:
-    if not behind.hostname:
+def _passed_on(target: SplitResult, request: Request) -> Answer:
+    if not target.hostname:
         raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
-    connection = http.client.HTTPConnection(behind.hostname, behind.port, timeout=60)
+    connection = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
     try:
         path = target.path + (f"?{target.query}" if target.query else "")
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)

@@ -24,12 +24,12 @@ class Spoil:
     """The faults of one connection; bytes are counted from its beginning, over all its requests.
 
     Attributes:
-        delay_s: every chunk comes so much later, in both directions; the rate stays.
+        delay_s: every chunk comes later by this, in both directions; the rate stays.
         refuse: it is reset at once.
-        silent_after: after so many bytes of answers nothing is passed on any more, and nothing is closed.
-        truncate_after: after so many bytes of answers it is closed as if they were complete.
-        reset_after: after so many bytes of answers it is reset.
-        reset_request_after: after so many bytes of requests it is reset.
+        silent_after: after this number of bytes of answers nothing is passed on any more, and nothing is closed.
+        truncate_after: after this number of bytes of answers it is closed as if they were complete.
+        reset_after: after this number of bytes of answers it is reset.
+        reset_request_after: after this number of bytes of requests it is reset.
     """
 
     delay_s: float = 0.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 NOT_RUN = "Not run here: "
-"""How the title of a block begins that needs what no test has, such as a cloud platform. Readers see it, too."""
+"""The prefix of the title of a block that no test can run, such as for a cloud platform. Readers see it, too."""
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\S*)(?P<more>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S
@@ -55,5 +55,5 @@ def blocks_of(path: Path, root: Path) -> list[Block]:
 
 
 def title_says_not_run(block: Block) -> bool:
-    """Whether readers are told that this is not run, and why."""
+    """Return whether the title states that this is not run, and why."""
     return block.title.startswith(NOT_RUN) and len(block.title) > len(NOT_RUN)

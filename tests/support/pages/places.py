@@ -1,4 +1,4 @@
-"""What stands in the pages for somebody's own places, and what it is when they run: the whole table.
+"""The placeholders of the pages for a user's own places, and their values when the pages run: the whole table.
 
 A block runs as it is shown, but for these texts. Longer ones count first.
 """

@@ -25,7 +25,7 @@ from pages.shell import run_console
 from pages.world import World
 
 GIVEN = frozenset(("spark", "tier", "older_tier", "environment", "hot_store", "record"))
-"""What a page's Python may use without having made it."""
+"""The names that a page's Python may use without having made them."""
 
 IN_ITS_OWN_PROCESS = '.option("driver", "shelf")'
 """Spark's workers have the package of such a block only if their driver was started with it."""

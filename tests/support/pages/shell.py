@@ -31,14 +31,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A command, and what the page shows that it prints."""
+    """A command, and its output as the page shows it."""
 
     words: Sequence[str]
     shown: Sequence[str]
 
     @property
     def finds(self) -> bool:
-        """Whether it may end with 1: it changes nothing, and the page shows what it finds, or what it would do."""
+        """Return whether it may end with 1: it changes nothing, and the page shows its findings or its plan."""
         return "--yes" not in self.words and (bool(self.shown) or self.words[1] in _DRY_RUNS)
 
 
@@ -64,7 +64,7 @@ def _lines(text: str) -> list[Line]:
 
 
 def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
-    """What it prints."""
+    """Run a command; return its output."""
     match words:
         case ["export", *settings]:
             for setting in settings:
@@ -78,7 +78,7 @@ def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
         case ["pip" | ".venv/bin/pip", "install", *what]:
             _check_extras(what)
         case ["python3", "-m", "venv", ".venv"]:
-            pass  # whoever runs this has one
+            pass  # the user has one
         case [".venv/bin/python", "-m", "pytest", *_] | [".venv/bin/python", "examples/demo.py"]:
             assert words[1] == "-m" or (ROOT / words[1]).is_file()  # tests/spark/test_examples.py runs it
         case ["offload", "serve", *arguments]:
@@ -120,7 +120,7 @@ def _quietly(command: Sequence[str]) -> str:
 
 
 def _check_extras(words: Sequence[str]) -> None:
-    """What is installed is this project, with extras that there are."""
+    """Check that the command installs this project, with extras that exist."""
     (what,) = (word for word in words if "[" in word)
     match = re.fullmatch(rf"(?:{PROJECT['name']}|\.)\[([\w,]+)\]", what)
     assert match is not None, what

@@ -1,4 +1,4 @@
-"""What the pages take for granted, made in a folder: a tier, records, topics; servers for those that ask for them."""
+"""The world of the pages, made in a folder: a tier, records, topics; servers for pages that need them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PAYMENTS = "acme/cold/persistent/payments"
 FILTERED = "acme/n/persistent/orders"
 ORPHAN = "0badc0de"
 RETURNS = "00000002-0000-4000-8000-000000000002-ledger-1"
-"""How the key of what no record names begins."""
+"""The prefix of the keys of objects that no record names."""
 
 ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
 
@@ -132,7 +132,7 @@ class World:
 
     @cached_property
     def environment(self) -> Environment:
-        """What managed ledgers are opened in."""
+        """The environment of managed ledgers."""
         environment, _ = self.stack.enter_context(opened_service(self.config))
         return environment
 
@@ -152,7 +152,7 @@ class World:
 
     @cached_property
     def golden(self) -> Path:
-        """A tier of what a broker offloaded."""
+        """A tier of topics that a broker offloaded."""
         lay_out_broker_objects(self.folder / "golden")
         return self.folder / "golden"
 
@@ -165,7 +165,7 @@ class World:
 
     @cached_property
     def deleted_topic(self) -> Path:
-        """The tier, with a copy of a ledger that says to be of acme/cold/returns, which has no record; days later."""
+        """The tier, days later, with a copy of a ledger of the topic acme/cold/returns, which has no record."""
         for path in sorted(self.tier_path.glob(f"{self.key}*")):
             name = path.name.replace(self.key, RETURNS, 1)
             data = path.read_bytes()
@@ -176,7 +176,7 @@ class World:
 
     @cached_property
     def damaged(self) -> Path:
-        """The tier after somebody has deleted an index, some days later."""
+        """The tier some days after an index was deleted."""
         for path in list(self.tier_path.glob(f"{self.key}-index*")):
             path.unlink()
         return self._some_days_later()
@@ -202,7 +202,7 @@ class World:
 
     @cached_property
     def zookeeper(self) -> str:
-        """Where a ZooKeeper has the record of a topic, as Pulsar keeps it."""
+        """The address of a ZooKeeper with the record of a topic, as Pulsar stores it."""
         from kazoo.client import KazooClient
 
         server = self._fixture("zookeeper")
@@ -250,7 +250,7 @@ class World:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What whoever follows the pages has in the environment: a configuration, and a catalog of Iceberg tables."""
+        """The environment variables of the pages' user: a configuration, and a catalog of Iceberg tables."""
         return {
             "PULSAR_OFFLOAD_CONFIG": str(self.config),
             "PYICEBERG_CATALOG__PROD__URI": f"sqlite:///{self.folder}/catalog.db",

@@ -87,6 +87,6 @@ def _of_layer() -> Iterator[str]:
 
 
 def _of_tasks() -> Iterator[str]:
-    said = dict(re.findall(r"^\s*(\w+): (.+?)\s*$", inspect.getdoc(TaskMetrics) or "", re.MULTILINE))
+    documented = dict(re.findall(r"^\s*(\w+): (.+?)\s*$", inspect.getdoc(TaskMetrics) or "", re.MULTILINE))
     for field in dataclasses.fields(TaskMetrics):
-        yield f"| `{field.name}` | {said.get(field.name, '')} |\n"
+        yield f"| `{field.name}` | {documented.get(field.name, '')} |\n"

@@ -17,7 +17,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger import policies_by_name
 from offload_core.writing.settings import PolicyStore, ServiceSettings
 from offload_hooks.testing import MemoryMetadataStore
-from reference.requests import SAID, Said
+from reference.requests import REQUESTS, RequestText
 
 _HEAD = """\
 # REST
@@ -36,7 +36,9 @@ answer.
 
 def rest_page() -> str:
     """The page."""
-    rows = (f"| `{method.upper()} {path}` | {_said(method, path).what} |\n" for method, path in _requests())
+    rows = (
+        f"| `{method.upper()} {path}` | {_text_of(method, path).what} |\n" for method, path in _requests()
+    )
     return _HEAD + "".join(rows)
 
 
@@ -86,42 +88,42 @@ def _requests() -> list[tuple[str, str]]:
     return found
 
 
-def _said(method: str, path: str) -> Said:
-    return SAID[f"{method.upper()} {path}"]
+def _text_of(method: str, path: str) -> RequestText:
+    return REQUESTS[f"{method.upper()} {path}"]
 
 
 def _operation(method: str, path: str) -> dict[str, Any]:
-    said = _said(method, path)
+    text = _text_of(method, path)
     operation: dict[str, Any] = {
-        "summary": re.sub(r"\[(.+?)\]\(.*?\)", r"\1", said.what),
+        "summary": re.sub(r"\[(.+?)\]\(.*?\)", r"\1", text.what),
         "operationId": re.sub(r"\W+", "_", f"{method} {path.removeprefix('/admin/')}").strip("_"),
-        "parameters": list(_parameters(path, said)),
+        "parameters": list(_parameters(path, text)),
         "responses": {
-            str(said.status): _answer(said),
+            str(text.status): _answer(text),
             "default": {
                 "description": "an error",
                 "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
             },
         },
     }
-    if said.takes is not None:
+    if text.takes is not None:
         operation["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": {"type": said.takes}}},
+            "content": {"application/json": {"schema": {"type": text.takes}}},
         }
     return operation
 
 
-def _answer(said: Said) -> dict[str, Any]:
-    if said.gives is None:
+def _answer(text: RequestText) -> dict[str, Any]:
+    if text.gives is None:
         return {"description": "done"}
-    content = {said.content: {"schema": {"type": said.gives}}}
+    content = {text.content: {"schema": {"type": text.gives}}}
     return {"description": "the answer", "content": content}
 
 
-def _parameters(path: str, said: Said) -> Iterator[dict[str, Any]]:
+def _parameters(path: str, text: RequestText) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", path):
         kind = "integer" if name == "version" else "string"
         yield {"name": name, "in": "path", "required": True, "schema": {"type": kind}}
-    for name in said.asks:
+    for name in text.asks:
         yield {"name": name, "in": "query", "schema": {"type": "string"}}

@@ -1,4 +1,4 @@
-"""Each generated page, and what makes it."""
+"""Each generated page, and the function that makes it."""
 
 from __future__ import annotations
 

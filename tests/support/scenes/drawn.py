@@ -95,7 +95,7 @@ class FilteredLedger:
 
     @property
     def stops(self) -> list[int]:
-        """Where its objects end."""
+        """The positions at which its objects end."""
         return [*(firsts[0] for firsts in self.blocks[1:]), len(self.payloads)]
 
 
@@ -155,7 +155,7 @@ class DrawnTopic:
         return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)
 
     def info(self, objects: int | None = None) -> ManagedLedgerInfo:
-        """The topic's record once so many of its objects are there; None for all."""
+        """The topic's record once this number of its objects exists; None for all."""
         records: list[LedgerRecord] = []
         number, where = 0, tier_record(Tier(MemoryDriver({})))
         for ledger in self.ledgers:
@@ -320,7 +320,7 @@ def segmented(
     block_entries: int = 2,
     left_out: Callable[[Sequence[EntryPosition]], frozenset[EntryPosition]] | None = None,
 ) -> SegmentedTopic:
-    """Ledgers of so many entries, with complete segments that end before these places in the topic.
+    """Ledgers of these numbers of entries, with complete segments that end before these places in the topic.
 
     `left_out` chooses of each segment's entries those that are filtered.
     """

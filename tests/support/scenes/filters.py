@@ -119,7 +119,7 @@ class FilteredTopic:
         """Offload sealed ledgers."""
         return self.topic.topic.offload_prefix(position)
 
-    # --- what there is -------------------------------------------------------------------------
+    # --- the stored entries --------------------------------------------------------------------
 
     @property
     def ledgers(self) -> list[LedgerRecord]:

@@ -1,4 +1,4 @@
-"""What a garbage collection makes of a tier in memory and records in a store in memory."""
+"""Garbage collections of a tier in memory, with records in a store in memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CollectedTier:
 
     @classmethod
     def of(cls, scene: Scene) -> CollectedTier:
-        """What a scene has."""
+        """The tier and the records of a scene."""
         world = cls(memory=in_memory_tier(scene.objects), metadata=MemoryMetadataStore())
         for topic, record in (scene.records or {}).items():
             world.put_record(topic, record)
@@ -92,11 +92,11 @@ class CollectedTier:
         return found
 
     def report(self, *, limit: int | None = None, **scope: Any) -> list[RemovalOutcome]:
-        """What is garbage."""
+        """Report the garbage."""
         return list(self.collection(**scope).report(limit=limit))
 
     def collect(self, *, limit: int | None = None, **scope: Any) -> list[RemovalOutcome]:
-        """What is garbage, deleted."""
+        """Delete the garbage."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
 
     def assert_all_stays(self, **scope: Any) -> None:

@@ -78,7 +78,7 @@ def contents(sizes: Sequence[int], seed: int) -> list[bytes]:
 
 
 def ranges(count: int) -> st.SearchStrategy[tuple[int, int]]:
-    """First and last entry id of a read of so many entries."""
+    """First and last entry id of a read, in a ledger of `count` entries."""
     return st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(
         lambda pair: (min(pair), max(pair))
     )

@@ -37,7 +37,7 @@ def segment(ledger_id: int, first: int, stop: int) -> WrittenObject:
 
 
 def closed_with(written: WrittenObject, entries: int) -> WrittenObject:
-    """A segment whose index knows that the ledger was closed with so many entries."""
+    """A segment whose index records that the ledger was closed with `entries` entries."""
     index = parse_index(written.index, written.key)
     (ledger,) = index.ledgers
     info = LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=None, timestamp_ms=1)

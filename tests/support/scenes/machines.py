@@ -105,7 +105,7 @@ class TopicRules(RuleBasedStateMachine):
         assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
         self.entries = kept
 
-    # --- what all do -----------------------------------------------------------------------------
+    # --- rules of all machines -------------------------------------------------------------------
 
     @rule()
     def roll(self) -> None:
@@ -116,8 +116,8 @@ class TopicRules(RuleBasedStateMachine):
         position = self.position(place)
         read = self.topic.read_entries(position, count, size)
         found = [(at, bytes(payload)) for at, payload in read]
-        wanted = [(at, payload) for at, payload in self.entries if at >= position]
-        self.check_read(found, wanted, read.next_position)
+        expected = [(at, payload) for at, payload in self.entries if at >= position]
+        self.check_read(found, expected, read.next_position)
         assert len(found) <= count
         assert not found or sum(len(each) for _, each in found) <= max(size, len(found[0][1]))
 
@@ -131,12 +131,12 @@ class TopicRules(RuleBasedStateMachine):
     def check_read(
         self,
         found: list[tuple[EntryPosition, bytes]],
-        wanted: list[tuple[EntryPosition, bytes]],
+        expected: list[tuple[EntryPosition, bytes]],
         stop: EntryPosition,
     ) -> None:
         """Check that a read gave the first entries, up to the stop."""
-        assert found == (wanted if stop == LAST else wanted[: len(found)])
-        assert bool(found) == bool(wanted)
+        assert found == (expected if stop == LAST else expected[: len(found)])
+        assert bool(found) == bool(expected)
 
 
 class TopicMachine(TopicRules):
@@ -231,7 +231,7 @@ class TopicMachine(TopicRules):
     def delete_hot_copies(self, lag_s: int) -> None:
         self.topic.delete_hot_copies(lag_s)
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- the stored entries ----------------------------------------------------------------------
 
     @invariant()
     def the_last_position_is_that_of_the_last_entry(self) -> None:

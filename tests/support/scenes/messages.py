@@ -177,7 +177,7 @@ class StoredMessages:
 
 
 def interleaved(messages: Sequence[SentMessage], order: Sequence[int]) -> list[StoredMessages]:
-    """The entries that are stored: each producer's in its order, and `order` says whose turn it is (modulo)."""
+    """The entries that are stored: each producer's in its order, and `order` has whose turn it is (modulo)."""
     waiting: dict[str, list[StoredMessages]] = {}
     for message in messages:
         waiting.setdefault(message.producer, []).extend(
@@ -299,7 +299,7 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
     batched = message.batch_index is not None
     size = max(whole.num_messages_in_batch, 0)
     event_time = _signed(own.event_time)
-    behind = size - 1 - message.batch_index if message.batch_index is not None else 0
+    later = size - 1 - message.batch_index if message.batch_index is not None else 0
     row = place | {
         "value": message.value,
         "__key": _key(message),
@@ -341,7 +341,7 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
         if parts.broker.HasField("broker_timestamp") and _signed(parts.broker.broker_timestamp) != -1:
             row["__brokerPublishTime"] = _micros(_signed(parts.broker.broker_timestamp))
         if parts.broker.HasField("index") and _signed(parts.broker.index) >= 0:
-            row["__brokerIndex"] = parts.broker.index - behind
+            row["__brokerIndex"] = parts.broker.index - later
     return row
 
 

@@ -71,7 +71,7 @@ class MovedTopic:
         )
 
     def add_ledger(self, count: int, size: int = 60) -> int:
-        """A ledger of so many entries, closed and recorded; its id."""
+        """Add a ledger of `count` entries, closed and recorded; return its id."""
         with closing(HotLedgers(self.hot).create(NAME)) as writer:
             payloads = [
                 pulsar_entry(bytes([number % 251]) * (size + number % 7), sequence_id=number)
@@ -151,7 +151,7 @@ class MovedTopic:
         return Mover(**fields | given)  # type: ignore[arg-type]
 
     def move_all(self, wanted: Wanted | None = None, **given: object) -> list[Move]:
-        """Plan and move; what was moved."""
+        """Plan and move; return the moves."""
         moves = self.plan(wanted).moves
         mover = self.mover(**given)
         for move in moves:
@@ -172,7 +172,7 @@ class MovedTopic:
         return found
 
     def keys(self, tier: Tier) -> list[str]:
-        """What lies in a tier."""
+        """The keys of a tier's objects."""
         return [each.key for each in tier.list_objects()]
 
 

@@ -79,7 +79,7 @@ def offloader_of(
 
 
 def begin_of(parts: Sequence[Part]) -> EntryPosition:
-    """Where a segment of these parts begins."""
+    """The first position of a segment of these parts."""
     return EntryPosition(parts[0].ledger_id, parts[0].first_entry_id)
 
 

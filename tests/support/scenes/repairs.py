@@ -91,7 +91,7 @@ def recorded(scene: Scene) -> MemoryMetadataStore:
 
 
 def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
-    """What a ledger's record says of its copy."""
+    """The offload context of a ledger in its record."""
     found = records.read(MANAGED_LEDGER)
     assert found is not None
     ledger = found.info.ledger(ledger_id)
@@ -115,7 +115,7 @@ def repaired(
 
 
 def findings_of(scene: Scene, tier: Tier) -> list[Finding]:
-    """What a deep verification of it says."""
+    """The findings of a deep verification."""
     records = None if scene.records is None else opened_records(scene.records)
     return list(Verification(tier, deep=True, records=records, now_ms=lambda: NOW_MS))
 
@@ -158,7 +158,7 @@ def truth_of(scene: Scene, number: int = 0) -> Entries:
     return {(ledger_id, entry_id): payload for ledger_id, entry_id, payload in scene.written[number].entries}
 
 
-# --- A folder with damage of several kinds, and what a repair of it plans, whoever verifies and judges.
+# --- A folder with damage of several kinds, and the repairs planned for it, by any executor.
 
 
 def lay_out_damage(root: Path) -> None:
@@ -190,7 +190,7 @@ def records() -> MemoryMetadataStore:
 
 
 def planned(root: Path, executor: Executor) -> list[PlannedRepair]:
-    """What a repair plans."""
+    """The repairs that are planned."""
     store = records()
 
     def opened() -> AbstractContextManager[StoreRecords]:
@@ -211,6 +211,6 @@ def planned(root: Path, executor: Executor) -> list[PlannedRepair]:
 
 
 def findings(tier: Tier, records: Mapping[str, ManagedLedgerInfo]) -> list[Finding]:
-    """What is wrong, by the records of managed ledgers, by their names."""
+    """The findings by the records of managed ledgers, by their names."""
     by_topic = {topic_of_managed_ledger(name).full: info for name, info in records.items()}
     return list(Verification(tier, deep=True, records=opened_records(by_topic)))

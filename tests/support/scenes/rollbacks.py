@@ -72,7 +72,7 @@ def keys(tier: Tier) -> set[str]:
 
 @contextmanager
 def streaming_tier(tmp_path: Path) -> Iterator[Tier]:
-    """Objects 1: ledgers 5 and 6. 2: ledger 7. 3: half of one. 4: PIP-17 of ledger 8. 9: somebody else's."""
+    """Objects 1: ledgers 5 and 6. 2: ledger 7. 3: half of one. 4: PIP-17 of ledger 8. 9: of another topic."""
     with open_store(tmp_path / "tier") as store:
         put_segment(store, 1, (5, 0, 3), (6, 0, 4))
         put_segment(store, 2, (7, 0, 2))

@@ -124,7 +124,7 @@ _LOGICAL = st.sampled_from(
     ]
 )
 _BRANCHES = ["null", "boolean", "long", "double", "string", "bytes"]
-"""Of types that are told apart by a value's Python type."""
+"""Groups of types that a value's Python type distinguishes."""
 
 
 class DrawnNames:
@@ -139,7 +139,7 @@ class DrawnNames:
 
 
 def schemas(depth: int = 3) -> st.SearchStrategy[Schema]:
-    """Schemas whose values are told apart when they are read back."""
+    """Schemas whose values can be distinguished when they are read back."""
     return st.builds(DrawnNames).flatmap(lambda names: _schema(names, depth))
 
 
@@ -220,7 +220,7 @@ def values(avro: AvroType) -> st.SearchStrategy[Any]:
 
 
 def keeps_branches(schema: Schema) -> bool:
-    """Whether fastavro reads values of unions into the branch that wrote them, where the schemas around differ.
+    """Return whether fastavro reads values of unions into the branch that wrote them, where the schemas around differ.
 
     It takes the first branch that a type can be promoted to; Java, and so do we, one of the same type before.
     """
@@ -265,8 +265,8 @@ def write(schema: Schema, value: Any) -> bytes:
 
 def read(datum: bytes, writer: Schema, reader: Schema) -> Any:
     """A value by fastavro."""
-    written, wanted = (fastavro.parse_schema(plain_schema(schema)) for schema in (writer, reader))
-    return fastavro.schemaless_reader(io.BytesIO(datum), written, wanted)
+    written, chosen = (fastavro.parse_schema(plain_schema(schema)) for schema in (writer, reader))
+    return fastavro.schemaless_reader(io.BytesIO(datum), written, chosen)
 
 
 def parsed(schema: Schema) -> AvroType:

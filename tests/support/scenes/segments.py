@@ -166,7 +166,7 @@ SETTINGS = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block
 
 
 class Topic:
-    """A topic that is open, and what was added to it; `run` does the work that is due."""
+    """An open topic, and the entries added to it; `run` does the work that is due."""
 
     def __init__(self, environment: Environment, cold: Path) -> None:
         self.environment, self.cold = environment, cold
@@ -174,7 +174,7 @@ class Topic:
         self.open()
 
     def open(self, **given: Any) -> ManagedLedger:
-        """Open it anew."""
+        """Open it again."""
         rollover = RolloverPolicy(min_age_s=0)
         self.ledger = open_managed_ledger(self.environment, NAME, rollover=rollover, **given)
         return self.ledger
@@ -233,7 +233,7 @@ def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]
 
 
 def is_sparse(cold: Path, segment: Segment) -> bool:
-    """Whether a segment's object is marked as having gaps."""
+    """Return whether a segment's object is marked as having gaps."""
     about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
     return ObjectMarks.of(about["user_metadata"]).has_gaps
 

@@ -185,10 +185,10 @@ def outcomes_of(ranges: Sequence[Sequence[int]], markers: Sequence[Sequence[int]
     states = []
     for part, first, *ids in ranges:
         deciding = sorted(tuple(each) for each in markers if list(each[2:4]) == ids and each[4] in (21, 22))
-        behind = [each for each in deciding if each[:2] > (part, first)]
+        later = [each for each in deciding if each[:2] > (part, first)]
         before = [each for each in deciding if each[:2] < (part, first)]
-        if behind:
-            states.append("committed" if behind[0][4] == 21 else "aborted")
+        if later:
+            states.append("committed" if later[0][4] == 21 else "aborted")
         else:
             states.append("aborted" if before and before[-1][4] == 22 else "open")
     return states
@@ -227,7 +227,7 @@ def message(transaction: TransactionId | None = None, *, publish_time_ms: int = 
 
 
 def next_to(position: EntryPosition, by: int = 1) -> EntryPosition:
-    """The position so many entries after it, in the same ledger."""
+    """The position `by` entries after it, in the same ledger."""
     return EntryPosition(position.ledger_id, position.entry_id + by)
 
 

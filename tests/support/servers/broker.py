@@ -131,7 +131,7 @@ class Broker(Server):
         ]
 
     def is_ready(self) -> bool:
-        """Whether the namespace is there that the broker makes last when it starts for the first time."""
+        """Return whether the namespace exists that the broker makes last when it starts for the first time."""
         return http_status(self.port, "GET", "/admin/v2/namespaces/pulsar/system") == 200
 
     @property

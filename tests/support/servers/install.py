@@ -46,7 +46,7 @@ def versitygw() -> Path:
 
 
 def fake_gcs_server() -> Path:
-    """The program `fake-gcs-server`, with the compose request mended (`gcs/main.go` says how)."""
+    """The program `fake-gcs-server`, with the compose request mended by `gcs/main.go`."""
 
     def build(folder: Path, run: Run) -> None:
         _go_build("gcs", _FAKE_GCS, ".", folder / "fake-gcs-server", run)
@@ -113,9 +113,9 @@ def oracle() -> tuple[Path, str]:
 
 
 def chromium() -> tuple[Path, dict[str, str]]:
-    """A headless Chromium, and what its environment needs: the machine's own, or Debian's unpacked, without root.
+    """A headless Chromium, the machine's own or Debian's unpacked without root, and its environment variables.
 
-    apt takes it, and the libraries that this machine lacks, from where apt is told to, and verifies them.
+    apt takes it, and the libraries that this machine lacks, from its configured sources, and verifies them.
     """
     for name in (CHROMIUM, "chromium"):
         if found := shutil.which(name):
@@ -153,7 +153,7 @@ def chromium() -> tuple[Path, dict[str, str]]:
 def main() -> int:
     """Install every server whose toolchain is here, print a line for each, and return 1 if one failed.
 
-    Tests say themselves that a toolchain is missing, and fail or are skipped as `OFFLOAD_REQUIRE` says.
+    Tests report a missing toolchain themselves, and fail or are skipped by `OFFLOAD_REQUIRE`.
     """
     failed = []
     for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
@@ -186,12 +186,12 @@ def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:
 
 def check_files(folder: Path, pinned: Path) -> None:
     """Compare all files of a folder with what `sha256sum` wrote of them; `BuildError` names those that are others."""
-    wanted = {name: checksum for checksum, name in map(str.split, pinned.read_text().splitlines())}
+    expected = {name: checksum for checksum, name in map(str.split, pinned.read_text().splitlines())}
     found = {}
     for path in folder.iterdir():
         with path.open("rb") as file:
             found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    others = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    others = sorted(name for name in expected | found if expected.get(name) != found.get(name))
     if others:
         raise BuildError(f"other files than {pinned.parent.name}/{pinned.name} has: {', '.join(others)}")
 

@@ -57,7 +57,7 @@ class MiniHdfs(Server):
         return command + [word for name, value in settings.items() for word in ("-D", f"{name}={value}")]
 
     def is_ready(self) -> bool:
-        """Whether the cluster has written its details, which it does when the datanode is there."""
+        """Return whether the cluster has written its details, as it does when the datanode is up."""
         try:
             json.loads(self._details.read_text())
         except (FileNotFoundError, json.JSONDecodeError):

@@ -20,7 +20,7 @@ class BuildError(Exception):
 
 
 def servers_folder() -> Path:
-    """Where servers are installed: `.servers` in the repository, or what OFFLOAD_SERVERS names."""
+    """The folder of installed servers: `.servers` in the repository, or that of OFFLOAD_SERVERS."""
     return Path(os.environ.get("OFFLOAD_SERVERS") or _REPOSITORY / ".servers").absolute()
 
 

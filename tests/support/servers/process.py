@@ -58,7 +58,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self._process.poll() is None
 
     def wait_until(self, is_ready: Callable[[], bool], within_s: float = READY_WITHIN_S) -> None:

@@ -35,7 +35,7 @@ class Server(ABC):
         """The command line that serves `folder` at `port`; installs what it names."""
 
     def is_ready(self) -> bool:
-        """Whether the server answers."""
+        """Return whether the server answers."""
         return http_status(self.port, "GET", "/") is not None
 
     @property

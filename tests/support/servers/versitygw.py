@@ -46,7 +46,7 @@ class Versitygw(Server):
         return self.folder / "buckets" / bucket
 
     def add_user(self, access_key: str) -> S3User:
-        """Add a user who may read and write no bucket until a bucket policy says so."""
+        """Add a user who may read and write no bucket until a bucket policy allows it."""
         user = S3User(access_key=access_key, secret_key=f"{access_key}-secret")
         self._admin("create-user", "--access", user.access_key, "--secret", user.secret_key, "--role", "user")
         return user

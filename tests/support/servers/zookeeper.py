@@ -66,7 +66,7 @@ class ZooKeeper(Server):
         ]
 
     def is_ready(self) -> bool:
-        """Whether it answers `imok`."""
+        """Return whether it answers `imok`."""
         try:
             with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(b"ruok")

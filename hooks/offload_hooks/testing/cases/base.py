@@ -1,4 +1,4 @@
-"""What an author of a driver gives the suite, and what all cases begin with."""
+"""The settings that an author of a driver gives the suite, and the begin of all cases."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SuiteBase:
 
     @pytest.fixture
     def store(self, open_store: Callable[[], Store]) -> Store:
-        """The driver, behind its hooks."""
+        """The driver, called through its hooks."""
         return open_store()
 
     @pytest.fixture

@@ -118,9 +118,9 @@ class ReadingCases(SuiteBase):
         store.put("k", content(SIZE))
 
         def read_some(seed: int) -> None:
-            for wanted in _ranges("k", 20, seed):
-                expected = content(SIZE)[wanted.offset : wanted.end]
-                assert store.read("k", wanted.offset, wanted.length) == expected
+            for each in _ranges("k", 20, seed):
+                expected = content(SIZE)[each.offset : each.end]
+                assert store.read("k", each.offset, each.length) == expected
 
         together([partial(read_some, seed) for seed in range(self.racers)], self.deadline_s)
 
@@ -129,9 +129,9 @@ class ReadingCases(SuiteBase):
         keys = ["a", "b/1", "c"]
         for seed, key in enumerate(keys):
             store.put(key, content(SIZE, seed))
-        ranges = [wanted for key in keys for wanted in _ranges(key, 34, seed=1)]
+        ranges = [each for key in keys for each in _ranges(key, 34, seed=1)]
         random.Random(0).shuffle(ranges)  # noqa: S311
-        expected = [content(SIZE, keys.index(wanted.key))[wanted.offset : wanted.end] for wanted in ranges]
+        expected = [content(SIZE, keys.index(each.key))[each.offset : each.end] for each in ranges]
         assert differing(store.read_ranges(ranges), expected) == []
 
     def test_many_ranges_may_be_few(self, store: Store) -> None:
@@ -146,7 +146,7 @@ class ReadingCases(SuiteBase):
         store.requires_hook("read_ranges")
         store.put("k", content(SIZE))
         ranges = [ByteRange(key="k", offset=offset, length=100) for offset in range(0, SIZE, 100)]
-        expected = [content(SIZE)[wanted.offset : wanted.end] for wanted in ranges]
+        expected = [content(SIZE)[each.offset : each.end] for each in ranges]
         assert differing(store.read_ranges(ranges), expected) == []
 
     @pytest.mark.parametrize("place", [0, 5, 9])

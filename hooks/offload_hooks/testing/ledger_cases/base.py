@@ -1,4 +1,4 @@
-"""What an author of a ledger store gives the suite, and what all cases begin with."""
+"""The settings that an author of a ledger store gives the suite, and the begin of all cases."""
 
 from __future__ import annotations
 

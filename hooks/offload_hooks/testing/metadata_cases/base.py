@@ -1,4 +1,4 @@
-"""What an author of a metadata store gives the suite, and what all cases begin with."""
+"""The settings that an author of a metadata store gives the suite, and the begin of all cases."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MetadataSuiteBase:
 
     @contextmanager
     def refuses(self, kind: type[OffloadError], path: str | None = None) -> Iterator[None]:
-        """What is done here must raise this error: one that can be pickled, shows no secret, and names the path."""
+        """Expect this error of the block: one that can be pickled, shows no secret, and names the path."""
         with pytest.raises(OffloadError) as caught:
             yield
         error = caught.value

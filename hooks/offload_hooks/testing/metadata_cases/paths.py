@@ -1,5 +1,5 @@
 # ruff: noqa: D102 (the names of the cases state the promises)
-"""What lies below a path, and which paths there are."""
+"""Paths: those below a path, and those that are valid."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import deflate
 from isal import isal_zlib
 
 INFLATED, BAD_STREAM, _SHORT, OUT_OF_SPACE = 0, 1, 2, 3
-"""What the function at `inflate_address` answers (`enum libdeflate_result`)."""
+"""Results of the function at `inflate_address` (`enum libdeflate_result`)."""
 
 _Inflate = ctypes.CFUNCTYPE(
     ctypes.c_int,
@@ -54,7 +54,7 @@ def inflate_address() -> int:
 
 
 class Decompressor:
-    """What libdeflate needs to inflate; `address` is its place. Not for two threads at once."""
+    """A decompressor of libdeflate, at `address`. Not for two threads at once."""
 
     def __init__(self) -> None:
         library = _library()

@@ -40,7 +40,7 @@ _PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
 def are_borders(borders, first, last, size):
     """True if `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
 
-    Bounds: reads as many as it says, if 0 ≤ `first` ≤ `last` < the length of `borders`; else it answers False.
+    Bounds: reads these borders and no others, if 0 ≤ `first` ≤ `last` < the length of `borders`; else it answers False.
     """
     if not 0 <= first <= last < len(borders) or borders[first] < 0 or borders[last] > size:
         return False

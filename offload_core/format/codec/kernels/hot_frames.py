@@ -25,7 +25,7 @@ from offload_core.format.kernel import kernel
 PASSED = 0
 """The walk came to where it was to stop."""
 BAD_FRAME = 1
-"""What stands at the answered position is not the frame of the next entry."""
+"""The bytes at the answered position are not the frame of the next entry."""
 CUT_OFF = 2
 """The frame or padding at the answered position goes on after the window."""
 FULL = 3
@@ -38,8 +38,8 @@ _HEAD = 16
 def _frame_length(window, position, entry_id, max_bytes, checksum, seed):
     """Payload bytes of the frame at `position`, which must be that of `entry_id`; else minus a status.
 
-    Bounds: reads a head, and then a payload, only if the window has so many bytes left from `position` ≥ 0 on, which
-    the caller has checked.
+    Bounds: reads a head, and then a payload, only if the window holds it from `position` on. The caller has checked
+    that `position` ≥ 0.
     """
     remaining = len(window) - position
     if remaining < _HEAD:

@@ -29,8 +29,12 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any
     view = context.make_array(array_type)(context, builder, array)
     if context.enable_boundscheck:
         zero = index.type(0)
-        behind = builder.icmp_signed(">", length, builder.sub(view.nitems, index))
-        for wrong in (builder.icmp_signed("<", index, zero), builder.icmp_signed("<", length, zero), behind):
+        too_long = builder.icmp_signed(">", length, builder.sub(view.nitems, index))
+        for wrong in (
+            builder.icmp_signed("<", index, zero),
+            builder.icmp_signed("<", length, zero),
+            too_long,
+        ):
             with cgutils.if_unlikely(builder, wrong):
                 context.call_conv.return_user_exc(builder, IndexError, ("bytes are out of bounds",))
     return builder.gep(builder.bitcast(view.data, cgutils.voidptr_t), [index])

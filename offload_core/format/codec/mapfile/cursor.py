@@ -52,7 +52,7 @@ class StretchWindow:
 
     @property
     def end(self) -> int:
-        """The place where the stretch ends, counted from the array's begin."""
+        """The end of the stretch, counted from the array's begin."""
         return self._stretch_end - self.place
 
     @property
@@ -61,10 +61,10 @@ class StretchWindow:
         return self.place + self.position
 
     @property
-    def wanted(self) -> int:
+    def next_begin(self) -> int:
         """The place in the file from which on the next window should have its bytes.
 
-        To have a little that is left over again saves a copy of the window; much of it would be fetched in vain.
+        Fetching a small rest again saves a copy of the window; a large one would be fetched in vain.
         """
         held = len(self.array) - self.position + sum(map(len, self._waiting))
         return self.reached if held < MOST_AGAIN_BYTES else self.reached + held
@@ -74,7 +74,7 @@ class StretchWindow:
         self._needed = needed
 
     def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """The next bytes, from the file's byte `offset` on: what follows all before, or from before `reached`."""
+        """The next bytes, from the file's byte `offset` on: those that follow all before, or from before `reached`."""
         window = read_only(data)
         if offset <= self.reached:
             reached = self.reached
@@ -84,7 +84,7 @@ class StretchWindow:
             self._waiting.append(window)
 
     def join(self) -> bool:
-        """Put together what has come; False if that is not enough."""
+        """Join the windows that have come; False if they are too short."""
         if len(self.array) + sum(map(len, self._waiting)) < self._needed:
             return False
         if not self._waiting:
@@ -113,7 +113,7 @@ class MapFileCursor:
         sequence_file: header and length of the data file.
         indexed: the stretch as its index describes it.
         stop_entry_id: do not go on to this entry (half-open); None walks to the stretch's end and checks it.
-        more: `feed` will bring what follows.
+        more: `feed` will bring further bytes.
         on_fault: called at damage, with which the stretch ends; without it, damage is raised.
 
     Raises:
@@ -165,7 +165,7 @@ class MapFileCursor:
     @property
     def reached(self) -> int:
         """See `EntryCursor`."""
-        return self._window.wanted
+        return self._window.next_begin
 
     @property
     def next_length(self) -> int:
@@ -180,8 +180,8 @@ class MapFileCursor:
     def skip_to(self, entry_id: int) -> None:
         """See `EntryCursor`. The batch with that entry is read then."""
         while self._has_entries():
-            behind = int(np.searchsorted(self._batch.keys[self._at :], entry_id))
-            self._pass(behind)
+            before = int(np.searchsorted(self._batch.keys[self._at :], entry_id))
+            self._pass(before)
             if self._at < len(self._batch.keys):
                 self._go_to(int(self._batch.keys[self._at]))
                 return
@@ -220,7 +220,7 @@ class MapFileCursor:
         return count
 
     def _has_entries(self) -> bool:
-        """Read on until there is an entry to hand out; False at the end, of what is asked for or of the window."""
+        """Read on until there is an entry to hand out; False at the end of the read or of the window."""
         while not self.done and not self.starved:
             if self._at < len(self._batch.keys):
                 self._go_to(int(self._batch.keys[self._at]))
@@ -260,7 +260,7 @@ class MapFileCursor:
         self._last_key = int(batch.keys[-1])
 
     def _below_stop(self, room: int) -> int:
-        """How many of the next entries, at most `room`, are below the stop."""
+        """Number of the next entries, at most `room`, that are below the stop."""
         ahead = self._batch.keys[self._at :]
         return min(room, len(ahead) if self._stop is None else int(np.searchsorted(ahead, self._stop)))
 
@@ -280,7 +280,7 @@ class MapFileCursor:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
     def _check_begin(self) -> None:
-        """Of the first stretch: its file header is the one that the index was read with."""
+        """Check that the first stretch has the file header that the index was read with."""
         window = self._window
         if window.reached:
             return

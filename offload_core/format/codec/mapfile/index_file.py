@@ -2,7 +2,7 @@
 
 The index file has pairs of a key and the position in the data file to begin at for it: a SequenceFile of `LongWritable`
 → `LongWritable`, which Hadoop writes block-compressed; the other ways are read as well. The metadata is the data file's
-first record, so the beginning of the data file is needed too. A stretch is what lies between two positions of the
+first record, so the beginning of the data file is needed too. A stretch is the bytes between two positions of the
 index, at least 1 MiB if there is as much. Source: docs/formats/mapfile.md.
 """
 
@@ -52,7 +52,7 @@ class IndexFile:
     """The records of an index file, both columns ascending and int64.
 
     Attributes:
-        keys: what is looked for.
+        keys: those to find.
         positions: in the data file, of a key's record, or of the block that holds it.
     """
 
@@ -136,7 +136,7 @@ MAX_METADATA_BYTES = 1 << 18
 _GREATEST = 2**63 - 1
 
 _DEFLATED_ROOM = 4096
-"""What a little deflated data may need more than it inflates to."""
+"""Bytes that a little deflated data may need beyond what it inflates to."""
 
 
 def parse_mapfile(
@@ -242,8 +242,9 @@ def _stretches(
 ) -> Iterator[IndexedBlock]:
     """The stretches; the first has the file's header.
 
-    Over a block-compressed file the index tells where the block begins that holds a key, but not with which key it
-    begins: the first entry of such a stretch is then the least that it can be, its end the most. Neighbours overlap.
+    Over a block-compressed file the index has the place of the block that holds a key, but not the key that this
+    block begins with. The first entry of such a stretch is then the least that it can be, its end the most:
+    neighbours overlap.
     """
     begins, reached = [0], stretch_bytes
     while (at := max(int(np.searchsorted(records.positions, reached)), begins[-1] + 1)) < len(records.keys):

@@ -38,7 +38,7 @@ from offload_core.format.codec.mapfile.sequence_file import (
 from offload_hooks.errors import BadLengthError, BadMagicError, DecompressionError, EntryOrderError, placed
 
 MOST_PER_BYTE = 1032
-"""One byte of a zlib stream gives at most so many."""
+"""Most bytes that one byte of a zlib stream inflates to."""
 
 MAX_INFLATED_BYTES = (256 << 20) + 4
 """The most that a value may become: an entry of 256 MiB, with its length."""
@@ -73,7 +73,7 @@ def inflate(data: Buffer, most: int) -> bytes:
 
 
 def most_of(stored_bytes: int) -> int:
-    """The most that so many bytes of a zlib stream may become: what they can, but at most 256 MiB and a little."""
+    """Most bytes that a zlib stream of this length may inflate to; never much above 256 MiB."""
     return min(stored_bytes * MOST_PER_BYTE, MAX_INFLATED_BYTES)
 
 
@@ -135,7 +135,7 @@ LENGTH_BYTES = 4
 
 
 class Record(NamedTuple):
-    """One record: its key, where its value begins in the window, the value's length in bytes."""
+    """One record: its key, the begin of its value in the window, the value's length in bytes."""
 
     key: int
     offset: int
@@ -245,8 +245,8 @@ class SyncBlock:
 
     Attributes:
         keys: int64, ascending; `lengths` int64, bytes of each value as it is stored.
-        values: the zlib stream that holds the values one after another, `values_length` bytes, or what is there of it.
-        values_place: where that stream begins in the file.
+        values: the zlib stream that holds the values one after another, `values_length` bytes, or its beginning.
+        values_place: begin of that stream in the file.
     """
 
     keys: Longs
@@ -388,7 +388,7 @@ _RECORDS_AT_ONCE = 16384
 class Batch:
     """Some entries: `array` uint8, and per entry its key and its bytes in `array`, int64.
 
-    `place` is where `array` stands in the file; None if it is inflated.
+    `place` is that of `array` in the file; None if it is inflated.
     """
 
     array: Bytes
@@ -408,7 +408,7 @@ class BatchReader(Protocol):
 
         Args:
             window: bytes from the file's byte `place` on; the stretch ends at `end` of it, or after it.
-            position: where to read on, as answered by the last call.
+            position: the place to read on, as answered by the last call.
             previous_key: the last key before.
 
         Raises:

@@ -3,7 +3,7 @@
 The header has classes, compression, metadata and sync bytes. Refused: other versions, other classes than those of
 Pulsar's filesystem offloader, other codecs than `DefaultCodec` (zlib). Fields are big-endian integers, Hadoop's
 variable-length integers, texts and byte strings. A field that goes on after the window, but not after the stretch that
-is read, is a `CutOffError`, which says how much is needed; after the stretch it is a `TruncatedError`.
+is read, is a `CutOffError`, which has the number of bytes needed; after the stretch it is a `TruncatedError`.
 Source: docs/formats/mapfile.md.
 """
 
@@ -43,8 +43,8 @@ class FieldReader:
 
     Args:
         window: bytes of the file; they begin at the file's byte `offset`.
-        end: where in the window's count the stretch ends that is read; it may lie after the window.
-        note: told of each field that is taken: its place, its length, its name.
+        end: end of the stretch, counted from the window's begin; it may lie after the window.
+        note: called with each field that is taken: its place, its length, its name.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FieldReader:
 
     @property
     def place(self) -> int:
-        """The place where the next field begins in the file."""
+        """The begin of the next field in the file."""
         return self._offset + self.position
 
     @property
@@ -162,7 +162,7 @@ _FLAGS = 2
 
 
 class FileCompression(enum.Enum):
-    """What of a SequenceFile is compressed: nothing, each value by itself, or many records at once."""
+    """The compression of a SequenceFile: none, each value by itself, or many records at once."""
 
     NONE = "none"
     RECORD = "record"
@@ -186,13 +186,13 @@ class SequenceHeader:
 
     @property
     def length(self) -> int:
-        """Bytes of the header: where the first record begins."""
+        """Length of the header: the place of the first record."""
         return len(pack_header(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceFile:
-    """A data file as its readers must know it: its header, its length in bytes."""
+    """The facts of a data file for its readers: its header, its length in bytes."""
 
     header: SequenceHeader
     length: int

@@ -23,13 +23,13 @@ from offload_core.format.codec.mapfile.sequence_file import (
 from offload_hooks.errors import OptionError
 
 SYNC_INTERVAL_BYTES = 102_400
-"""How far apart Hadoop's sync marks are, at least, in a file whose records stand alone."""
+"""Least distance in bytes of Hadoop's sync marks in a file whose records stand alone."""
 
 BLOCK_BYTES = 1_000_000
-"""Keys and values that make a compressed block: Hadoop's default, and what Pulsar's documentation configures."""
+"""Bytes of keys and values that fill a compressed block: the default of Hadoop and of Pulsar's documentation."""
 
 INDEX_INTERVAL = 128
-"""How many records apart the records of an index are, at least."""
+"""Least distance, in records, of an index's records."""
 
 MAX_VALUE_BYTES = (1 << 31) - 1 - KEY_BYTES - LENGTH_BYTES
 
@@ -37,7 +37,7 @@ MAX_VALUE_BYTES = (1 << 31) - 1 - KEY_BYTES - LENGTH_BYTES
 class SequenceFileWriter:
     """Appends records with ascending keys to a SequenceFile.
 
-    `length` is how long the file is so far, in bytes; `take` hands out what of it was not taken yet.
+    `length` is the file's length so far, in bytes; `take` hands out the bytes that were not taken yet.
     """
 
     def __init__(self, header: SequenceHeader, *, block_bytes: int = BLOCK_BYTES) -> None:
@@ -81,7 +81,7 @@ class SequenceFileWriter:
         return taken
 
     def finish(self) -> bytes:
-        """Write what is held, and take it; nothing is appended after that."""
+        """Write the last records, and take them; nothing is appended after that."""
         self._flush()
         return self.take()
 

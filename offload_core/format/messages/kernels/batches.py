@@ -60,7 +60,7 @@ from offload_core.format.messages.kernels.entry_fields import (
 from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 LEAST_MESSAGE_BYTES = 6
-"""What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
+"""Least bytes of a message in a batch: its metadata's length, and the required `payload_size`."""
 
 
 @kernel

@@ -110,7 +110,7 @@ def all_same(block, offsets, lengths):
 
 @kernel
 def _write_varint(out, position, value):
-    """Write the varint of `value`; answers where it ends.
+    """Write the varint of `value`; answers its end.
 
     Bounds: at most 10 bytes, 9 if `value` ≥ 0, 5 if it is below 2³⁵, for which the caller has checked the room.
     """
@@ -193,7 +193,7 @@ def gather_properties(
     for i in range(rows):
         if counts[i] > 0:
             batched = batch_index[i] >= 0
-            wanted = SINGLE_PROPERTIES_TAG if batched else ENTRY_PROPERTIES_TAG
+            expected = SINGLE_PROPERTIES_TAG if batched else ENTRY_PROPERTIES_TAG
             data = scratch if flags[i] & METADATA_IN_SCRATCH else block
             position, end = starts[i], ends[i]
             if not 0 <= position <= end <= len(data):
@@ -202,7 +202,7 @@ def gather_properties(
                 tag, position = read_varint(data, position, end)
                 if position < 0:
                     return False
-                if tag != wanted:
+                if tag != expected:
                     position = skip_field(data, position, end, tag)
                     if position < 0:
                         return False

@@ -12,7 +12,7 @@ LZ4, ZLIB, ZSTD = 1, 2, 3
 """`CompressionType` of Pulsar's message metadata, those that there are functions for."""
 
 LZ4_ADDRESS, ZLIB_ADDRESS, ZLIB_STATE, ZSTD_ADDRESS, ZSTD_STATE, FUNCTIONS = 0, 1, 2, 3, 4, 5
-"""Places in `functions`: a C function's address, 0 if there is none; and what it needs to work in."""
+"""Places in `functions`: a C function's address, 0 if there is none; and the address of its working memory."""
 
 MOST_BYTES = 0x7E000000
 """`LZ4_MAX_INPUT_SIZE`: lengths up to this are an int everywhere."""

@@ -1,7 +1,7 @@
-"""The place where a fact of an entry or message stands in the int64 tables that the kernels fill.
+"""Columns of the int64 tables that the kernels fill with facts of entries and messages.
 
-Spans are a byte offset and a length; a length of −1 says that there is none. Offsets are into the block, except those
-of messages whose flags say that they are into the scratch buffer of decompressed payloads.
+Spans are a byte offset and a length; a length of −1 means that there is none. Offsets are into the block, but for
+messages whose flags show that they are into the scratch buffer of decompressed payloads.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ VALUE_IN_SCRATCH = 8
 METADATA_IN_SCRATCH = 16
 VALUE_IS_RAW = 32
 
-# --- what is to be done with an entry's payload ------------------------------------------------
+# --- actions for an entry's payload ------------------------------------------------------------
 READ, PASS_ON, LEAVE_OUT = 0, 1, 2
 
-# --- states of a transaction's entry, and what stands for a marker's type where it is not to be seen ---
+# --- states of a transaction's entry, and the substitute for the type of a hidden marker ---
 COMMITTED, ABORTED, OPEN = 0, 1, 2
 HIDDEN = 1 << 32
 

@@ -1,6 +1,6 @@
 """Protobuf's wire format for the kernels: varints, and stepping over fields.
 
-A position of −1 in an answer says that the bytes are not protobuf, or end too early.
+A position of −1 in an answer means that the bytes are not protobuf, or end too early.
 Bounds: bytes from `position` to below `end` are read, and no others; callers have checked that 0 ≤ `position` and that
 `end` is at most the length of `data`. A position that is answered is at most `end`.
 """

@@ -72,7 +72,7 @@ def replace(data, offsets, dropped, checksum, before, after, row, out, out_offse
 
 @kernel
 def _write_tombstone(out, start, publish_time, checksum, before, after):
-    """Write one; answers where it ends.
+    """Write one; answers its end.
 
     Bounds: `replace` has checked the room for the most that it can take, with ten bytes of a varint.
     """

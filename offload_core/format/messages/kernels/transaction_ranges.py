@@ -1,7 +1,7 @@
-"""What entries have to do with transactions, found without looking at their payloads.
+"""Facts of transactions in entries, found without reading payloads.
 
 At an entry that is not right a kernel does not raise: it stops there. The reference implementation is in
-`tests/support/transactions.py`. Arguments that do not fit one another are an `IndexError`, before anything is read or
+`tests/support/transactions.py`. Arguments that do not match are an `IndexError`, before anything is read or
 written out of bounds.
 """
 

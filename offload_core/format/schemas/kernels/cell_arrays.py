@@ -1,4 +1,4 @@
-"""What kernels that fill cells have in common, and what makes bytes and decimals of cells (`schemas.cells`)."""
+"""Helpers of the kernels that fill cells, and of bytes and decimals made of cells (`schemas.cells`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instructions of a program that reads datums: six int64 each, the operation and what it needs.
+"""The instructions of a program that reads datums: six int64 each, the operation and its arguments.
 
 `slot` −1 reads and stores nothing. Addresses are rows of the program. Ranges are of `numbers`, an int64 array
 beside it.

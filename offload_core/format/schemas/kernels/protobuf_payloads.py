@@ -37,7 +37,7 @@ def _read_varint(data, position, end):
 
 @kernel
 def _read_length(data, position, end):
-    """The length at `position`, and the position after it; −1 if there are not so many bytes."""
+    """The length at `position`, and the position after it; −1 if there are fewer bytes than that."""
     value, position = _read_varint(data, position, end)
     if position < 0 or value > np.uint64(end - position):
         return np.int64(0), np.int64(-1)

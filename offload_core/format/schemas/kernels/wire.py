@@ -1,4 +1,4 @@
-"""What the tables of Protobuf messages hold, as numbers. Source: protobuf.dev, "Encoding"."""
+"""Numbers in the tables of Protobuf messages. Source: protobuf.dev, "Encoding"."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ FIRST, COUNT, IS_ENTRY, SLOTS, SLOTS_COUNT, LISTS, LISTS_COUNT = range(7)
 MESSAGE_PARTS = 7
 
 MOST_GROUPS = 100
-"""How deep unknown groups may lie in one another."""
+"""Most levels of nested unknown groups."""
