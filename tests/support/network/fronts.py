@@ -200,11 +200,11 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
     return Handler
 
 
-def _passed_on(target: SplitResult, request: Request) -> Answer:
-    if not target.hostname:
+def _passed_on(server: SplitResult, request: Request) -> Answer:
+    if not server.hostname:
         raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
-    connection = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
+    connection = http.client.HTTPConnection(server.hostname, server.port, timeout=60)
     try:
         path = target.path + (f"?{target.query}" if target.query else "")
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
