@@ -1,8 +1,5 @@
 """How far a topic is offloaded, and what is asked of an admin REST, without Airflow."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +17,7 @@ from airflow_provider_pulsar_offload.requests import (
     wait_for_offload,
 )
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
-from offload_core.storage.pulsar_admin import AdminPlugin, PulsarAdminClient
+from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError, UnknownTopicError
 
 TOPIC = "acme/n/orders"
@@ -31,7 +28,7 @@ def closed_at(ledger_id: int, minutes: int, *, cold: bool):
     return replace(ledger, info=replace(ledger.info, timestamp_ms=CLOSED_AT_MS + minutes * 60_000))
 
 
-def test_a_time_has_come_when_what_is_offloaded_was_closed_later() -> None:
+def test_a_time_has_come_when_what_is_offloaded_was_closed_later():
     first, second = closed_at(1, 1, cold=True), closed_at(2, 2, cold=True)
     for info, minutes in (
         (managed_ledger(first, second), 2),
@@ -50,7 +47,7 @@ def test_a_time_has_come_when_what_is_offloaded_was_closed_later() -> None:
         assert not is_offloaded_until(info, 1)
 
 
-def test_positions_and_times_are_read_and_others_refused() -> None:
+def test_positions_and_times_are_read_and_others_refused():
     assert parse_position("17:4093") == EntryPosition(17, 4093)
     moment = datetime(2026, 11, 22, 8, tzinfo=UTC)
     assert parse_time_ms(moment) == parse_time_ms("2026-11-22 09:00:00+01:00") == moment.timestamp() * 1000
@@ -62,7 +59,7 @@ def test_positions_and_times_are_read_and_others_refused() -> None:
             parse_time_ms(wrong_time)
 
 
-def test_the_newest_ledgers_stay_hot_up_to_a_size() -> None:
+def test_the_newest_ledgers_stay_hot_up_to_a_size():
     ledgers = [{"ledgerId": number, "size": 100} for number in (3, 5, 8)] + [{"ledgerId": 9, "size": 0}]
     stats = {"ledgers": ledgers, "currentLedgerSize": 50}
     assert [first_kept(stats, kept) for kept in (0, 149, 150, 249, 250, 349, 350, 1000)] == [
@@ -74,19 +71,19 @@ def test_the_newest_ledgers_stay_hot_up_to_a_size() -> None:
 
 
 @pytest.fixture
-def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(tmp_path_factory, request):
     made = World(tmp_path_factory.mktemp("world"), request.getfixturevalue)
     yield made
     made.close()
 
 
 @pytest.fixture
-def client(world: World) -> Iterator[PulsarAdminClient]:
+def client(world):
     with closing(AdminPlugin(world.service)) as plugin:
         yield plugin.client
 
 
-def test_a_topic_is_offloaded_by_the_service(world: World, client: PulsarAdminClient) -> None:
+def test_a_topic_is_offloaded_by_the_service(world, client):
     limits = {"timeout_s": 60.0, "poll_interval_s": 0.05}
     (path,) = topic_paths(client, TOPIC)
     stop = ask_for_offload(client, path, 0, **limits)
@@ -98,7 +95,7 @@ def test_a_topic_is_offloaded_by_the_service(world: World, client: PulsarAdminCl
     assert ask_for_offload(client, path, 1 << 40, **limits) is None
 
 
-def test_a_topic_that_there_is_not_is_said_so(client: PulsarAdminClient) -> None:
+def test_a_topic_that_there_is_not_is_said_so(client):
     (path,) = topic_paths(client, "acme/n/none")
     with pytest.raises(UnknownTopicError):
         ask_for_offload(client, path, 0, timeout_s=1, poll_interval_s=1)

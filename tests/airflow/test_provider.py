@@ -1,10 +1,7 @@
 """The Airflow provider: its DAGs run by Airflow itself, against a tier, records and `offload serve`."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 from airflow_home import AirflowHome
@@ -50,18 +47,18 @@ with DAG("d", schedule=None, start_date=timezone.datetime(2026, 1, 1)) as dag:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(tmp_path_factory, request):
     made = World(tmp_path_factory.mktemp("world"), request.getfixturevalue)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
+def home(tmp_path_factory):
     return AirflowHome(tmp_path_factory.mktemp("airflow"))
 
 
-def test_its_tasks_do_what_they_say(world: World, home: AirflowHome) -> None:
+def test_its_tasks_do_what_they_say(world, home):
     damaged = world.folder / "damaged"
     damaged.mkdir()
     for path in world.tier_path.iterdir():
@@ -111,7 +108,7 @@ def test_its_tasks_do_what_they_say(world: World, home: AirflowHome) -> None:
     assert world.environment.records.read("acme/n/persistent/orders").info.in_order[0].has_complete_copy
 
 
-def test_a_secret_is_masked_and_a_setting_that_there_is_not_refused(home: AirflowHome) -> None:
+def test_a_secret_is_masked_and_a_setting_that_there_is_not_refused(home):
     code = """
 from airflow.sdk import DAG, task
 from airflow.sdk.log import redact
@@ -148,7 +145,7 @@ with DAG("d", schedule=None) as dag:
     assert ran.results["tests"][0::2] == [True, False]
 
 
-def test_airflow_finds_the_provider(home: AirflowHome) -> None:
+def test_airflow_finds_the_provider(home):
     listed = json.loads(home.ask("providers", "list", "--output", "json"))
     (ours,) = (each for each in listed if each["package_name"] == "pulsar-offload")
     assert re.match(r"\d", ours["version"])

@@ -2,22 +2,20 @@
 
     kill_job.py TIER FOLDER KIND FIRST STRIDE
 
-Counts the lines that an export runs through, in all its threads; then, for every STRIDE-th of them from FIRST on,
-exports into a folder of its own until that line, dies by SIGKILL, notes which files are visible, and exports again to
-the end. No thread lives in this process when it forks. Prints JSON: line number → visible files.
+Notes the lines that an export runs through, in all its threads. Each is a place to die at: the first, the second and
+the last time that it is reached. For every STRIDE-th place from FIRST on, exports into a folder of its own until then,
+dies by SIGKILL, notes which files are visible, and exports again to the end. No thread lives in this process when it
+forks. Prints JSON: place → visible files.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from dying import in_fork
 from scenes.exports import parquet_files, target_of
@@ -33,7 +31,7 @@ CODE = str(Path(offload_core.reading.export.__file__).parent)
 DeltaTarget.commit_bytes = IcebergTarget.commit_bytes = 1  # as many commits as there are tasks
 
 
-def export(tier: Path, folder: Path, kind: str) -> None:
+def export(tier: Path, folder: Path, kind: str):
     with open_tier(tier) as reader:
         pulsar_offload.export(
             reader,
@@ -44,56 +42,57 @@ def export(tier: Path, folder: Path, kind: str) -> None:
         )
 
 
-def at_each_line(act: Callable[[int], None]) -> None:
-    """Call `act` with the number of each line of the export's code that is reached from here on."""
-    count = 0
+def at_each_line(act: Callable[[str, int], None]):
+    """Call `act` with each line of the export's code that is reached from here on, and the number of times it was."""
+    times: Counter[str] = Counter()
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
+    def trace(frame, event, _):
         if not frame.f_code.co_filename.startswith(CODE):
             return None
         if event == "line":
-            count += 1
-            act(count)
+            line = f"{Path(frame.f_code.co_filename).stem}-{frame.f_lineno}"
+            times[line] += 1
+            act(line, times[line])
         return trace
 
     threading.settrace(trace)
     sys.settrace(trace)
 
 
-def count_lines(tier: Path, folder: Path, kind: str) -> int:
-    counts = folder / "lines"
+def places_to_die_at(tier: Path, folder: Path, kind: str) -> list[tuple[str, int]]:
+    """Lines with a number of times, in the order in which they are first reached."""
+    written = folder / "lines"
 
-    def work() -> None:
-        numbers = []
-        at_each_line(numbers.append)
+    def work():
+        reached: dict[str, int] = {}
+        at_each_line(reached.__setitem__)
         export(tier, folder / "whole", kind)
-        counts.write_text(str(max(numbers)))
+        written.write_text(json.dumps(reached))
 
     assert in_fork(work) == 0
-    return int(counts.read_text())
+    reached = json.loads(written.read_text())
+    return [(line, time) for line, last in reached.items() for time in sorted({1, min(2, last), last})]
 
 
-def main(tier: Path, folder: Path, kind: str, first: int, stride: int) -> None:
+def main(tier: Path, folder: Path, kind: str, first: int, stride: int):
     with open_tier(tier) as reader:
         assert scan(reader).to_table().num_rows  # loads the kernels once for all forks
-    lines = count_lines(tier, folder, kind)
-    visible: dict[int, dict[str, int]] = {}
+    visible: dict[str, dict[str, int]] = {}
 
-    def killed(line: int, target: Path) -> None:
-        def act(reached: int) -> None:
-            if reached == line:
+    def killed(place: tuple[str, int], target: Path):
+        def act(*reached):
+            if reached == place:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         at_each_line(act)
         export(tier, target, kind)
 
-    for line in range(first, lines + 1, stride):
-        target = folder / str(line)
-        code = in_fork(lambda line=line, target=target: killed(line, target))
-        # Threads take turns differently each time: what was the last line may not be reached.
+    for place in places_to_die_at(tier, folder, kind)[first::stride]:
+        target = folder / "{}-{}".format(*place)
+        code = in_fork(lambda place=place, target=target: killed(place, target))
+        # Threads take turns differently each time: the last time of a line may not be reached.
         assert code in (0, -signal.SIGKILL), code
-        visible[line] = parquet_files(target)
+        visible[target.name] = parquet_files(target)
         assert in_fork(lambda target=target: export(tier, target, kind)) == 0
     print(json.dumps(visible))
 

@@ -1,14 +1,12 @@
 """Exports of topics of which a filter left out entries: each message that is left once, however often one begins."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.drawn import DrawnTopic, filtered_topics
+from scenes.drawn import filtered_topics
 from tiers import TOPIC
 
 from pulsar_offload import export, open_tier, scan
@@ -17,7 +15,7 @@ PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
 
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
-def test_a_growing_topic_with_gaps_is_exported_once(topic: DrawnTopic, data: st.DataObject) -> None:
+def test_a_growing_topic_with_gaps_is_exported_once(topic, data):
     with_records = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder, open_tier(Path(folder, "tier")) as tier:
         objects = list(topic.objects())

@@ -1,7 +1,5 @@
 """The manifest's bytes: written and read back, and everything else refused."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import replace
@@ -44,17 +42,17 @@ MANIFEST = Manifest(
 )
 
 
-def test_the_golden_manifest_is_read_and_written() -> None:
+def test_the_golden_manifest_is_read_and_written():
     assert decode_manifest(GOLDEN.read_bytes(), MANIFEST.key) == MANIFEST
     assert encode_manifest(MANIFEST) == GOLDEN.read_bytes()
 
 
-def test_a_file_that_is_visible_has_no_upload_any_more() -> None:
+def test_a_file_that_is_visible_has_no_upload_any_more():
     published = replace(MANIFEST, files=(replace(MANIFEST.files[0], staged=None, date=None),))
     assert decode_manifest(encode_manifest(published), published.key) == published
 
 
-def test_keys_have_numbers() -> None:
+def test_keys_have_numbers():
     assert number_of_key(MANIFEST.key) == 1
     assert number_of_key("_offload_export/1.json") is None
     assert number_of_key(f"x/{MANIFEST.key}") is None
@@ -81,14 +79,14 @@ def changed(**fields: object) -> bytes:
         (b"", MetadataError),
     ],
 )
-def test_what_is_no_manifest_is_refused(data: bytes, error: type[Exception]) -> None:
+def test_what_is_no_manifest_is_refused(data, error):
     with pytest.raises(error) as caught:
         decode_manifest(data, MANIFEST.key)
     assert isinstance(caught.value, OffloadError)
     assert caught.value.key == MANIFEST.key
 
 
-def test_a_manifest_truncated_anywhere_is_refused() -> None:
+def test_a_manifest_truncated_anywhere_is_refused():
     whole = GOLDEN.read_bytes()
     for length in range(len(whole)):
         with pytest.raises(MetadataError):
@@ -97,7 +95,7 @@ def test_a_manifest_truncated_anywhere_is_refused() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 255))
-def test_a_manifest_with_any_byte_changed_is_a_manifest_or_refused(place: int, byte: int) -> None:
+def test_a_manifest_with_any_byte_changed_is_a_manifest_or_refused(place, byte):
     data = bytearray(GOLDEN.read_bytes())
     data[place % len(data)] = byte
     with contextlib.suppress(MetadataError, UnsupportedVersionError):

@@ -1,7 +1,5 @@
 """Exports to a folder of Parquet files: what is there, where, and what a second export adds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading
@@ -191,7 +189,7 @@ def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
     out, ended = tmp_path / "out", threading.Event()
     seen: list[ExportProgress] = []
 
-    def listener(now: ExportProgress) -> None:
+    def listener(now: ExportProgress):
         seen.append(now)
         if now.done_bytes:
             ended.set()
@@ -208,7 +206,7 @@ def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
 def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
     out, ended = tmp_path / "out", threading.Event()
 
-    def listener(now: ExportProgress) -> None:
+    def listener(now: ExportProgress):
         if now.rows == 12:  # the ledger that came on
             ended.set()
         elif now.done_bytes == now.total_bytes:
@@ -222,7 +220,7 @@ def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
 def test_of_two_exports_to_one_place_the_slower_fails_and_nothing_is_there_twice(tier, tmp_path):
     out = tmp_path / "out"
 
-    def overtake(now: ExportProgress) -> None:
+    def overtake(now: ExportProgress):
         if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, out)

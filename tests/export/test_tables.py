@@ -1,7 +1,5 @@
 """Exports to Iceberg and Delta tables, as their own readers, and others, see them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb
@@ -80,7 +78,7 @@ def test_of_two_exports_the_slower_fails_and_nothing_is_there_twice(
     monkeypatch.setattr(target, "commit_bytes", 1)
     out = tmp_path / "out"
 
-    def overtake(now: ExportProgress) -> None:
+    def overtake(now: ExportProgress):
         if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, kind, out)
@@ -100,7 +98,7 @@ def test_what_others_write_to_the_table_is_no_conflict(kind, tier, tmp_path):
     assert rows_of(kind, out) == scanned(tier)
 
 
-def change_by_another(kind: str, out: Path) -> None:
+def change_by_another(kind: str, out: Path):
     if kind == "iceberg":
         with iceberg_table(out).transaction() as transaction:
             transaction.set_properties(owner="somebody")

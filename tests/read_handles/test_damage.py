@@ -1,7 +1,5 @@
 """Damaged bytes end a read with an error that names the place, or it gives what the bytes say; it always ends."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ def read_all(reader: ColdReader) -> Iterator[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("name", COPIES)
 @given(data=st.data())
-def test_whatever_byte_is_changed_a_read_ends_and_names_the_place(name: str, data: st.DataObject) -> None:
+def test_whatever_byte_is_changed_a_read_ends_and_names_the_place(name, data):
     copy = COPIES[name]
     objects = dict(copy.driver.objects)
     key = data.draw(st.sampled_from(sorted(each for each in objects if not each.endswith("index"))))
@@ -66,7 +64,7 @@ def test_whatever_byte_is_changed_a_read_ends_and_names_the_place(name: str, dat
         assert problem.offset is not None
 
 
-def test_gaps_in_an_object_that_is_not_filtered_are_damage() -> None:
+def test_gaps_in_an_object_that_is_not_filtered_are_damage():
     entries = {i: b"entry" for i in range(20) if i != 7}
     copy = gapped_copy(entries, 20)
     copy.driver._metadata.pop("pulsaroffloadfiltered")
@@ -79,7 +77,7 @@ def test_gaps_in_an_object_that_is_not_filtered_are_damage() -> None:
     assert (error.expected, error.found) == ("entry id 7", "entry id 8")
 
 
-def test_an_entry_whose_id_lies_behind_its_block_is_no_gap() -> None:
+def test_an_entry_whose_id_lies_behind_its_block_is_no_gap():
     copy = gapped_copy({i: each for i, each in enumerate(PAYLOADS) if i % 3 == 1}, 60)
     (key,) = (each for each in copy.driver.objects if not each.endswith("index"))
     data = copy.driver.objects[key]
@@ -91,7 +89,7 @@ def test_an_entry_whose_id_lies_behind_its_block_is_no_gap() -> None:
         assert (caught.value.entry_id, caught.value.offset) == (580, frame - 4)
 
 
-def test_an_objects_block_whose_length_is_wrong_is_refused_where_it_begins() -> None:
+def test_an_objects_block_whose_length_is_wrong_is_refused_where_it_begins():
     copy = pip17_copy(PAYLOADS, max_block_bytes=500)
     (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))
     data = bytearray(copy.driver.objects[key])
@@ -103,7 +101,7 @@ def test_an_objects_block_whose_length_is_wrong_is_refused_where_it_begins() -> 
     assert (raised.value.key, raised.value.block, raised.value.offset) == (key, 2, 500 + 12)
 
 
-def test_entries_behind_damage_cannot_be_reached_and_those_before_can() -> None:
+def test_entries_behind_damage_cannot_be_reached_and_those_before_can():
     copy = pip17_copy([b"x" * 30] * 100, max_block_bytes=1000)
     (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))
     data = bytearray(copy.driver.objects[key])
@@ -120,7 +118,7 @@ def test_entries_behind_damage_cannot_be_reached_and_those_before_can() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_frames_forged_in_payloads_mislead_nobody_after_damage(seed: int) -> None:
+def test_frames_forged_in_payloads_mislead_nobody_after_damage(seed):
     forged = pack_frames([b"forged"] * 9, 3)
     copy = pip17_copy([forged] * 30, max_block_bytes=100_000)
     (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))

@@ -1,7 +1,5 @@
 """What readers keep stays within one budget, is shared, and no reader is disturbed by another."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading
@@ -28,7 +26,7 @@ def view(length: int) -> memoryview:
     return memoryview(bytes(length))
 
 
-def test_ten_thousand_open_readers_that_have_read_stay_within_the_budget() -> None:
+def test_ten_thousand_open_readers_that_have_read_stay_within_the_budget():
     budget = 64 * MIB
     payloads = [random.Random(i).randbytes(1000) for i in range(200)]
     copies = [pip17_copy(payloads, max_block_bytes=50_000, stride=16 << 10) for _ in range(4)]
@@ -59,7 +57,7 @@ def test_ten_thousand_open_readers_that_have_read_stay_within_the_budget() -> No
     assert memory.held_bytes < pinned - 10_000 * 1000
 
 
-def test_what_is_held_never_passes_the_limit_and_what_was_used_last_stays() -> None:
+def test_what_is_held_never_passes_the_limit_and_what_was_used_last_stays():
     memory = ReadMemory(10_000)
     for number in range(20):
         assert memory.window(number, 2000, lambda: view(2000)) == view(2000)
@@ -72,7 +70,7 @@ def test_what_is_held_never_passes_the_limit_and_what_was_used_last_stays() -> N
     assert memory.held_bytes <= 10_000
 
 
-def test_anchors_outlast_windows_up_to_half_of_the_budget() -> None:
+def test_anchors_outlast_windows_up_to_half_of_the_budget():
     memory = ReadMemory(20_000)
     memory.learn("a", anchors_of(100))
     for number in range(50):
@@ -87,7 +85,7 @@ def test_anchors_outlast_windows_up_to_half_of_the_budget() -> None:
     assert memory.held_bytes <= 20_000
 
 
-def test_two_that_want_one_window_wait_for_one_request() -> None:
+def test_two_that_want_one_window_wait_for_one_request():
     memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
     calls = []
 
@@ -107,7 +105,7 @@ def test_two_that_want_one_window_wait_for_one_request() -> None:
     assert len(calls) == 1
 
 
-def test_an_error_of_one_readers_request_is_not_anothers() -> None:
+def test_an_error_of_one_readers_request_is_not_anothers():
     memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
 
     def failing() -> memoryview:
@@ -126,7 +124,7 @@ def test_an_error_of_one_readers_request_is_not_anothers() -> None:
     assert memory.window("w", 10, lambda: view(10)) == view(10)
 
 
-def test_a_prefetch_that_fails_is_only_made_again_by_who_wants_it() -> None:
+def test_a_prefetch_that_fails_is_only_made_again_by_who_wants_it():
     memory, done = ReadMemory(), threading.Event()
 
     def failing() -> memoryview:
@@ -139,7 +137,7 @@ def test_a_prefetch_that_fails_is_only_made_again_by_who_wants_it() -> None:
     assert memory.window("w", 10, lambda: view(10)) == view(10)
 
 
-def test_a_prefetch_that_waits_for_a_thread_is_taken_over() -> None:
+def test_a_prefetch_that_waits_for_a_thread_is_taken_over():
     memory, go = ReadMemory(), threading.Event()
 
     def blocked() -> memoryview:
@@ -153,13 +151,13 @@ def test_a_prefetch_that_waits_for_a_thread_is_taken_over() -> None:
     memory.close()
 
 
-def test_threads_that_share_a_reader_or_have_their_own_read_right() -> None:
+def test_threads_that_share_a_reader_or_have_their_own_read_right():
     payloads = [random.Random(i).randbytes(700) for i in range(400)]
     copy = pip17_copy(payloads, max_block_bytes=60_000)
     readers = copy.readers(memory=ReadMemory(100_000), read_buffer_bytes=7000)
     shared = readers.open(copy.record)
 
-    def work(seed: int) -> None:
+    def work(seed: int):
         rng = random.Random(seed)
         own = readers.open(copy.record)
         for _ in range(150):
@@ -174,16 +172,16 @@ def test_threads_that_share_a_reader_or_have_their_own_read_right() -> None:
         list(pool.map(work, range(8)))
 
 
-def test_the_process_has_one_memory() -> None:
+def test_the_process_has_one_memory():
     assert process_memory() is process_memory()
     with pytest.raises(OptionError):
         ReadMemory(0)
 
 
-def test_a_window_can_be_fetched_ahead_while_the_memory_is_being_closed() -> None:
+def test_a_window_can_be_fetched_ahead_while_the_memory_is_being_closed():
     memory, ended = ReadMemory(MIB), threading.Event()
 
-    def close_again_and_again() -> None:
+    def close_again_and_again():
         while not ended.is_set():
             memory.close()
 

@@ -1,7 +1,5 @@
 """Which copies are opened, and what is refused, at opening and at reading."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -39,7 +37,7 @@ def whole(reader: ColdReader) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", PIP17_CASES)
-def test_pulsars_own_objects_are_read(name: str) -> None:
+def test_pulsars_own_objects_are_read(name):
     case = load_case("pip17", name)
     driver = MemoryDriver({case.key.data_key: case.data, case.key.index_key: case.index})
     tiers = KnownTiers(Tier(driver))
@@ -53,7 +51,7 @@ def test_pulsars_own_objects_are_read(name: str) -> None:
     assert as_entries(rows) == list(case.entries)
 
 
-def test_pulsars_own_segments_are_read_by_their_records() -> None:
+def test_pulsars_own_segments_are_read_by_their_records():
     objects = {}
     for name in STREAMING_CASES:
         case = load_case("streaming", name)
@@ -65,8 +63,7 @@ def test_pulsars_own_segments_are_read_by_their_records() -> None:
         if record.context is None:
             continue
         context = replace(
-            record.context,
-            segments=tuple(replace(each, driver=here) for each in record.context.segments),
+            record.context, segments=tuple(replace(each, driver=here) for each in record.context.segments)
         )
         reader = ColdReaders(KnownTiers(tier), memory=ReadMemory()).open(replace(record, context=context))
         rows = [
@@ -81,7 +78,7 @@ def test_pulsars_own_segments_are_read_by_their_records() -> None:
     ("first", "last", "max_bytes"),
     [(-1, 3, 10), (3, 2, 10), (0, 50, 10), (50, 50, 10), (-5, -2, 10), (0, 3, 0), (2**63, 2**63, 1)],
 )
-def test_a_range_that_the_ledger_does_not_have_is_refused(first: int, last: int, max_bytes: int) -> None:
+def test_a_range_that_the_ledger_does_not_have_is_refused(first, last, max_bytes):
     for copy in (
         pip17_copy(PAYLOADS),
         streaming_copy(PAYLOADS, [20]),
@@ -94,13 +91,13 @@ def test_a_range_that_the_ledger_does_not_have_is_refused(first: int, last: int,
         assert raised.value.ledger_id == LEDGER
 
 
-def test_the_status_is_that_of_the_ledger() -> None:
+def test_the_status_is_that_of_the_ledger():
     for copy in (pip17_copy(PAYLOADS), streaming_copy(PAYLOADS, [20]), gapped_copy({3: b"three"}, 50)):
         status = copy.open().status()
         assert (status.ledger_id, status.entry_count, status.sealed) == (LEDGER, 50, True)
 
 
-def test_a_reader_that_was_closed_reads_no_more() -> None:
+def test_a_reader_that_was_closed_reads_no_more():
     reader = pip17_copy(PAYLOADS).open()
     reader.close()
     reader.close()
@@ -116,7 +113,7 @@ def refused(copy: ColdCopy, kind: type[Exception], **changes: object) -> Excepti
     return raised.value
 
 
-def test_a_copy_that_is_not_complete_is_not_opened() -> None:
+def test_a_copy_that_is_not_complete_is_not_opened():
     copy = pip17_copy(PAYLOADS)
     assert copy.record.context is not None
     for context in (None, OffloadContext(), replace(copy.record.context, complete=False)):
@@ -130,7 +127,7 @@ def test_a_copy_that_is_not_complete_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize("missing", ["data", "index"])
-def test_an_object_that_is_not_there_is_named(missing: str) -> None:
+def test_an_object_that_is_not_there_is_named(missing):
     copy = pip17_copy(PAYLOADS)
     key = next(key for key in copy.driver.objects if key.endswith("-index") == (missing == "index"))
     del copy.driver.objects[key]
@@ -138,7 +135,7 @@ def test_an_object_that_is_not_there_is_named(missing: str) -> None:
     assert key in str(error)
 
 
-def test_segments_that_are_missing_are_missing_data_and_nothing_else() -> None:
+def test_segments_that_are_missing_are_missing_data_and_nothing_else():
     copy = streaming_copy(PAYLOADS, [20, 30])
     context = copy.record.context
     assert context is not None
@@ -154,7 +151,7 @@ def test_segments_that_are_missing_are_missing_data_and_nothing_else() -> None:
         assert (raised.value.ledger_id, raised.value.entry_id) == (LEDGER, entry_id)
 
 
-def test_what_is_not_as_index_or_record_say_is_refused() -> None:
+def test_what_is_not_as_index_or_record_say_is_refused():
     copy = pip17_copy(PAYLOADS)
     data_key = next(key for key in copy.driver.objects if not key.endswith("-index"))
     index_key = f"{data_key}-index"
@@ -180,7 +177,7 @@ def test_what_is_not_as_index_or_record_say_is_refused() -> None:
         )
 
 
-def test_a_copy_is_read_where_its_record_says_and_nowhere_else() -> None:
+def test_a_copy_is_read_where_its_record_says_and_nowhere_else():
     here, there = pip17_copy(PAYLOADS), pip17_copy([b"others"] * 50)
     other = Tier(there.driver)
     elsewhere = DriverMetadata(name="aws-s3", properties=(("bucket", "elsewhere"),))
@@ -190,7 +187,7 @@ def test_a_copy_is_read_where_its_record_says_and_nowhere_else() -> None:
         )
 
 
-def test_a_mapfile_needs_the_name_of_its_topic_and_is_found_without_a_driver() -> None:
+def test_a_mapfile_needs_the_name_of_its_topic_and_is_found_without_a_driver():
     copy = mapfile_copy(PAYLOADS, FileCompression.BLOCK)
     with pytest.raises(OptionError, match="managed ledger"):
         copy.readers().open(copy.record)
@@ -202,7 +199,7 @@ def test_a_mapfile_needs_the_name_of_its_topic_and_is_found_without_a_driver() -
         unnamed.readers().open(unnamed.record)
 
 
-def test_an_error_of_the_store_is_passed_on_and_the_next_read_tries_again() -> None:
+def test_an_error_of_the_store_is_passed_on_and_the_next_read_tries_again():
     copy = pip17_copy(PAYLOADS)
     reader = copy.open(read_buffer_bytes=300)
     copy.driver._fail_at = 400
@@ -214,7 +211,7 @@ def test_an_error_of_the_store_is_passed_on_and_the_next_read_tries_again() -> N
     assert bytes(reader.read(40, 40)[0]) == PAYLOADS[40]
 
 
-def test_a_segment_of_another_tier_is_read_there() -> None:
+def test_a_segment_of_another_tier_is_read_there():
     one, two = streaming_copy(PAYLOADS, [20]), streaming_copy(PAYLOADS, [20])
     context = one.record.context
     assert context is not None

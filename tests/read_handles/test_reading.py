@@ -1,7 +1,5 @@
 """Any ranges of a ledger, of any format, give what a plain dictionary of its entries gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from hypothesis import given
@@ -10,7 +8,6 @@ from scenes.copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy
 
 from offload_core.format.codec.block_layout import PADDING, pack_frames
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
-from offload_core.reading.read_handles import ColdReader
 
 PAYLOADS = st.lists(
     st.one_of(
@@ -47,9 +44,7 @@ def copies(draw: st.DrawFn) -> ColdCopy:
     return make()
 
 
-def check_read(
-    reader: ColdReader, copy: ColdCopy, first: int, last: int, max_bytes: int, sparse: bool
-) -> int:
+def check_read(reader, copy, first, last, max_bytes, sparse):
     """One read is right; where the next one goes on."""
     if sparse:
         read = reader.read_sparse(first, last, max_bytes)
@@ -69,9 +64,7 @@ def check_read(
 
 
 @given(copy=copies(), window=WINDOWS, data=st.data())
-def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(
-    copy: ColdCopy, window: int, data: st.DataObject
-) -> None:
+def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(copy, window, data):
     reader = copy.open(read_buffer_bytes=window)
     count = reader.status().entry_count
     for _ in range(data.draw(st.integers(1, 8))):
@@ -81,9 +74,7 @@ def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(
 
 
 @given(copy=copies(), window=WINDOWS, max_bytes=st.integers(1, 900), sparse=st.booleans())
-def test_reading_on_and_on_gives_every_entry_once_and_ends(
-    copy: ColdCopy, window: int, max_bytes: int, sparse: bool
-) -> None:
+def test_reading_on_and_on_gives_every_entry_once_and_ends(copy, window, max_bytes, sparse):
     reader = copy.open(read_buffer_bytes=window)
     count, begin, reads = reader.status().entry_count, 0, 0
     while begin < count:

@@ -1,7 +1,5 @@
 """How many ranges reads ask a store for."""
 
-from __future__ import annotations
-
 import random
 import struct
 from statistics import median
@@ -40,7 +38,7 @@ def requests_of_random_reads(copy: ColdCopy, count: int, *, limit_bytes: int) ->
     return requests
 
 
-def test_a_random_read_with_a_directory_takes_one_range_or_two_whatever_is_in_memory() -> None:
+def test_a_random_read_with_a_directory_takes_one_range_or_two_whatever_is_in_memory():
     copy = pip17_copy(PAYLOADS, max_block_bytes=BLOCK, stride=WINDOW)
     for limit_bytes in (1, 1 << 20):
         requests = requests_of_random_reads(copy, 300, limit_bytes=limit_bytes)
@@ -50,7 +48,7 @@ def test_a_random_read_with_a_directory_takes_one_range_or_two_whatever_is_in_me
     assert max(first_ever) <= 3, "the directory, a window, and the next one for an entry that lies across two"
 
 
-def test_random_reads_without_a_directory_walk_each_block_once() -> None:
+def test_random_reads_without_a_directory_walk_each_block_once():
     copy = pip17_copy(PAYLOADS, max_block_bytes=BLOCK)
     requests = requests_of_random_reads(copy, 300, limit_bytes=64 * KIB)
     windows_of_block, far = BLOCK // WINDOW, 8
@@ -59,7 +57,7 @@ def test_random_reads_without_a_directory_walk_each_block_once() -> None:
     assert median(requests) <= 2
 
 
-def test_a_sequential_reader_asks_for_every_byte_once_and_for_the_next_window_ahead() -> None:
+def test_a_sequential_reader_asks_for_every_byte_once_and_for_the_next_window_ahead():
     copy = pip17_copy(PAYLOADS, max_block_bytes=BLOCK, stride=WINDOW)
     reader = copy.open(memory=(memory := ReadMemory(1 << 20)), read_buffer_bytes=WINDOW)
     copy.driver.reads.clear()
@@ -74,7 +72,7 @@ def test_a_sequential_reader_asks_for_every_byte_once_and_for_the_next_window_ah
     assert {length for _, length in reads[:-1]} == {WINDOW}
 
 
-def test_two_readers_of_one_ledger_share_what_was_fetched() -> None:
+def test_two_readers_of_one_ledger_share_what_was_fetched():
     copy = pip17_copy(PAYLOADS, max_block_bytes=BLOCK)
     readers = copy.readers(memory=ReadMemory(), read_buffer_bytes=WINDOW)
     one, two = readers.open(copy.record), readers.open(copy.record)
@@ -87,7 +85,7 @@ def test_two_readers_of_one_ledger_share_what_was_fetched() -> None:
     assert len(copy.data_reads()) == 1, "where entries begin was learnt by the other"
 
 
-def test_large_entries_are_passed_over_without_being_fetched() -> None:
+def test_large_entries_are_passed_over_without_being_fetched():
     payloads = [bytes(20 * WINDOW)] * 5 + [b"last"]
     copy = pip17_copy(payloads, max_block_bytes=200 * WINDOW)
     reader = copy.open(read_buffer_bytes=WINDOW)
@@ -99,7 +97,7 @@ def test_large_entries_are_passed_over_without_being_fetched() -> None:
     assert sum(length for _, length in copy.data_reads()) <= 21 * WINDOW
 
 
-def test_a_request_inside_a_gap_gives_nothing_by_few_ranges() -> None:
+def test_a_request_inside_a_gap_gives_nothing_by_few_ranges():
     entries = {i: PAYLOADS[i] for i in range(3000) if i < 500 or i >= 2900}
     for stride in (None, WINDOW):
         copy = gapped_copy(entries, 3000, max_block_bytes=BLOCK, stride=stride)
@@ -114,7 +112,7 @@ def test_a_request_inside_a_gap_gives_nothing_by_few_ranges() -> None:
         assert read.stop_entry_id == 2911
 
 
-def test_a_large_entry_behind_a_gap_is_not_fetched_to_see_that_the_gap_is_one() -> None:
+def test_a_large_entry_behind_a_gap_is_not_fetched_to_see_that_the_gap_is_one():
     copy = gapped_copy({0: b"first", 100: bytes(50 * WINDOW)}, 101, max_block_bytes=BLOCK)
     reader = copy.open(read_buffer_bytes=WINDOW)
     copy.driver.reads.clear()
@@ -122,7 +120,7 @@ def test_a_large_entry_behind_a_gap_is_not_fetched_to_see_that_the_gap_is_one() 
     assert copy.data_reads() == [(0, WINDOW)]
 
 
-def test_a_directory_that_is_wrong_hides_no_entry_of_a_filtered_ledger() -> None:
+def test_a_directory_that_is_wrong_hides_no_entry_of_a_filtered_ledger():
     copy = gapped_copy({i: PAYLOADS[i] for i in range(0, 300, 2)}, 300, max_block_bytes=BLOCK, stride=WINDOW)
     (index_key,) = (key for key in copy.driver.objects if key.endswith("-index"))
     index, data_length = (
@@ -143,7 +141,7 @@ def test_a_directory_that_is_wrong_hides_no_entry_of_a_filtered_ledger() -> None
         copy.open(read_buffer_bytes=WINDOW).read(int(wrong.entry_ids[2]), 299)
 
 
-def test_what_looks_like_frames_inside_of_payloads_is_never_taken_for_one() -> None:
+def test_what_looks_like_frames_inside_of_payloads_is_never_taken_for_one():
     forged = pack_frames([b"forged"] * 200, 0)
     payloads = [forged if i % 2 else b"%d" % i for i in range(400)]
     copy = pip17_copy(payloads, max_block_bytes=1 << 16)
@@ -152,7 +150,7 @@ def test_what_looks_like_frames_inside_of_payloads_is_never_taken_for_one() -> N
         assert bytes(reader.read(entry_id, entry_id)[0]) == payloads[entry_id]
 
 
-def test_a_damaged_directory_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_directory_is_left_alone(caplog):
     good = pip17_copy(PAYLOADS[:300], max_block_bytes=BLOCK, stride=WINDOW)
     (index_key,) = (key for key in good.driver.objects if key.endswith("-index"))
     whole = good.driver.objects[index_key]
@@ -168,7 +166,7 @@ def test_a_damaged_directory_is_left_alone(caplog: pytest.LogCaptureFixture) -> 
     assert "entry directory" in caplog.text
 
 
-def test_a_directory_that_is_whole_but_wrong_gives_an_error_and_no_wrong_entry() -> None:
+def test_a_directory_that_is_whole_but_wrong_gives_an_error_and_no_wrong_entry():
     payloads = PAYLOADS[:300]
     written = pip17_object(payloads, max_block_bytes=BLOCK)
     right = 128 + 200 * (12 + KIB)

@@ -1,7 +1,5 @@
 """Topics in streaming segments with borders anywhere: any range by any priority, and scans, equal the plain lists."""
 
-from __future__ import annotations
-
 import pytest
 from entries import read_through
 from hypothesis import given
@@ -36,9 +34,7 @@ def read(reader: LedgerReader, first: int, last: int, max_bytes: int) -> dict[in
     return found
 
 
-def expected(
-    topic: SegmentedTopic, ledger_id: int, priority: ReadPriority, first: int, last: int
-) -> dict[int, bytes]:
+def expected(topic, ledger_id, priority, first, last):
     payloads, stop = topic.payloads[ledger_id], topic.cold_stops.get(ledger_id, 0)
     if priority.hot_first or not stop:
         ids = list(range(len(payloads)))
@@ -48,9 +44,7 @@ def expected(
 
 
 @given(topic=segmented_topics(), data=st.data())
-def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(
-    topic: SegmentedTopic, data: st.DataObject
-) -> None:
+def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(topic, data):
     readers = readers_of(topic)
     for ledger in topic.info.ledgers:
         count, stop = len(topic.payloads[ledger.ledger_id]), topic.cold_stops.get(ledger.ledger_id, 0)
@@ -71,7 +65,7 @@ def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(
 
 
 @given(topic=segmented_topics(gaps=False), data=st.data())
-def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: st.DataObject) -> None:
+def test_what_one_copy_cannot_give_the_other_does(topic, data):
     if data.draw(st.booleans()):
         for key in [each for each in topic.driver.objects if data.draw(st.booleans())]:
             del topic.driver.objects[key]
@@ -87,7 +81,7 @@ def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: s
 
 
 @given(topic=segmented_topics(), data=st.data())
-def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data: st.DataObject) -> None:
+def test_a_scan_reads_what_lies_in_complete_segments(topic, data):
     tier = topic.catalogued()
 
     def scanned(info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
@@ -122,7 +116,7 @@ def partly_cold(*, is_open: bool) -> tuple[SegmentedTopic, LedgerRecord]:
 
 @pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize("priority", [COLD_FIRST, HOT_FIRST, HOT_ONLY])
-def test_a_range_that_crosses_the_border_is_read_in_order(is_open: bool, priority: ReadPriority) -> None:
+def test_a_range_that_crosses_the_border_is_read_in_order(is_open, priority):
     topic, ledger = partly_cold(is_open=is_open)
     readers = readers_of(topic)
     reader = readers.open(ledger, priority)
@@ -137,7 +131,7 @@ def test_a_range_that_crosses_the_border_is_read_in_order(is_open: bool, priorit
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_without_the_hot_tier_what_is_cold_is_read(is_open: bool) -> None:
+def test_without_the_hot_tier_what_is_cold_is_read(is_open):
     topic, ledger = partly_cold(is_open=is_open)
     topic.hot.delete(ledger.ledger_id)
     for priority in (COLD_FIRST, HOT_FIRST):
@@ -151,7 +145,7 @@ def test_without_the_hot_tier_what_is_cold_is_read(is_open: bool) -> None:
         assert set(readers.fallback_counts) <= {(Copy.HOT, FallbackReason.MISSING)}
 
 
-def test_without_its_objects_all_is_read_hot() -> None:
+def test_without_its_objects_all_is_read_hot():
     topic, ledger = partly_cold(is_open=True)
     topic.driver.objects.clear()
     readers = readers_of(topic)
@@ -163,7 +157,7 @@ def test_without_its_objects_all_is_read_hot() -> None:
         readers.open(ledger, COLD_FIRST).read(0, 3)
 
 
-def test_what_is_written_meanwhile_is_read_by_the_reader_that_is_open() -> None:
+def test_what_is_written_meanwhile_is_read_by_the_reader_that_is_open():
     topic, ledger = partly_cold(is_open=True)
     reader = readers_of(topic).open(ledger, COLD_FIRST)
     assert len(reader.read(0, 3)) == 4

@@ -1,10 +1,8 @@
 """Which copy a ledger is read from by each priority, and what happens when that one fails, at opening and later."""
 
-from __future__ import annotations
-
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +38,7 @@ LAST = len(PAYLOADS) - 1
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Iterator[TwoCopies]:
+def copies(tmp_path):
     hot = FileLedgerStore(tmp_path / "hot", sync="never")
     with open_store(tmp_path / "cold") as tier:
         yield TwoCopies.make(hot, tier)
@@ -54,15 +52,15 @@ def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
 # --- what makes a copy unreadable ----------------------------------------------------------------
 
 
-def delete_hot(copies: TwoCopies) -> None:
+def delete_hot(copies: TwoCopies):
     copies.hot.delete(copies.ledger_id)
 
 
-def delete_hot_folder(copies: TwoCopies) -> None:
+def delete_hot_folder(copies: TwoCopies):
     shutil.rmtree(copies.hot_file.parent)
 
 
-def unreadable_hot(copies: TwoCopies) -> None:
+def unreadable_hot(copies: TwoCopies):
     """A link to itself, which the system cannot open, for root either."""
     copies.hot_file.unlink()
     copies.hot_file.symlink_to(copies.hot_file)
@@ -71,7 +69,7 @@ def unreadable_hot(copies: TwoCopies) -> None:
     )  # without the open file of who has written it
 
 
-def damage_hot(copies: TwoCopies) -> None:
+def damage_hot(copies: TwoCopies):
     size = copies.hot_file.stat().st_size
     with copies.hot_file.open("r+b") as file:
         file.seek(3 * 4096)
@@ -82,15 +80,15 @@ def cold_file(copies: TwoCopies, suffix: str = "") -> Path:
     return Path(copies.tier.describe().location.removeprefix("file://"), copies.data_key + suffix)
 
 
-def delete_cold(copies: TwoCopies) -> None:
+def delete_cold(copies: TwoCopies):
     copies.tier.delete([copies.data_key])
 
 
-def delete_cold_index(copies: TwoCopies) -> None:
+def delete_cold_index(copies: TwoCopies):
     copies.tier.delete([f"{copies.data_key}-index"])
 
 
-def damage_cold(copies: TwoCopies) -> None:
+def damage_cold(copies: TwoCopies):
     path = cold_file(copies)
     path.write_bytes(b"\xff" * path.stat().st_size)
 
@@ -109,7 +107,7 @@ DURING = {name: case for name, case in FAILURES.items() if name not in OPENED_ON
 
 
 @pytest.mark.parametrize("priority", ReadPriority)
-def test_every_priority_reads_the_ledger_and_its_own_copy(copies: TwoCopies, priority: ReadPriority) -> None:
+def test_every_priority_reads_the_ledger_and_its_own_copy(copies, priority):
     readers = copies.readers()
     reader = readers.open(copies.record(), priority)
     assert reader.copy is (Copy.HOT if priority.hot_first else Copy.COLD)
@@ -119,7 +117,7 @@ def test_every_priority_reads_the_ledger_and_its_own_copy(copies: TwoCopies, pri
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_when_the_first_copy_fails_the_other_gives_all_entries(copies: TwoCopies, name: str) -> None:
+def test_when_the_first_copy_fails_the_other_gives_all_entries(copies, name):
     copy, fail, reason = FAILURES[name]
     fail(copies)
     readers = copies.readers()
@@ -132,7 +130,7 @@ def test_when_the_first_copy_fails_the_other_gives_all_entries(copies: TwoCopies
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_an_only_priority_gives_the_error_of_its_copy(copies: TwoCopies, name: str) -> None:
+def test_an_only_priority_gives_the_error_of_its_copy(copies, name):
     copy, fail, _ = FAILURES[name]
     fail(copies)
     readers = copies.readers()
@@ -145,7 +143,7 @@ def test_an_only_priority_gives_the_error_of_its_copy(copies: TwoCopies, name: s
 
 
 @pytest.mark.parametrize("name", DURING)
-def test_a_copy_that_fails_in_the_middle_is_left_at_the_right_entry(copies: TwoCopies, name: str) -> None:
+def test_a_copy_that_fails_in_the_middle_is_left_at_the_right_entry(copies, name):
     copy, fail, reason = DURING[name]
     reader = copies.readers().open(copies.record(), HOT_FIRST if copy is Copy.HOT else COLD_FIRST)
     batch = reader.read(0, LAST, 3000)
@@ -162,12 +160,7 @@ def test_a_copy_that_fails_in_the_middle_is_left_at_the_right_entry(copies: TwoC
 @pytest.mark.parametrize("hot", [delete_hot, damage_hot])
 @pytest.mark.parametrize("cold", [delete_cold, damage_cold])
 @pytest.mark.parametrize("priority", [HOT_FIRST, COLD_FIRST])
-def test_when_both_fail_the_error_names_both(
-    copies: TwoCopies,
-    hot: Callable[[TwoCopies], None],
-    cold: Callable[[TwoCopies], None],
-    priority: ReadPriority,
-) -> None:
+def test_when_both_fail_the_error_names_both(copies, hot, cold, priority):
     hot(copies)
     cold(copies)
     with pytest.raises(NoReadableCopyError) as raised:
@@ -182,7 +175,7 @@ def test_when_both_fail_the_error_names_both(
     )
 
 
-def test_a_reader_that_fell_back_turns_again_when_that_copy_fails_too(copies: TwoCopies) -> None:
+def test_a_reader_that_fell_back_turns_again_when_that_copy_fails_too(copies):
     reader = copies.readers().open(copies.record(), COLD_FIRST)
     reader.read(0, 5)
     kept = cold_file(copies).read_bytes()
@@ -194,7 +187,7 @@ def test_a_reader_that_fell_back_turns_again_when_that_copy_fails_too(copies: Tw
     assert [each[:2] for each in copies.seen()] == [("cold", "missing"), ("hot", "missing")]
 
 
-def test_copies_that_the_record_does_not_tell_of_are_no_fallback(copies: TwoCopies) -> None:
+def test_copies_that_the_record_does_not_tell_of_are_no_fallback(copies):
     readers = copies.readers()
     context = copies.record().context
     assert context is not None
@@ -213,7 +206,7 @@ def test_copies_that_the_record_does_not_tell_of_are_no_fallback(copies: TwoCopi
     assert copies.seen() == []
 
 
-def test_an_open_ledger_is_read_as_it_grows(copies: TwoCopies) -> None:
+def test_an_open_ledger_is_read_as_it_grows(copies):
     writer = copies.hot.create({})
     writer.append(b"one")
     reader = copies.readers().open(still_open(writer.ledger_id))
@@ -226,9 +219,7 @@ def test_an_open_ledger_is_read_as_it_grows(copies: TwoCopies) -> None:
 
 
 @pytest.mark.parametrize("priority", ReadPriority)
-def test_a_wrong_range_and_a_closed_reader_are_nobodys_failure(
-    copies: TwoCopies, priority: ReadPriority
-) -> None:
+def test_a_wrong_range_and_a_closed_reader_are_nobodys_failure(copies, priority):
     reader = copies.readers().open(copies.record(), priority)
     for first, last, max_bytes in ((-1, 0, 1), (2, 1, 1), (0, LAST + 1, 1), (0, 0, 0)):
         with pytest.raises(RangeError):
@@ -241,13 +232,13 @@ def test_a_wrong_range_and_a_closed_reader_are_nobodys_failure(
     assert copies.seen() == []
 
 
-def test_a_hot_store_that_was_closed_is_no_reason_to_read_elsewhere(copies: TwoCopies) -> None:
+def test_a_hot_store_that_was_closed_is_no_reason_to_read_elsewhere(copies):
     copies.hot.close()
     with pytest.raises(LedgerClosedError):
         copies.readers().open(copies.record(), HOT_FIRST)
 
 
-def test_a_tier_that_is_not_configured_is_a_missing_copy_and_is_named(copies: TwoCopies) -> None:
+def test_a_tier_that_is_not_configured_is_a_missing_copy_and_is_named(copies):
     elsewhere = DriverMetadata(name="aws-s3", properties=(("bucket", "elsewhere"),))
     record = copies.record()
     assert record.context is not None
@@ -262,7 +253,7 @@ def test_a_tier_that_is_not_configured_is_a_missing_copy_and_is_named(copies: Tw
 class Failing:
     """A ledger store whose reader fails as it is told, in place of what cannot be made to happen on a disk."""
 
-    def __init__(self, store: LedgerStore, errors: list[OffloadError]) -> None:
+    def __init__(self, store: LedgerStore, errors: list[OffloadError]):
         self._store, self._errors = store, errors
 
     def open(self, ledger_id: int) -> LedgerReader:
@@ -281,33 +272,21 @@ class Failing:
         (FormatError("bad"), FallbackReason.DAMAGED),
     ],
 )
-def test_each_kind_of_failure_is_told_of_by_its_code_and_logged(
-    copies: TwoCopies,
-    error: OffloadError,
-    reason: FallbackReason,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_each_kind_of_failure_is_told_of_by_its_code_and_logged(copies, error, reason, caplog):
     told: list[Fallback] = []
     readers = TieredReaders(
-        Failing(copies.hot, [error]),
-        ColdReaders(KnownTiers(copies.tier)),
-        listener=told.append,
+        Failing(copies.hot, [error]), ColdReaders(KnownTiers(copies.tier)), listener=told.append
     )
     assert rest(readers.open(copies.record(), HOT_FIRST)) == PAYLOADS
     (fallback,) = told
     assert (fallback.copy, fallback.reason, fallback.error) == (Copy.HOT, reason, error)
     (line,) = (each for each in caplog.records if getattr(each, "event", None) == "read-fallback")
     shown = {name: getattr(line, name) for name in ("ledger_id", "copy", "reason", "entry_id")}
-    assert shown == {
-        "ledger_id": copies.ledger_id,
-        "copy": "hot",
-        "reason": reason.value,
-        "entry_id": None,
-    }
+    assert shown == {"ledger_id": copies.ledger_id, "copy": "hot", "reason": reason.value, "entry_id": None}
     assert line.levelno == (logging.ERROR if reason is FallbackReason.DAMAGED else logging.WARNING)
 
 
-def test_a_cold_root_that_is_gone_is_a_missing_copy(copies: TwoCopies) -> None:
+def test_a_cold_root_that_is_gone_is_a_missing_copy(copies):
     shutil.rmtree(cold_file(copies).parent)
     assert rest(copies.readers().open(copies.record(), COLD_FIRST)) == PAYLOADS
     assert copies.seen() == [("cold", "missing", None)]

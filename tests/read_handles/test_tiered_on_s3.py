@@ -1,16 +1,12 @@
 """The same with a cold copy on a real S3 server: a line that is refused, wrong keys, objects that are gone."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from entries import read_through
 from network.proxies import WHOLE, Proxy, Spoil
 from scenes.copies import PAYLOADS, TwoCopies
-from stores import Store, new_store
+from stores import new_store
 
 from offload_core.metadata.policies import ReadPriority
 from offload_core.reading.read_handles import Copy
@@ -30,12 +26,12 @@ IMPATIENT = ["retry:attempts=2,budget_s=5"]
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request, tmp_path):
     return new_store("s3", request.getfixturevalue, tmp_path)
 
 
 @pytest.fixture
-def copies(store: Store, tmp_path: Path) -> Iterator[TwoCopies]:
+def copies(store, tmp_path):
     hot = FileLedgerStore(tmp_path / "hot", sync="never")
     with store.open() as tier:
         yield TwoCopies.make(hot, tier)
@@ -46,7 +42,7 @@ def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
     return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 
-def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, store: Store) -> None:
+def test_a_refused_connection_at_opening_and_in_the_middle(copies, store):
     with (
         Proxy(store.endpoint) as proxy,
         store.through(proxy.url, read_timeout_s="2").open(layers=IMPATIENT) as tier,
@@ -73,7 +69,7 @@ def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, st
 
 
 @pytest.mark.parametrize("wrong", [{"access_key_id": "nobody"}, {"secret_access_key": "a-wrong-secret"}])
-def test_wrong_keys(copies: TwoCopies, store: Store, wrong: dict[str, str]) -> None:
+def test_wrong_keys(copies, store, wrong):
     other = replace(store, options={**store.options, **wrong})
     with other.open() as tier:
         readers = copies.readers(tier)
@@ -84,7 +80,7 @@ def test_wrong_keys(copies: TwoCopies, store: Store, wrong: dict[str, str]) -> N
         assert "a-wrong-secret" not in str(raised.value)
 
 
-def test_objects_that_are_gone_at_opening_and_in_the_middle(copies: TwoCopies) -> None:
+def test_objects_that_are_gone_at_opening_and_in_the_middle(copies):
     readers = copies.readers()
     reader = readers.open(copies.record(), COLD_FIRST)
     batch = reader.read(0, LAST, 3000)

@@ -1,12 +1,9 @@
 """Messages in chunks: joined wherever their chunks lie, over ledgers, blocks and tasks."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +77,7 @@ def sent(drawn: Sequence[tuple[str, int, int, int, frozenset[int]]]) -> list[Sen
 
 
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.data())
-def test_all_complete_messages_are_read_at_their_last_chunk(
-    drawn: list[Any], order: list[int], data: st.DataObject
-) -> None:
+def test_all_complete_messages_are_read_at_their_last_chunk(drawn, order, data):
     stored = interleaved(sent(drawn), order)
     if not stored:
         return
@@ -107,7 +102,7 @@ def test_all_complete_messages_are_read_at_their_last_chunk(
 
 
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.integers(1, 6))
-def test_nothing_is_wrong_where_nothing_is_lost(drawn: list[Any], order: list[int], tasks: int) -> None:
+def test_nothing_is_wrong_where_nothing_is_lost(drawn, order, tasks):
     stored = interleaved(sent([(*message[:4], frozenset()) for message in drawn]), order)
     if stored:
         tier = tier_of([each.payload for each in stored], [len(stored) // 2] if len(stored) > 1 else [])
@@ -132,7 +127,7 @@ def entries_of(*messages: SentMessage) -> list[bytes]:
     return [each.payload for each in stored_of(*messages)]
 
 
-def test_a_joined_message_has_the_facts_of_its_last_chunk() -> None:
+def test_a_joined_message_has_the_facts_of_its_last_chunk():
     tier = tier_of(entries_of(message(codec=LZ4)))
     columns = [
         "__entryId",
@@ -148,7 +143,7 @@ def test_a_joined_message_has_the_facts_of_its_last_chunk() -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
+def test_the_id_of_a_message_also_says_where_it_begins(tasks):
     tier = tier_of(entries_of(message(1, chunks=1), message()), [2])
     ids = scan(tier, columns=["__messageId"], min_partitions=tasks).to_table()["__messageId"].to_pylist()
     plain, chunked = (MessageIdData.FromString(each) for each in ids)
@@ -158,7 +153,7 @@ def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
     assert (first.ledgerId, first.entryId, first.HasField("partition")) == (10, 1, False)
 
 
-def test_chunks_are_passed_on_one_by_one_when_asked_for() -> None:
+def test_chunks_are_passed_on_one_by_one_when_asked_for():
     sent_message = message(chunks=3)
     rows = scan(
         tier_of(entries_of(sent_message)), columns=["value", "__chunkId", "__valueIsRaw"], chunks="raw"
@@ -168,7 +163,7 @@ def test_chunks_are_passed_on_one_by_one_when_asked_for() -> None:
     assert [(row["__chunkId"], row["__valueIsRaw"]) for row in found] == [(0, True), (1, True), (2, True)]
 
 
-def test_each_chunk_is_decrypted_by_itself(tmp_path: Path) -> None:
+def test_each_chunk_is_decrypted_by_itself(tmp_path):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     secret = [message(key_name="orders", codec=LZ4), message(1, "b", key_name="orders")]
     tier = tier_of([each.payload for each in interleaved(secret, [0, 1] * 4)], [3], 900)
@@ -177,7 +172,7 @@ def test_each_chunk_is_decrypted_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 9])
-def test_a_message_that_lost_a_chunk_is_an_error_that_names_it(tasks: int) -> None:
+def test_a_message_that_lost_a_chunk_is_an_error_that_names_it(tasks):
     tier = tier_of(entries_of(message(), message(1, lost=frozenset({2}))), [2])
     with pytest.raises(IncompleteMessageError) as caught:
         rows_of(tier, min_partitions=tasks)
@@ -186,7 +181,7 @@ def test_a_message_that_lost_a_chunk_is_an_error_that_names_it(tasks: int) -> No
     assert caught.value.found == 2
 
 
-def test_a_message_that_lost_a_chunk_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_that_lost_a_chunk_is_named_in_a_warning(caplog):
     tier = tier_of(entries_of(message(0, lost=frozenset({2})), message(1)))
     with caplog.at_level(logging.WARNING):
         found = rows_of(tier, mode="PERMISSIVE")
@@ -196,7 +191,7 @@ def test_a_message_that_lost_a_chunk_is_named_in_a_warning(caplog: pytest.LogCap
     assert counted == f"{TOPIC}: 1 chunked messages are incomplete, and left out"
 
 
-def test_a_message_that_lost_a_chunk_is_only_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_that_lost_a_chunk_is_only_counted(caplog):
     tier = tier_of(entries_of(message(0, lost=frozenset({2})), message(1)))
     with caplog.at_level(logging.WARNING):
         assert len(rows_of(tier, mode="DROPMALFORMED")) == 1
@@ -204,9 +199,7 @@ def test_a_message_that_lost_a_chunk_is_only_counted(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("lost", [{0}, {0, 1}, {3}, {2, 3}])
-def test_a_message_that_the_ends_of_a_topic_cut_is_a_warning(
-    lost: set[int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_message_that_the_ends_of_a_topic_cut_is_a_warning(lost, caplog):
     with caplog.at_level(logging.WARNING):
         assert rows_of(tier_of(entries_of(message(lost=frozenset(lost))))) == []
     (warning,) = caplog.messages
@@ -214,7 +207,7 @@ def test_a_message_that_the_ends_of_a_topic_cut_is_a_warning(
 
 
 @pytest.mark.parametrize("tasks", [1, 40])
-def test_a_message_that_its_producer_never_finished_is_an_error(tasks: int) -> None:
+def test_a_message_that_its_producer_never_finished_is_an_error(tasks):
     others = [entry(b"%d" % i * 50) for i in range(40)]
     tier = tier_of([*entries_of(message(lost=frozenset({2, 3}))), *others])
     with pytest.raises(IncompleteMessageError, match="no more of it follows within 500 bytes") as caught:
@@ -222,7 +215,7 @@ def test_a_message_that_its_producer_never_finished_is_an_error(tasks: int) -> N
     assert (caught.value.entry_id, caught.value.found) == (1, 2)
 
 
-def test_a_message_that_begins_too_far_back_is_incomplete() -> None:
+def test_a_message_that_begins_too_far_back_is_incomplete():
     chunks = entries_of(message(chunks=2))
     others = [entry(b"%d" % i * 50) for i in range(40)]
     tier = tier_of([chunks[0], *others, chunks[1]])
@@ -231,7 +224,7 @@ def test_a_message_that_begins_too_far_back_is_incomplete() -> None:
         rows_of(tier, min_partitions=40, chunk_look_back_bytes=500)
 
 
-def test_chunks_that_were_sent_again_are_passed_over() -> None:
+def test_chunks_that_were_sent_again_are_passed_over():
     first, second = entries_of(message()), entries_of(message(1, chunks=2))
     again = [*first[:3], *first[1:3], first[3], *first[2:], *second, *first[1:2]]
     for tasks in (1, 9):
@@ -239,20 +232,20 @@ def test_chunks_that_were_sent_again_are_passed_over() -> None:
         assert [value for _, _, value in found] == [message().value, message(1).value]
 
 
-def test_a_message_that_is_begun_anew_is_read_once() -> None:
+def test_a_message_that_is_begun_anew_is_read_once():
     chunks = entries_of(message())
     found = rows_of(tier_of([*chunks[:2], *chunks], [1, 3]), min_partitions=9)
     assert [(entry_id, value) for _, entry_id, value in found] == [(2, message().value)]
 
 
-def test_producers_may_use_the_same_uuid() -> None:
+def test_producers_may_use_the_same_uuid():
     here, there = message(producer="a"), message(producer="b")
     mixed = [stored.payload.replace(b"b-0", b"a-0") for stored in interleaved([here, there], [0, 1] * 4)]
     found = rows_of(tier_of(mixed), verify_checksums=False)
     assert len(found) == 2
 
 
-def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> None:
+def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing():
     reads = []
     for chunks in ("joined", "raw"):
         whole = pip17_object(
@@ -268,7 +261,7 @@ def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> No
     assert joined == raw
 
 
-def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it() -> None:
+def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it():
     cut = [each.payload for each in interleaved([message(i, f"p{i}") for i in range(4)], list(range(4)) * 4)]
     whole = pip17_object([*cut, *(entry(b"x" * 50) for _ in range(20))], max_block_bytes=300)
     driver = MemoryDriver(numbered(whole), metadata=Names().as_metadata("data"))
@@ -281,17 +274,17 @@ def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it()
     assert 0 < len(indexes) <= 2 * len(concerned) < 2 * len(planned.tasks)
 
 
-def test_tasks_with_neighbours_travel() -> None:
+def test_tasks_with_neighbours_travel():
     planned = scan(tier_of(entries_of(message(), message(1)), [3]), min_partitions=4)
     assert pickle.loads(pickle.dumps(planned.tasks)) == planned.tasks
 
 
-def test_a_message_larger_than_is_allowed_is_refused() -> None:
+def test_a_message_larger_than_is_allowed_is_refused():
     with pytest.raises(BadLengthError, match="option max_message_bytes"):
         rows_of(tier_of(entries_of(message())), max_message_bytes=20)
 
 
-def test_no_more_is_held_of_incomplete_messages_than_is_allowed() -> None:
+def test_no_more_is_held_of_incomplete_messages_than_is_allowed():
     many = [message(i, f"p{i}") for i in range(5)]
     tier = tier_of([each.payload for each in interleaved(many, list(range(5)) * 4)])
     assert len(rows_of(tier)) == 5
@@ -302,6 +295,6 @@ def test_no_more_is_held_of_incomplete_messages_than_is_allowed() -> None:
 @pytest.mark.parametrize(
     "options", [{"mode": "STRICT"}, {"chunks": "some"}, {"crypto_failure_action": "IGNORE"}]
 )
-def test_words_that_there_are_not_are_refused(options: dict[str, Any]) -> None:
+def test_words_that_there_are_not_are_refused(options):
     with pytest.raises(OptionError, match="there is no such"):
         rows_of(tier_of(entries_of(message())), **options)

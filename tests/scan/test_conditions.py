@@ -1,7 +1,5 @@
 """Conditions leave out what cannot hold a row for which they hold, and nothing else."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -94,7 +92,7 @@ def wanted(given_conditions: list[Condition]) -> list[dict[str, Any]]:
 
 @effort(2)
 @given(given_conditions=st.lists(conditions(), min_size=1, max_size=3))
-def test_every_row_for_which_all_conditions_hold_is_read(given_conditions: list[Condition]) -> None:
+def test_every_row_for_which_all_conditions_hold_is_read(given_conditions):
     found = scan(TIER, columns=COLUMNS, conditions=given_conditions).to_table().to_pylist()
     assert [row for row in found if all(holds(each, row) for each in given_conditions)] == wanted(
         given_conditions
@@ -120,9 +118,7 @@ def test_every_row_for_which_all_conditions_hold_is_read(given_conditions: list[
         ("__ledgerId", Operator.EQUAL, True, {0, 1, 2, 3, 4}),
     ],
 )
-def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(
-    column: str, compared: Operator, value: object, ledgers: set[int]
-) -> None:
+def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(column, compared, value, ledgers):
     condition = Condition(column=column, operator=compared, value=value)
     reading = scan(TIER, columns=COLUMNS, conditions=[condition], time_slack_ms=0)
     read = {run.ledger_id for task in reading.planned for run in task.extents}
@@ -133,7 +129,7 @@ def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(
         assert (read if column != "__entryId" or ledgers else set()) == ledgers
 
 
-def test_blocks_for_which_a_condition_cannot_hold_are_not_read() -> None:
+def test_blocks_for_which_a_condition_cannot_hold_are_not_read():
     place = [
         Condition(column="__ledgerId", operator=Operator.EQUAL, value=2),
         Condition(column="__entryId", operator=Operator.LESS, value=2),
@@ -143,7 +139,7 @@ def test_blocks_for_which_a_condition_cannot_hold_are_not_read() -> None:
     assert {row["__entryId"] for row in reading.to_table().to_pylist()} == {0, 1}
 
 
-def test_a_message_id_is_a_position_and_back() -> None:
+def test_a_message_id_is_a_position_and_back():
     for row in ROWS:
         position = position_of_message_id(row["__messageId"])
         assert position == Position(row["__ledgerId"], row["__entryId"], max(row["__batchIndex"], 0))
@@ -153,6 +149,6 @@ def test_a_message_id_is_a_position_and_back() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x08\x01", b"\xff", bytes.fromhex("08ffffffffffffffffff011001")])
-def test_bytes_that_are_no_message_id_are_refused(data: bytes) -> None:
+def test_bytes_that_are_no_message_id_are_refused(data):
     with pytest.raises(OptionError, match="this is not a message id"):
         position_of_message_id(data)

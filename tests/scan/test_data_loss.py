@@ -1,11 +1,8 @@
 """What is missing: an error that says where, or with `fail_on_data_loss=False` a warning and what there is."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from entries import WrittenObject
@@ -19,9 +16,7 @@ from pulsar_offload import TierReader, open_tier, scan
 # --- whole ledgers -----------------------------------------------------------------------------
 
 
-def test_a_start_in_a_ledger_that_is_not_here_is_an_error_or_reads_on_from_the_next(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_start_in_a_ledger_that_is_not_here_is_an_error_or_reads_on_from_the_next(caplog):
     tier = in_memory(whole(3), whole(5))
     error = lose(tier, start=at(4, 1, 2))
     assert str(error) == (
@@ -31,7 +26,7 @@ def test_a_start_in_a_ledger_that_is_not_here_is_an_error_or_reads_on_from_the_n
     assert caplog.messages == [str(error)]
 
 
-def test_a_start_beyond_the_stop_is_no_loss() -> None:
+def test_a_start_beyond_the_stop_is_no_loss():
     assert read(in_memory(whole(3), whole(5)), start=at(5, 0), stop=at(3, 1)) == []
 
 
@@ -45,8 +40,8 @@ def incomplete(tmp_path: Path, ledger_id: int) -> TierReader:
 
 @pytest.mark.parametrize(("ledger_id", "others"), [(3, (5, 8)), (5, (3, 8))])
 def test_a_ledger_in_the_middle_without_a_complete_copy_is_an_error_or_left_out(
-    tmp_path: Path, ledger_id: int, others: tuple[int, int], caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, ledger_id, others, caplog
+):
     tier = incomplete(tmp_path, ledger_id)
     error = lose(tier)
     assert error.what == f"a ledger of {TOPIC} has no complete copy"
@@ -59,9 +54,7 @@ def test_a_ledger_in_the_middle_without_a_complete_copy_is_an_error_or_left_out(
     assert caplog.messages == [str(error)]
 
 
-def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(tmp_path, caplog):
     assert read(incomplete(tmp_path, 8)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
     (message,) = caplog.messages
     assert message.startswith(f"{TOPIC} is read up to ledger 5: ledger 8 has no complete copy (")
@@ -69,20 +62,18 @@ def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
 
 
 @pytest.mark.parametrize("bounds", [{"start": at(8, 0)}, {"stop": at(3, 2)}])
-def test_a_ledger_that_is_not_asked_for_may_be_incomplete(tmp_path: Path, bounds: Any) -> None:
+def test_a_ledger_that_is_not_asked_for_may_be_incomplete(tmp_path, bounds):
     assert read(incomplete(tmp_path, 5), **bounds) in (payloads(8, 0, 3), payloads(3, 0, 2))
 
 
-def test_a_stop_before_a_ledger_that_is_not_here_ends_there() -> None:
+def test_a_stop_before_a_ledger_that_is_not_here_ends_there():
     assert read(in_memory(whole(3), whole(5)), stop=at(4, 0)) == payloads(3, 0, 3)
     assert read(in_memory(whole(3), whole(5)), stop=at(9, 0)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
     assert read(in_memory(whole(3), whole(5)), stop=at(2, 7)) == []
 
 
 @pytest.mark.parametrize("stop", [(4, 1, 0), (4, 0, 1), (9, 1, 0)])
-def test_a_stop_inside_a_ledger_that_is_not_here_is_an_error(
-    stop: tuple[int, int, int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stop_inside_a_ledger_that_is_not_here_is_an_error(stop, caplog):
     tier = in_memory(whole(3), whole(5))
     error = lose(tier, stop=at(*stop))
     assert error.what == (f"{TOPIC} was asked for up to {Position(*stop)}, but that ledger has no copy here")
@@ -91,7 +82,7 @@ def test_a_stop_inside_a_ledger_that_is_not_here_is_an_error(
     assert [message.partition(" (")[0] for message in caplog.messages] == [error.what]
 
 
-def test_a_start_before_the_first_ledger_says_where_the_topic_begins_now() -> None:
+def test_a_start_before_the_first_ledger_says_where_the_topic_begins_now():
     error = lose(in_memory(whole(3), whole(5)), start=at(2, 1))
     assert error.what == f"{TOPIC} was asked for from 2:1:0, but begins with ledger 3 now"
     assert read(in_memory(whole(3), whole(5)), start=at(2, 1), fail_on_data_loss=False) == [
@@ -100,14 +91,14 @@ def test_a_start_before_the_first_ledger_says_where_the_topic_begins_now() -> No
     ]
 
 
-def test_a_stop_in_or_behind_a_last_ledger_without_a_complete_copy_is_an_error(tmp_path: Path) -> None:
+def test_a_stop_in_or_behind_a_last_ledger_without_a_complete_copy_is_an_error(tmp_path):
     for stop in (at(8, 2), at(9, 0)):
         error = lose(incomplete(tmp_path, 8), stop=stop)
         assert (error.what, error.ledger_id) == (f"a ledger of {TOPIC} has no complete copy", 8)
     assert read(open_tier(tmp_path), stop=at(8, 0)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
 
 
-def test_a_gap_of_several_ledgers_is_one_error_that_names_them_and_their_positions(tmp_path: Path) -> None:
+def test_a_gap_of_several_ledgers_is_one_error_that_names_them_and_their_positions(tmp_path):
     for number, each in enumerate((3, 4, 5, 8)):
         parts: Sequence[str] = ["data"] if each in (4, 5) else ["data", "index"]
         lay_out(tmp_path, whole(each), attempt=number, parts=parts)
@@ -125,7 +116,7 @@ def broken(ledger_id: int) -> WrittenObject:
     return WrittenObject(key=written.key, data=written.data, index=longer, entries=written.entries)
 
 
-def test_a_broken_index_that_a_task_reads_is_an_error_or_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_index_that_a_task_reads_is_an_error_or_left_out(caplog):
     tier = in_memory(whole(3), broken(5), whole(8))
     scan(tier)  # planning does not look at it
     error = lose(tier)
@@ -136,9 +127,7 @@ def test_a_broken_index_that_a_task_reads_is_an_error_or_left_out(caplog: pytest
     assert caplog.messages == [str(error)]
 
 
-def test_a_broken_index_of_the_last_ledger_is_an_error_as_an_index_is_written_last(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_broken_index_of_the_last_ledger_is_an_error_as_an_index_is_written_last(caplog):
     tier = in_memory(whole(3), broken(5))
     error = lose(tier)
     assert (error.what, error.ledger_id) == (f"a ledger of {TOPIC} has no complete copy", 5)
@@ -147,14 +136,14 @@ def test_a_broken_index_of_the_last_ledger_is_an_error_as_an_index_is_written_la
     assert "the data object has 173 bytes, its index says 174" in message
 
 
-def test_a_broken_index_that_planning_reads_is_an_error_at_once() -> None:
+def test_a_broken_index_that_planning_reads_is_an_error_at_once():
     tier = in_memory(whole(3), broken(5), whole(8))
     with pytest.raises(DataLossError) as caught:
         scan(tier, start=at(5, 1))
     assert caught.value.ledger_id == 5
 
 
-def test_a_whole_copy_is_read_instead_of_a_newer_broken_one() -> None:
+def test_a_whole_copy_is_read_instead_of_a_newer_broken_one():
     assert read(in_memory(whole(3), whole(5), broken(5), whole(8))) == [
         *payloads(3, 0, 3),
         *payloads(5, 0, 3),
@@ -170,7 +159,7 @@ def gapped() -> TierReader:
     return in_memory(segment(7, 0, 3), segment(7, 5, 8), whole(9))
 
 
-def test_a_gap_between_segments_is_an_error_or_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_between_segments_is_an_error_or_passed_over(caplog):
     error = lose(gapped())
     assert str(error) == (
         f"entries of a ledger of {TOPIC} have no copy here "
@@ -186,11 +175,11 @@ def test_a_gap_between_segments_is_an_error_or_passed_over(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("start", [3, 4])
-def test_a_start_in_a_gap_is_an_error(start: int) -> None:
+def test_a_start_in_a_gap_is_an_error(start):
     assert lose(gapped(), start=at(7, start)).expected == "entries 3 to 4"
 
 
-def test_a_start_after_a_gap_is_no_loss() -> None:
+def test_a_start_after_a_gap_is_no_loss():
     assert read(gapped(), start=at(7, 5)) == [*payloads(7, 5, 8), *payloads(9, 0, 3)]
     assert read(gapped(), start=at(7, 7), stop=at(9, 0)) == payloads(7, 7, 8)
 
@@ -199,11 +188,11 @@ def test_a_start_after_a_gap_is_no_loss() -> None:
     ("stop", "missing"),
     [(at(7, 4), "entries 3 to 3"), (at(7, 5), "entries 3 to 4"), (at(7, 4, 1), "entries 3 to 4")],
 )
-def test_a_stop_in_or_at_the_end_of_a_gap_is_an_error(stop: Any, missing: str) -> None:
+def test_a_stop_in_or_at_the_end_of_a_gap_is_an_error(stop, missing):
     assert lose(gapped(), stop=stop).expected == missing
 
 
-def test_a_stop_before_a_gap_is_no_loss() -> None:
+def test_a_stop_before_a_gap_is_no_loss():
     assert read(gapped(), stop=at(7, 3)) == payloads(7, 0, 3)
     assert read(gapped(), stop=at(7, 2)) == payloads(7, 0, 2)
 
@@ -216,9 +205,7 @@ def beheaded() -> TierReader:
 @pytest.mark.parametrize(
     "bounds", [{}, {"start": at(7, 3)}, {"stop": at(7, 2)}, {"start": at(7, 1), "stop": at(7, 3)}]
 )
-def test_first_entries_that_are_missing_are_an_error_or_passed_over(
-    bounds: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_first_entries_that_are_missing_are_an_error_or_passed_over(bounds, caplog):
     error = lose(beheaded(), **bounds)
     assert str(error) == (
         f"the first entries of a ledger of {TOPIC} have no copy here (ledger 7): found entries from 4 on. {HINT}"
@@ -228,16 +215,14 @@ def test_first_entries_that_are_missing_are_an_error_or_passed_over(
     assert caplog.messages == [str(error)]
 
 
-def test_first_entries_that_are_not_asked_for_may_be_missing() -> None:
+def test_first_entries_that_are_not_asked_for_may_be_missing():
     assert read(beheaded(), start=at(7, 4)) == payloads(7, 4, 8)
     assert read(beheaded(), start=at(7, 6)) == payloads(7, 6, 8)
     assert read(beheaded(), stop=at(7, 0)) == []
     assert read(beheaded(), start=at(7, 2), stop=at(7, 2)) == []
 
 
-def test_the_missing_tail_of_a_closed_ledger_is_an_error_or_passed_over(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_missing_tail_of_a_closed_ledger_is_an_error_or_passed_over(caplog):
     tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
     error = lose(tier)
     assert error.what == f"entries of a ledger of {TOPIC} have no copy here"
@@ -247,18 +232,18 @@ def test_the_missing_tail_of_a_closed_ledger_is_an_error_or_passed_over(
 
 
 @pytest.mark.parametrize(("stop", "missing"), [(5, "entries 3 to 4"), (100, "entries 3 to 5")])
-def test_a_stop_in_a_missing_tail_is_an_error(stop: int, missing: str) -> None:
+def test_a_stop_in_a_missing_tail_is_an_error(stop, missing):
     tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
     assert lose(tier, stop=at(7, stop)).expected == missing
 
 
-def test_a_missing_tail_that_is_not_asked_for_is_no_loss() -> None:
+def test_a_missing_tail_that_is_not_asked_for_is_no_loss():
     tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
     assert read(tier, stop=at(7, 3)) == payloads(7, 0, 3)
     assert read(tier, start=at(9, 1)) == payloads(9, 1, 3)
 
 
-def test_the_tail_of_the_last_ledger_may_be_on_its_way() -> None:
+def test_the_tail_of_the_last_ledger_may_be_on_its_way():
     tier = in_memory(whole(5), closed_with(segment(7, 0, 3), 6))
     assert read(tier) == [*payloads(5, 0, 3), *payloads(7, 0, 3)]
     assert lose(tier, stop=at(7, 5)).expected == "entries 3 to 4"

@@ -1,9 +1,6 @@
 """What a scan is told to take, before it is read, against what was counted while it was."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +34,7 @@ def check(tier: TierReader, **scanned: Any) -> ScanEstimate:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broker(tmp_path_factory):
     root = tmp_path_factory.mktemp("broker")
     lay_out_broker_objects(root)
     return root
@@ -46,17 +43,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("records", [None, MANAGED_LEDGERS], ids=["listing", "records"])
 @pytest.mark.parametrize("task_bytes", [1 << 30, 300_000])
 @pytest.mark.parametrize("level", ["entries", "messages"])
-def test_a_brokers_bucket_takes_what_was_told(
-    broker: Path, level: str, task_bytes: int, records: Any
-) -> None:
+def test_a_brokers_bucket_takes_what_was_told(broker, level, task_bytes, records):
     with open_tier(broker) as tier:
         told, counted = estimated_and_counted(
-            tier,
-            level=level,
-            chunks="raw",
-            task_bytes=task_bytes,
-            records=records,
-            fail_on_data_loss=False,
+            tier, level=level, chunks="raw", task_bytes=task_bytes, records=records, fail_on_data_loss=False
         )
     assert (told.total.lists, told.total.heads, told.total.gets) == (
         counted.lists,
@@ -76,7 +66,7 @@ def told_topics(told: ScanEstimate) -> set[str]:
 @pytest.mark.parametrize("isolation", ["committed", "uncommitted"])
 @pytest.mark.parametrize("task_bytes", [1 << 30, 60_000, 7_000])
 @pytest.mark.parametrize("range_bytes", [1 << 20, 16_384, 1_024])
-def test_blocks_larger_and_smaller_than_ranges(range_bytes: int, task_bytes: int, isolation: Any) -> None:
+def test_blocks_larger_and_smaller_than_ranges(range_bytes, task_bytes, isolation):
     small = [pip17_object(PAYLOADS[:20], ledger_id=ledger_id, max_block_bytes=4_000) for ledger_id in (1, 2)]
     large = pip17_object(PAYLOADS, ledger_id=3, max_block_bytes=50_000)
     cut = streaming_object([LedgerPart(ledger_id=9, blocks=[PAYLOADS[:90], PAYLOADS[90:200]])])
@@ -94,7 +84,7 @@ def cut_bytes(tier: TierReader) -> int:
     return topic.ledgers[-1].data_bytes
 
 
-def test_positions_leave_out_what_they_leave_out() -> None:
+def test_positions_leave_out_what_they_leave_out():
     large = pip17_object(PAYLOADS, ledger_id=3, max_block_bytes=20_000)
     tier = in_memory(large, range_bytes=8_192)
     whole = check(tier, isolation="uncommitted")
@@ -107,7 +97,7 @@ def test_positions_leave_out_what_they_leave_out() -> None:
     assert 0 < some.reading.gets < whole.reading.gets / 2
 
 
-def test_mapfiles_have_two_files_of_checksums(tmp_path: Path) -> None:
+def test_mapfiles_have_two_files_of_checksums(tmp_path):
     lay_out_golden(tmp_path)
     with open_tier(tmp_path) as tier:
         verified = check(tier, isolation="uncommitted")
@@ -116,7 +106,7 @@ def test_mapfiles_have_two_files_of_checksums(tmp_path: Path) -> None:
         assert verified.reading.gets > unverified.reading.gets
 
 
-def test_a_mapfile_that_is_cut_into_tasks(tmp_path: Path) -> None:
+def test_a_mapfile_that_is_cut_into_tasks(tmp_path):
     lay_out_mapfile(
         tmp_path, mapfile([entry(random.Random(i).randbytes(20_000)) for i in range(200)], ledger_id=5)
     )
@@ -127,7 +117,7 @@ def test_a_mapfile_that_is_cut_into_tasks(tmp_path: Path) -> None:
             assert (told.total.gets, told.total.heads) == (counted.gets, counted.heads)
 
 
-def test_a_range_of_times_may_end_early() -> None:
+def test_a_range_of_times_may_end_early():
     written = pip17_object(
         [entry(b"x" * 300, publish_time=1_000_000 + i) for i in range(300)], max_block_bytes=9_000
     )
@@ -140,7 +130,7 @@ def test_a_range_of_times_may_end_early() -> None:
     assert told.planning.gets > 1  # the search by time
 
 
-def test_explaining_reads_no_small_ledger_and_no_block() -> None:
+def test_explaining_reads_no_small_ledger_and_no_block():
     small = pip17_object(PAYLOADS[:20], ledger_id=1)
     driver = MemoryDriver(
         numbered(small, pip17_object(PAYLOADS[:20], ledger_id=2)), metadata=Names().as_metadata("data")
@@ -149,14 +139,14 @@ def test_explaining_reads_no_small_ledger_and_no_block() -> None:
     assert (told.reading.gets, driver.reads) == (4, [])
 
 
-def test_listings_are_counted_by_pages() -> None:
+def test_listings_are_counted_by_pages():
     many = [pip17_object(PAYLOADS[:1], ledger_id=i) for i in range(501)]
     told = explain_scan(in_memory(*many), level="entries")
     assert (told.planning.lists, told.planning.heads) == (2, 501)
     assert told.reading.gets == 2 * 501
 
 
-def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path: Path) -> None:
+def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS[:20], ledger_id=1), names=Names(managed_ledger=None))
     with open_tier(tmp_path) as tier:
         told = explain_scan(tier, ledger=1, level="entries")
@@ -165,7 +155,7 @@ def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
-def test_what_a_filter_has_settled_is_not_looked_through(mode: str) -> None:
+def test_what_a_filter_has_settled_is_not_looked_through(mode):
     objects = numbered(
         pip17_object(PAYLOADS[:20], ledger_id=1), pip17_object(PAYLOADS, ledger_id=2, max_block_bytes=20_000)
     )

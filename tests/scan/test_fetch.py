@@ -1,7 +1,5 @@
 """Which bytes are asked of a store, how many are held, and what is left behind."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from dataclasses import replace
@@ -33,7 +31,7 @@ def blocks_of_1000(count: int) -> WrittenObject:
 class Recorded:
     """A tier of one object, and what was asked of it after its index was read."""
 
-    def __init__(self, written: WrittenObject, **options: object) -> None:
+    def __init__(self, written: WrittenObject, **options: object):
         self.driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), **options)  # type: ignore[arg-type]
         self.tier = TierReader(Tier(self.driver))
 
@@ -48,19 +46,19 @@ def no_threads_but_these(before: set[threading.Thread]) -> bool:
 # --- ranges ------------------------------------------------------------------------------------
 
 
-def test_small_blocks_are_fetched_together_and_the_ranges_are_exact() -> None:
+def test_small_blocks_are_fetched_together_and_the_ranges_are_exact():
     recorded = Recorded(blocks_of_1000(7), range_bytes=3000)
     assert scan(recorded.tier, level="entries").to_table().num_rows == 14
     assert recorded.reads_of_data() == [(0, 3000), (3000, 3000), (6000, 1000)]
 
 
-def test_a_block_as_large_as_a_range_is_fetched_by_itself() -> None:
+def test_a_block_as_large_as_a_range_is_fetched_by_itself():
     recorded = Recorded(blocks_of_1000(3), range_bytes=1000)
     scan(recorded.tier, level="entries").to_table()
     assert recorded.reads_of_data() == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
-def test_blocks_that_do_not_adjoin_are_not_fetched_together() -> None:
+def test_blocks_that_do_not_adjoin_are_not_fetched_together():
     parts = [
         LedgerPart(ledger_id=7, blocks=[[b"a"]]),
         LedgerPart(ledger_id=8, blocks=[[b"b"]]),
@@ -72,7 +70,7 @@ def test_blocks_that_do_not_adjoin_are_not_fetched_together() -> None:
     assert recorded.reads_of_data() == [(1024, 1024), (0, 512)]
 
 
-def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched() -> None:
+def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched():
     """Ledger 7, then 8, then 7 again, in one object."""
     blocks = [
         LedgerPart(ledger_id=7, blocks=[[b"a"]]),
@@ -89,7 +87,7 @@ def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched() -> None:
     assert recorded.reads_of_data() == [(0, 512), (1024, 512)]
 
 
-def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
+def test_only_the_blocks_of_the_asked_range_are_fetched():
     recorded = Recorded(blocks_of_1000(7))
     bounds = {"start": {ORDERS: Position(7, 5)}, "stop": {ORDERS: Position(7, 8)}}
     ids = (
@@ -101,7 +99,7 @@ def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
     assert recorded.reads_of_data() == [(2000, 2000)]
 
 
-def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly() -> None:
+def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly():
     payloads = [b"%03d" % i + b"y" * 421 for i in range(14)]
     recorded = Recorded(pip17_object(payloads, ledger_id=7, max_block_bytes=4000), range_bytes=900)
     values = scan(recorded.tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
@@ -119,7 +117,7 @@ def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly()
     ]
 
 
-def test_where_nothing_is_fetched_ahead_a_range_begins_with_the_entry_that_was_cut_off() -> None:
+def test_where_nothing_is_fetched_ahead_a_range_begins_with_the_entry_that_was_cut_off():
     payloads = [b"%03d" % i + b"y" * 421 for i in range(9)]
     written = pip17_object(payloads, ledger_id=7, max_block_bytes=4000)
     recorded = Recorded(written, range_bytes=900, ranges_ahead=0)
@@ -135,7 +133,7 @@ def test_where_nothing_is_fetched_ahead_a_range_begins_with_the_entry_that_was_c
     ]
 
 
-def test_an_entry_larger_than_several_ranges_is_read_whether_ahead_or_not() -> None:
+def test_an_entry_larger_than_several_ranges_is_read_whether_ahead_or_not():
     payloads = [b"a" * 100, b"b" * 5000, b"c" * 100, b"d" * 3000]
     for ranges_ahead in (0, 1, 4):
         written = pip17_object(payloads, ledger_id=7, max_block_bytes=1 << 16)
@@ -145,7 +143,7 @@ def test_an_entry_larger_than_several_ranges_is_read_whether_ahead_or_not() -> N
 
 
 @pytest.mark.parametrize(("range_bytes", "reads"), [(999, 2), (1000, 1), (1001, 1)])
-def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
+def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes, reads):
     recorded = Recorded(blocks_of_1000(1), range_bytes=range_bytes)
     scan(recorded.tier, level="entries").to_table()
     assert len(recorded.reads_of_data()) == reads
@@ -157,7 +155,7 @@ def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: in
 class Watched:
     """Hands out arrays, and notes how many of the earlier ones are still alive."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.alive: list[weakref.ref[np.ndarray]] = []
         self.most = 0
 
@@ -169,7 +167,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("level", ["entries", "messages"])
-def test_no_more_than_three_units_are_held_however_large_the_ledger(level: str) -> None:
+def test_no_more_than_three_units_are_held_however_large_the_ledger(level):
     watched = Watched()
     written = pip17_object([entry(b"x" * 300)] * 80, ledger_id=7, max_block_bytes=1000)
     recorded = Recorded(written, make=watched, range_bytes=1000, ranges_ahead=1)
@@ -181,7 +179,7 @@ def test_no_more_than_three_units_are_held_however_large_the_ledger(level: str) 
 
 
 @pytest.mark.parametrize("ranges_ahead", [0, 1, 3])
-def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead: int) -> None:
+def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead):
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=ranges_ahead)
     batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
@@ -189,14 +187,14 @@ def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead: int) 
     assert 1 <= len(recorded.reads_of_data()) <= 1 + ranges_ahead
 
 
-def test_batches_of_small_ledgers_take_little_memory() -> None:
+def test_batches_of_small_ledgers_take_little_memory():
     tier = in_memory(*(pip17_object([b"small"], ledger_id=i) for i in range(20)))
     table = scan(tier, level="entries").to_table()
     assert table.num_rows == 20
     assert sum(batch.get_total_buffer_size() for batch in table.to_batches()) < 20 * 150_000
 
 
-def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
+def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead():
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
     batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
@@ -205,7 +203,7 @@ def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
     assert reads in ([(0, 1000)], [(0, 1000), (1000, 1000)])
 
 
-def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
+def test_a_reader_that_stops_early_leaves_no_thread_behind():
     before = set(threading.enumerate())
     recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
     batches = iter(scan(recorded.tier, level="entries"))
@@ -215,13 +213,13 @@ def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
     assert no_threads_but_these(before)
 
 
-def test_a_read_to_the_end_leaves_no_thread_behind() -> None:
+def test_a_read_to_the_end_leaves_no_thread_behind():
     before = set(threading.enumerate())
     scan(Recorded(blocks_of_1000(10)).tier, level="entries").to_table()
     assert no_threads_but_these(before)
 
 
-def test_a_read_that_finds_bad_bytes_leaves_no_thread_behind_while_its_error_is_kept() -> None:
+def test_a_read_that_finds_bad_bytes_leaves_no_thread_behind_while_its_error_is_kept():
     """Left to the garbage collector, the pool would be shut down in whatever thread that runs in, and could hang it."""
     before = set(threading.enumerate())
     written = blocks_of_1000(10)
@@ -236,7 +234,7 @@ def test_a_read_that_finds_bad_bytes_leaves_no_thread_behind_while_its_error_is_
 # --- errors ------------------------------------------------------------------------------------
 
 
-def test_an_error_of_the_store_comes_through_after_what_could_be_read() -> None:
+def test_an_error_of_the_store_comes_through_after_what_could_be_read():
     before = set(threading.enumerate())
     recorded = Recorded(blocks_of_1000(5), fail_at=2500, range_bytes=1000, ranges_ahead=1)
     batches: list[pa.RecordBatch] = []
@@ -247,7 +245,7 @@ def test_an_error_of_the_store_comes_through_after_what_could_be_read() -> None:
     assert no_threads_but_these(before)
 
 
-def test_an_error_in_one_of_several_ranges_comes_through() -> None:
+def test_an_error_in_one_of_several_ranges_comes_through():
     recorded = Recorded(blocks_of_1000(3), range_bytes=700, fail_at=2200)
     with pytest.raises(StoreError, match="the store broke") as caught:
         scan(recorded.tier, level="entries").to_table()

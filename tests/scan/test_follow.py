@@ -1,7 +1,5 @@
 """A tier that grows is read piece by piece: everything once, in order, whatever the limits and wherever it restarts."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +43,7 @@ class Stream:
     values: list[bytes] = field(default_factory=list)
     follower: TopicFollower | None = None
 
-    def restart(self) -> None:
+    def restart(self):
         self.follower = None
 
     def trigger(self, max_bytes: int | None = None, max_entries: int | None = None) -> int:
@@ -82,7 +80,7 @@ class Stream:
         return values
 
 
-def put_ledger(root: Path, ledger_id: int, payloads: Sequence[bytes], topic: str = "orders") -> None:
+def put_ledger(root: Path, ledger_id: int, payloads: Sequence[bytes], topic: str = "orders"):
     """A PIP-17 ledger in blocks of about three entries."""
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     lay_out(
@@ -93,7 +91,7 @@ def put_ledger(root: Path, ledger_id: int, payloads: Sequence[bytes], topic: str
     )
 
 
-def put_segment(root: Path, ledger_id: int, first: int, payloads: Sequence[bytes]) -> None:
+def put_segment(root: Path, ledger_id: int, first: int, payloads: Sequence[bytes]):
     """A segment of a streaming ledger, from its entry `first` on."""
     part = LedgerPart(ledger_id=ledger_id, blocks=[list(payloads)], first_entry_id=first)
     lay_out(root, streaming_object([part]), attempt=1000 * ledger_id + first)
@@ -111,7 +109,7 @@ class Arrival:
     def payloads(self) -> list[bytes]:
         return [f"{self.ledger_id:02}{self.first + i:02}".encode() for i in range(self.count)]
 
-    def put(self, root: Path) -> None:
+    def put(self, root: Path):
         if self.is_segment:
             put_segment(root, self.ledger_id, self.first, self.payloads())
         else:
@@ -141,7 +139,7 @@ TRIGGERS = st.lists(
 
 
 @given(histories(), st.data())
-def test_everything_is_read_once_and_in_order(arrivals: list[Arrival], data: st.DataObject) -> None:
+def test_everything_is_read_once_and_in_order(arrivals, data):
     with tempfile.TemporaryDirectory() as folder, open_tier(folder) as tier:
         stream = Stream(tier)
         for arrival in arrivals:
@@ -159,7 +157,7 @@ def test_everything_is_read_once_and_in_order(arrivals: list[Arrival], data: st.
         assert stream.trigger() == 0
 
 
-def test_an_entry_is_read_at_a_time_if_that_is_the_limit(tmp_path: Path) -> None:
+def test_an_entry_is_read_at_a_time_if_that_is_the_limit(tmp_path):
     put_ledger(tmp_path, 1, [b"0", b"1", b"2"])
     with open_tier(tmp_path) as tier:
         stream = Stream(tier)
@@ -168,7 +166,7 @@ def test_an_entry_is_read_at_a_time_if_that_is_the_limit(tmp_path: Path) -> None
         assert stream.frontier == {NAME: Position(2, 0)}
 
 
-def test_topics_share_a_budget(tmp_path: Path) -> None:
+def test_topics_share_a_budget(tmp_path):
     put_ledger(tmp_path, 1, [b"a%d" % i for i in range(9)])
     put_ledger(tmp_path, 2, [b"b%d" % i for i in range(9)], topic="others")
     with open_tier(tmp_path) as tier:
@@ -177,7 +175,7 @@ def test_topics_share_a_budget(tmp_path: Path) -> None:
         assert stream.frontier == {NAME: Position(1, 3), OTHER: Position(2, 3)}
 
 
-def test_a_new_topic_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_new_topic_is_read_from_its_beginning(tmp_path):
     put_ledger(tmp_path, 5, [b"a"])
     with open_tier(tmp_path) as tier:
         stream = Stream(tier)
@@ -187,7 +185,7 @@ def test_a_new_topic_is_read_from_its_beginning(tmp_path: Path) -> None:
     assert stream.values == [b"a", b"b", b"c"]
 
 
-def test_a_ledger_that_is_deleted_after_it_was_read_is_not_missed(tmp_path: Path) -> None:
+def test_a_ledger_that_is_deleted_after_it_was_read_is_not_missed(tmp_path):
     put_ledger(tmp_path, 1, [b"a"])
     with open_tier(tmp_path) as tier:
         stream = Stream(tier)
@@ -199,7 +197,7 @@ def test_a_ledger_that_is_deleted_after_it_was_read_is_not_missed(tmp_path: Path
         assert stream.trigger() == 1
 
 
-def test_a_ledger_that_is_deleted_when_half_of_it_was_read_is_loss(tmp_path: Path) -> None:
+def test_a_ledger_that_is_deleted_when_half_of_it_was_read_is_loss(tmp_path):
     put_ledger(tmp_path, 1, [b"a", b"b"])
     with open_tier(tmp_path) as tier:
         stream = Stream(tier)
@@ -212,9 +210,7 @@ def test_a_ledger_that_is_deleted_when_half_of_it_was_read_is_loss(tmp_path: Pat
             stream.trigger()
 
 
-def test_a_ledger_that_comes_after_later_ones_were_read_is_noticed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_ledger_that_comes_after_later_ones_were_read_is_noticed(tmp_path, caplog):
     put_ledger(tmp_path, 2, [b"b"])
     with open_tier(tmp_path) as tier:
         stream = Stream(tier)
@@ -228,7 +224,7 @@ def test_a_ledger_that_comes_after_later_ones_were_read_is_noticed(
     assert "ledgers 0" in caplog.text
 
 
-def test_an_attempt_that_failed_is_loss_once_later_ledgers_are_there(tmp_path: Path) -> None:
+def test_an_attempt_that_failed_is_loss_once_later_ledgers_are_there(tmp_path):
     put_ledger(tmp_path, 1, [b"a"])
     lay_out(tmp_path, pip17_object([b"x"], ledger_id=2), attempt=2, parts=["data"])
     with open_tier(tmp_path) as tier:
@@ -247,7 +243,7 @@ def records(*ledgers: LedgerRecord) -> dict[str, object]:
     return {TOPIC: managed_ledger(*ledgers)}
 
 
-def test_by_its_record_a_stream_waits_for_a_ledger_that_is_not_offloaded_yet(tmp_path: Path) -> None:
+def test_by_its_record_a_stream_waits_for_a_ledger_that_is_not_offloaded_yet(tmp_path):
     put_ledger(tmp_path, 1, [b"a"])
     put_ledger(tmp_path, 3, [b"c"])
     first, last = closed(1, 1, copied(uuid_of(1))), closed(3, 1, copied(uuid_of(3)))
@@ -261,7 +257,7 @@ def test_by_its_record_a_stream_waits_for_a_ledger_that_is_not_offloaded_yet(tmp
     assert stream.values == [b"a", b"b", b"c"]
 
 
-def test_by_its_record_a_copy_that_is_gone_is_loss_and_an_empty_ledger_none(tmp_path: Path) -> None:
+def test_by_its_record_a_copy_that_is_gone_is_loss_and_an_empty_ledger_none(tmp_path):
     put_ledger(tmp_path, 3, [b"c"])
     last = closed(3, 1, copied(uuid_of(3)))
     with open_tier(tmp_path) as tier:
@@ -272,7 +268,7 @@ def test_by_its_record_a_copy_that_is_gone_is_loss_and_an_empty_ledger_none(tmp_
         assert stream.trigger() == 1
 
 
-def test_by_its_record_a_stream_waits_for_the_rest_of_a_streaming_ledger(tmp_path: Path) -> None:
+def test_by_its_record_a_stream_waits_for_the_rest_of_a_streaming_ledger(tmp_path):
     put_segment(tmp_path, 1, 0, [b"a", b"b"])
     put_ledger(tmp_path, 2, [b"d"])
     one = segment(uuid_of(1000), 1)
@@ -288,7 +284,7 @@ def test_by_its_record_a_stream_waits_for_the_rest_of_a_streaming_ledger(tmp_pat
     assert stream.values == [b"a", b"b", b"c", b"d"]
 
 
-def test_nothing_new_is_looked_for_before_its_time_or_when_it_is_frozen(tmp_path: Path) -> None:
+def test_nothing_new_is_looked_for_before_its_time_or_when_it_is_frozen(tmp_path):
     put_ledger(tmp_path, 1, [b"a"])
     now = 100.0
     looks = 0
@@ -319,7 +315,7 @@ def test_nothing_new_is_looked_for_before_its_time_or_when_it_is_frozen(tmp_path
     assert looks == 3
 
 
-def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
+def test_what_is_known_is_not_read_again(tmp_path):
     put_ledger(tmp_path, 1, [b"a"])
     selection = Selection()
     with open_tier(tmp_path) as tier:

@@ -1,27 +1,12 @@
 """Scans of topics of which a filter left out entries: exactly those that are left, and no more requests than before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from entries import (
-    PUBLISH_TIME_MS,
-    batch_entry,
-    entry,
-    ledger_metadata,
-    pip17_of_blocks,
-    streaming_of_blocks,
-)
+from entries import PUBLISH_TIME_MS, batch_entry, entry, ledger_metadata, pip17_of_blocks, streaming_of_blocks
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.drawn import (
-    MARKED,
-    DrawnTopic,
-    FilteredLedger,
-    Layout,
-    filtered_topics,
-)
+from scenes.drawn import MARKED, DrawnTopic, FilteredLedger, Layout, filtered_topics
 from tiers import TOPIC, MemoryDriver, Names, numbered
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
@@ -57,7 +42,7 @@ def places(draw: st.DrawFn, topic: DrawnTopic) -> Position:
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_a_scan_gives_the_entries_that_are_left(topic: DrawnTopic, data: st.DataObject) -> None:
+def test_a_scan_gives_the_entries_that_are_left(topic, data):
     with_records = data.draw(st.booleans())
     tier = topic.tier(
         range_bytes=data.draw(st.sampled_from([512, 8 << 20])),
@@ -71,7 +56,7 @@ def test_a_scan_gives_the_entries_that_are_left(topic: DrawnTopic, data: st.Data
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_a_range_gives_what_is_left_of_it_by_no_more_requests(topic: DrawnTopic, data: st.DataObject) -> None:
+def test_a_range_gives_what_is_left_of_it_by_no_more_requests(topic, data):
     with_records = data.draw(st.booleans())
     start, stop = (data.draw(places(topic)) for _ in range(2))
     options: dict[str, Any] = {
@@ -99,7 +84,7 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(topic: DrawnTopic,
 
 
 @given(topic=filtered_topics(), data=st.data())
-def test_times_and_conditions_choose_from_what_is_left(topic: DrawnTopic, data: st.DataObject) -> None:
+def test_times_and_conditions_choose_from_what_is_left(topic, data):
     first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
     low = data.draw(st.integers(0, 13))
     times = {"start_time": PUBLISH_TIME_MS + first, "stop_time": PUBLISH_TIME_MS + last, "time_slack_ms": 0}
@@ -122,7 +107,7 @@ def test_times_and_conditions_choose_from_what_is_left(topic: DrawnTopic, data: 
         assert found == wanted
 
 
-def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
+def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch():
     payloads = [batch_entry([b"first", b"second"]) for _ in range(4)]
     ledger = FilteredLedger(
         ledger_id=3, layout="pip17", payloads=payloads, kept=frozenset({0, 1, 3}), blocks=[[0]]
@@ -151,9 +136,7 @@ def one_ledger(layout: Layout, kept: set[int], *blocks: list[int]) -> DrawnTopic
     "more", [{}, {"pulsaroffloadfiltered": "x", "pulsaroffloadfilteredmode": "tombstone"}]
 )
 @pytest.mark.parametrize("missing", [{0}, {1}, {3}, {4}, {7}, {4, 5, 6, 7}, set(range(8))])
-def test_what_is_missing_of_an_object_without_gaps_is_damage(
-    layout: Layout, more: dict[str, str], missing: set[int]
-) -> None:
+def test_what_is_missing_of_an_object_without_gaps_is_damage(layout, more, missing):
     topic = one_ledger(layout, set(range(8)) - missing, [0, 4])
     driver = MemoryDriver(topic.driver().objects, metadata=Names().as_metadata("data") | more)
     with pytest.raises((DataLossError, FormatError)):
@@ -161,7 +144,7 @@ def test_what_is_missing_of_an_object_without_gaps_is_damage(
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
+def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost):
     """By the record it is there. Without one nobody knows."""
     topic = one_ledger("streaming", {1, 4, 5}, [0, 1], [3, 4], [6])
     driver = topic.driver()
@@ -174,7 +157,7 @@ def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
 
 
 @pytest.mark.parametrize("kept", [{0, 1, 2, 4}, {1, 2, 3, 4}, {0, 1, 3, 7}, {2, 4}, {4}, {0}])
-def test_beside_a_border_of_segments_entries_may_be_missing(kept: set[int]) -> None:
+def test_beside_a_border_of_segments_entries_may_be_missing(kept):
     """Of either segment or both, also where the other one is whole."""
     topic = one_ledger("streaming", kept, [0], [3])
     for records in (None, topic.records()):
@@ -182,7 +165,7 @@ def test_beside_a_border_of_segments_entries_may_be_missing(kept: set[int]) -> N
         assert rows_of(planned, "__entryId") == [(i,) for i in sorted(kept)]
 
 
-def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> None:
+def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage():
     topic = one_ledger("pip17", {1, 7}, [0])
     driver = topic.driver()
     (data_key,) = (key for key in driver.objects if not key.endswith("-index"))
@@ -192,7 +175,7 @@ def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> Non
         list(scan(TierReader(Tier(driver)), TOPIC, level="entries"))
 
 
-def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
+def test_payloads_of_many_runs_of_entries_come_in_one_batch():
     """A gap costs nothing: entries beside it are decoded together."""
     payloads = [entry(b"value %d" % i) for i in range(3000)]
     kept = frozenset(i for i in range(3000) if i % 3)
@@ -202,7 +185,7 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
         assert [batch.num_rows for batch in batches] == [2000]
 
 
-def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_times() -> None:
+def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_times():
     """A store's least block is of some MiB, also where a filter left nothing of it."""
     info = LedgerInfo(ledger_id=3, entries=6, timestamp_ms=1)
     blocks = [(0, {}), (5, {5: entry(b"x", publish_time=PUBLISH_TIME_MS)})]
@@ -214,7 +197,7 @@ def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_tim
 
 
 @pytest.mark.parametrize("emptied", [{16}, {15, 16, 17}, {8, 16, 24}, set(range(14, 20))])
-def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied: set[int]) -> None:
+def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied):
     """By halving, as without them; one that tells nothing costs a request, not half of the ledger."""
     payloads = [entry(b"v" * 50, publish_time=PUBLISH_TIME_MS + i * 1_000_000) for i in range(64)]
 

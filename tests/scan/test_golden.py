@@ -1,11 +1,7 @@
 """Tiers of what Pulsar itself wrote, read through `open_tier`."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -30,7 +26,7 @@ CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for cas
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
+def broker(tmp_path_factory):
     root = tmp_path_factory.mktemp("broker")
     lay_out_broker_objects(root)
     with open_tier(root) as tier:
@@ -43,7 +39,7 @@ def entries_of(tier: TierReader, ledger_id: int, *, fail_on_data_loss: bool = Tr
 
 
 @pytest.mark.parametrize(("folder", "name"), CASES)
-def test_every_entry_of_a_ledger_is_read_as_pulsar_reads_it(tmp_path: Path, folder: str, name: str) -> None:
+def test_every_entry_of_a_ledger_is_read_as_pulsar_reads_it(tmp_path, folder, name):
     lay_out_case(tmp_path, folder, name)
     case = load_case(folder, name)
     with open_tier(tmp_path) as tier:
@@ -52,7 +48,7 @@ def test_every_entry_of_a_ledger_is_read_as_pulsar_reads_it(tmp_path: Path, fold
             assert entries_of(tier, ledger_id, fail_on_data_loss=name != "seg2-of-2") == expected
 
 
-def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path: Path) -> None:
+def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path):
     for name in ("st-drift", "v1-oversized-entry"):
         lay_out_case(tmp_path, "java-damaged", name)
     with open_tier(tmp_path) as tier:
@@ -70,7 +66,7 @@ def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path: Path) -
     assert f"object {lost.key.index_key}, ledger 1012, byte " in lost.detail
 
 
-def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entries() -> None:
+def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entries():
     """The drifting object, cut to the length that its index says."""
     case = load_case("java-damaged", "st-drift")
     cut = WrittenObject(key=case.key, data=case.data[:10524076], index=case.index, entries=())
@@ -87,13 +83,13 @@ def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entrie
     assert error.offset is not None
 
 
-def test_a_topic_is_read_alike_by_many_small_tasks(broker: TierReader) -> None:
+def test_a_topic_is_read_alike_by_many_small_tasks(broker):
     planned = scan(broker, "acme/cold/big", columns=COLUMNS, task_bytes=1, min_partitions=7)
     assert len(planned.tasks) == 4
     assert_topic_is_as_expected(planned.to_table().to_pylist(), "big")
 
 
-def test_a_scan_is_an_arrow_reader_as_well(broker: TierReader) -> None:
+def test_a_scan_is_an_arrow_reader_as_well(broker):
     planned = scan(broker, "acme/cold/comp-zstd")
     with planned.to_reader() as reader:
         assert reader.schema == planned.schema
@@ -102,12 +98,12 @@ def test_a_scan_is_an_arrow_reader_as_well(broker: TierReader) -> None:
     assert table.num_rows > 1000
 
 
-def test_a_failed_offload_left_nothing_to_read(broker: TierReader) -> None:
+def test_a_failed_offload_left_nothing_to_read(broker):
     assert topic_objects("chunk") == []
     assert "persistent://acme/cold/chunk" not in {topic.label for topic in broker.catalogue().topics}
 
 
-def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path: Path) -> None:
+def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path):
     golden = topic_objects("comp-lz4")[0]
     changed = bytearray(golden.data)
     changed[5000] ^= 0x40
@@ -122,7 +118,7 @@ def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path: Path) ->
     assert 0 < error.offset <= 5000
 
 
-def test_an_object_that_is_compressed_as_a_whole_is_none(tmp_path: Path) -> None:
+def test_an_object_that_is_compressed_as_a_whole_is_none(tmp_path):
     golden = topic_objects("jmisc")[0]
     written = WrittenObject(key=golden.key, data=gzip.compress(golden.data), index=golden.index, entries=())
     (stored,) = in_memory(written).catalogue().problems

@@ -1,7 +1,5 @@
 """Every topic of the golden brokers, in every column there is: by Arrow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
 
 @pytest.fixture(scope="module")
-def tiers(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+def tiers(tmp_path_factory):
     """By the golden broker: a tier of what it offloaded."""
     made = {broker: tmp_path_factory.mktemp("tier") for broker in (BROKER, FILESYSTEM)}
     lay_out_broker_objects(made[BROKER])
@@ -30,7 +28,7 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
     + [(FILESYSTEM, topic) for topic in FILESYSTEM_TOPICS],
     ids=lambda each: each.name if isinstance(each, Path) else each,
 )
-def test_every_column_of_every_message_is_right(tiers: dict[Path, Path], broker: Path, topic: str) -> None:
+def test_every_column_of_every_message_is_right(tiers, broker, topic):
     with open_tier(tiers[broker]) as tier:
         planned = scan(tier, f"acme/cold/{topic}", columns=EVERYTHING)
         rows = planned.to_table().to_pylist(maps_as_pydicts="strict")

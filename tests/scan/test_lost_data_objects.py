@@ -1,7 +1,5 @@
 """An index whose data object is gone: loss, for an index is written after its data and deleted before it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -29,15 +27,15 @@ Lay = Callable[[Path, int, int], None]
 """Lays a ledger of three entries out, under the uuid of a number."""
 
 
-def as_pip17(root: Path, ledger_id: int, number: int) -> None:
+def as_pip17(root: Path, ledger_id: int, number: int):
     lay_out(root, whole(ledger_id), attempt=number)
 
 
-def as_segment(root: Path, ledger_id: int, number: int) -> None:
+def as_segment(root: Path, ledger_id: int, number: int):
     lay_out(root, segment(ledger_id, 0, 3), attempt=number)
 
 
-def as_mapfile(root: Path, ledger_id: int, number: int) -> None:
+def as_mapfile(root: Path, ledger_id: int, number: int):
     written = mapfile(payloads(ledger_id, 0, 3), ledger_id=ledger_id)
     folder = root / MANAGED_LEDGER / f"{ledger_id}-{uuid_of(number)}"
     folder.mkdir(parents=True)
@@ -45,7 +43,7 @@ def as_mapfile(root: Path, ledger_id: int, number: int) -> None:
     (folder / "index").write_bytes(written.index)
 
 
-def lose_data(root: Path, uuid: UUID) -> None:
+def lose_data(root: Path, uuid: UUID):
     """Delete a data object as no program of ours does: its index stays."""
     with open_store(root) as store:
         keys = [each.key for each in store.list_objects() if str(uuid) in each.key]
@@ -69,7 +67,7 @@ def advanced(tier: TierReader, *, fail: bool = True) -> int | None:
 
 
 @FORMATS
-def test_a_topic_whose_only_ledger_is_lost_is_an_error(tmp_path: Path, lay: Lay) -> None:
+def test_a_topic_whose_only_ledger_is_lost_is_an_error(tmp_path, lay):
     lay(tmp_path, 5, 1)
     lose_data(tmp_path, uuid_of(1))
     tier = open_tier(tmp_path)
@@ -80,7 +78,7 @@ def test_a_topic_whose_only_ledger_is_lost_is_an_error(tmp_path: Path, lay: Lay)
 
 
 @FORMATS
-def test_a_last_ledger_that_is_lost_is_an_error(tmp_path: Path, lay: Lay) -> None:
+def test_a_last_ledger_that_is_lost_is_an_error(tmp_path, lay):
     lay(tmp_path, 3, 1)
     lay(tmp_path, 5, 2)
     lose_data(tmp_path, uuid_of(2))
@@ -90,9 +88,7 @@ def test_a_last_ledger_that_is_lost_is_an_error(tmp_path: Path, lay: Lay) -> Non
 
 
 @FORMATS
-def test_what_is_lost_is_passed_over_with_a_warning_if_told_so(
-    tmp_path: Path, lay: Lay, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_lost_is_passed_over_with_a_warning_if_told_so(tmp_path, lay, caplog):
     lay(tmp_path, 3, 1)
     lay(tmp_path, 5, 2)
     lose_data(tmp_path, uuid_of(2))
@@ -103,7 +99,7 @@ def test_what_is_lost_is_passed_over_with_a_warning_if_told_so(
 
 
 @FORMATS
-def test_what_is_not_asked_for_may_be_lost(tmp_path: Path, lay: Lay) -> None:
+def test_what_is_not_asked_for_may_be_lost(tmp_path, lay):
     lay(tmp_path, 3, 1)
     lay(tmp_path, 5, 2)
     lose_data(tmp_path, uuid_of(2))
@@ -111,14 +107,14 @@ def test_what_is_not_asked_for_may_be_lost(tmp_path: Path, lay: Lay) -> None:
 
 
 @FORMATS
-def test_another_copy_of_the_ledger_is_read_instead(tmp_path: Path, lay: Lay) -> None:
+def test_another_copy_of_the_ledger_is_read_instead(tmp_path, lay):
     lay(tmp_path, 5, 1)
     as_pip17(tmp_path, 5, 2)
     lose_data(tmp_path, uuid_of(1))
     assert read(open_tier(tmp_path)) == payloads(5, 0, 3)
 
 
-def test_the_last_segment_of_a_ledger_is_lost(tmp_path: Path) -> None:
+def test_the_last_segment_of_a_ledger_is_lost(tmp_path):
     lay_out(tmp_path, segment(7, 0, 3), attempt=1)
     lay_out(tmp_path, segment(7, 3, 6), attempt=2)
     lose_data(tmp_path, uuid_of(2))
@@ -131,14 +127,14 @@ def test_the_last_segment_of_a_ledger_is_lost(tmp_path: Path) -> None:
         advanced(tier)
 
 
-def cut(root: Path, uuid: UUID, suffix: str, length: int) -> None:
+def cut(root: Path, uuid: UUID, suffix: str, length: int):
     """Only the first bytes of an object are left."""
     file = root / f"{uuid}{suffix}"
     file.write_bytes(file.read_bytes()[:length])
 
 
 @pytest.mark.parametrize("length", [0, 100])
-def test_a_segment_whose_data_is_not_as_long_as_its_index_says_is_lost(tmp_path: Path, length: int) -> None:
+def test_a_segment_whose_data_is_not_as_long_as_its_index_says_is_lost(tmp_path, length):
     for number, first in enumerate((0, 3, 6), start=1):
         lay_out(tmp_path, segment(7, first, first + 3), attempt=number)
     lay_out(tmp_path, segment(8, 0, 3), attempt=4)
@@ -155,9 +151,7 @@ def test_a_segment_whose_data_is_not_as_long_as_its_index_says_is_lost(tmp_path:
 
 @pytest.mark.parametrize("length", [0, 20])
 @pytest.mark.parametrize("lost", [1, 2])
-def test_a_segment_of_which_no_index_tells_what_it_holds_is_lost(
-    tmp_path: Path, lost: int, length: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_segment_of_which_no_index_tells_what_it_holds_is_lost(tmp_path, lost, length, caplog):
     lay_out(tmp_path, segment(7, 0, 3), attempt=1)
     lay_out(tmp_path, segment(7, 3, 6), attempt=2)
     lay_out(tmp_path, segment(8, 0, 3), attempt=3)
@@ -172,7 +166,7 @@ def test_a_segment_of_which_no_index_tells_what_it_holds_is_lost(
     assert "it is not known which" in caplog.text
 
 
-def test_a_topic_of_which_nothing_else_is_left_is_lost(tmp_path: Path) -> None:
+def test_a_topic_of_which_nothing_else_is_left_is_lost(tmp_path):
     lay_out(tmp_path, segment(7, 0, 3), attempt=1)
     cut(tmp_path, uuid_of(1), "-index", 0)
     assert "it is not known which entries" in lose(open_tier(tmp_path)).what
@@ -182,7 +176,7 @@ def test_a_topic_of_which_nothing_else_is_left_is_lost(tmp_path: Path) -> None:
         advanced(open_tier(tmp_path))
 
 
-def test_of_a_segment_with_several_ledgers_all_are_lost(tmp_path: Path) -> None:
+def test_of_a_segment_with_several_ledgers_all_are_lost(tmp_path):
     parts = [LedgerPart(ledger_id=each, blocks=[payloads(each, 0, 3)]) for each in (5, 6)]
     lay_out(tmp_path, streaming_object(parts), attempt=1)
     lose_data(tmp_path, uuid_of(1))
@@ -191,7 +185,7 @@ def test_of_a_segment_with_several_ledgers_all_are_lost(tmp_path: Path) -> None:
 
 
 @FORMATS
-def test_a_data_object_without_index_is_not_there_yet(tmp_path: Path, lay: Lay) -> None:
+def test_a_data_object_without_index_is_not_there_yet(tmp_path, lay):
     lay(tmp_path, 3, 1)
     lay(tmp_path, 5, 2)
     with open_store(tmp_path) as store:
@@ -201,7 +195,7 @@ def test_a_data_object_without_index_is_not_there_yet(tmp_path: Path, lay: Lay) 
     assert advanced(open_tier(tmp_path)) in (3, 4)
 
 
-def test_a_listing_that_met_the_index_before_the_data_looks_once_more() -> None:
+def test_a_listing_that_met_the_index_before_the_data_looks_once_more():
     """A listing is no snapshot: the data object was committed after its key was passed, the index before its own."""
     tier, written = Tier(MemoryDriver()), whole(5)
     key = ObjectKey(folder="", uuid=uuid_of(1), ledger_id=5, is_index=False)
@@ -220,14 +214,14 @@ def test_a_listing_that_met_the_index_before_the_data_looks_once_more() -> None:
     assert list_catalogue(tier).topics == ()
 
 
-def put(tier: Tier, key: ObjectKey, written: WrittenObject, *roles: str) -> None:
+def put(tier: Tier, key: ObjectKey, written: WrittenObject, *roles: str):
     for role, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
         if role in roles:
             names = Names(managed_ledger=MANAGED_LEDGER, cluster=CLUSTER)
             tier.write_index(name, data, user_metadata=names.as_metadata(role))
 
 
-def test_the_data_object_may_lie_in_another_tier_that_is_read_as_well(tmp_path: Path) -> None:
+def test_the_data_object_may_lie_in_another_tier_that_is_read_as_well(tmp_path):
     first, second, record = tmp_path / "first", tmp_path / "second", tmp_path / "record"
     for root in (first, second):
         root.mkdir()

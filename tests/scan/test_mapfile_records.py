@@ -1,7 +1,5 @@
 """MapFiles by their topic's record, beside the other formats."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +39,7 @@ def golden_record(topic: str) -> ManagedLedgerInfo:
 
 
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
-def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(tmp_path: Path, topic: str) -> None:
+def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(tmp_path, topic):
     lay_out_golden(tmp_path)
     with open_tier(tmp_path) as tier:
         planned = scan(
@@ -65,7 +63,7 @@ def mixed(root: Path) -> list[LedgerRecord]:
     ]
 
 
-def test_ledgers_of_all_formats_are_read_as_one_topic(tmp_path: Path) -> None:
+def test_ledgers_of_all_formats_are_read_as_one_topic(tmp_path):
     records = {TOPIC: managed_ledger(*reversed(mixed(tmp_path)))}
     with open_tier(tmp_path) as tier:
         (topic,) = tier.catalogue(records=records, prefix="east/").topics
@@ -79,7 +77,7 @@ def test_ledgers_of_all_formats_are_read_as_one_topic(tmp_path: Path) -> None:
     assert set(table["__topic"].to_pylist()) == {TOPIC}
 
 
-def test_a_mapfile_that_is_not_there_is_loss(tmp_path: Path) -> None:
+def test_a_mapfile_that_is_not_there_is_loss(tmp_path):
     records = {TOPIC: managed_ledger(closed(3, 2, copied(uuid_of(3), driver=DRIVER)))}
     with open_tier(tmp_path) as tier:
         (stored,) = tier.catalogue(records=records).problems
@@ -90,9 +88,7 @@ def test_a_mapfile_that_is_not_there_is_loss(tmp_path: Path) -> None:
             scan(tier, TOPIC, records=records)
 
 
-def test_the_others_are_read_where_loss_is_no_failure(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_others_are_read_where_loss_is_no_failure(tmp_path, caplog):
     missing = closed(4, 2, copied(uuid_of(4), driver=DRIVER))
     records = {TOPIC: managed_ledger(missing, *mixed(tmp_path))}
     with open_tier(tmp_path) as tier:

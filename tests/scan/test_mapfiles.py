@@ -1,7 +1,5 @@
 """MapFiles read through `open_tier`: what Pulsar wrote, parts of ledgers, gaps, topics of several formats, damage."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +16,7 @@ from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.reading.scan.positions import Position
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import (
-    BadLengthError,
-    ChecksumError,
-    DataLossError,
-    EntryOrderError,
-    FormatError,
-)
+from offload_hooks.errors import BadLengthError, ChecksumError, DataLossError, EntryOrderError, FormatError
 from pulsar_offload import TierReader, open_tier, scan
 
 EACH = pytest.mark.parametrize(
@@ -53,9 +45,7 @@ def expected_of(*written: WrittenObject) -> dict[tuple[int, int], bytes]:
 
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 @pytest.mark.parametrize("has_checksums", [True, False])
-def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(
-    tmp_path: Path, topic: str, has_checksums: bool
-) -> None:
+def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(tmp_path, topic, has_checksums):
     lay_out_golden(tmp_path)
     if not has_checksums:
         for path in tmp_path.rglob(".*.crc"):
@@ -67,7 +57,7 @@ def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(
 
 
 @EACH
-def test_a_large_ledger_is_split_between_tasks(tmp_path: Path, compression: FileCompression) -> None:
+def test_a_large_ledger_is_split_between_tasks(tmp_path, compression):
     written = large(compression)
     lay_out_mapfile(tmp_path, written)
     with open_tier(tmp_path) as tier:
@@ -84,9 +74,7 @@ def test_a_large_ledger_is_split_between_tasks(tmp_path: Path, compression: File
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 1), (127, 128), (126, 400), (300, 300), (399, 700), (650, 9999)]
 )
-def test_a_part_of_a_ledger_is_read(
-    tmp_path: Path, compression: FileCompression, start: int, stop: int
-) -> None:
+def test_a_part_of_a_ledger_is_read(tmp_path, compression, start, stop):
     written = large(compression)
     lay_out_mapfile(tmp_path, written)
     name = parse_topic(TOPIC)
@@ -100,7 +88,7 @@ def test_a_part_of_a_ledger_is_read(
 
 
 @EACH
-def test_gaps_are_read_over_wherever_they_are(tmp_path: Path, compression: FileCompression) -> None:
+def test_gaps_are_read_over_wherever_they_are(tmp_path, compression):
     for step, index_interval in ((2, 128), (3, 1), (50, 16)):
         entries = {i: payload for i, payload in LARGE.items() if i % step == 0 or i == 699}
         written = mapfile(entries, compression=compression, index_interval=index_interval, ledger_id=step)
@@ -110,7 +98,7 @@ def test_gaps_are_read_over_wherever_they_are(tmp_path: Path, compression: FileC
 
 
 @EACH
-def test_a_topic_of_all_three_formats_reads_as_one(tmp_path: Path, compression: FileCompression) -> None:
+def test_a_topic_of_all_three_formats_reads_as_one(tmp_path, compression):
     def messages(first: int, count: int) -> list[bytes]:
         return [entry(b"message %d" % i, sequence_id=i) for i in range(first, first + count)]
 
@@ -139,7 +127,7 @@ def test_a_topic_of_all_three_formats_reads_as_one(tmp_path: Path, compression: 
 
 @EACH
 @pytest.mark.parametrize("ranges_ahead", [0, 3])
-def test_a_large_entry_is_fetched_about_once(compression: FileCompression, ranges_ahead: int) -> None:
+def test_a_large_entry_is_fetched_about_once(compression, ranges_ahead):
     payloads = [b"before", RANDOM.randbytes(9 << 20), b"behind"]
     written = mapfile(payloads, compression=compression)
     driver = MemoryDriver(numbered(written), range_bytes=256 << 10, ranges_ahead=ranges_ahead)
@@ -161,7 +149,7 @@ def damaged(root: Path, written: WrittenObject, at: int) -> WrittenObject:
     return replace(written, data=bytes(data))
 
 
-def test_a_payload_that_changed_is_noticed_by_the_checksums(tmp_path: Path) -> None:
+def test_a_payload_that_changed_is_noticed_by_the_checksums(tmp_path):
     written = large(FileCompression.NONE)
     at = written.data.index(LARGE[333]) + 4321
     damaged(tmp_path, written, at)
@@ -173,7 +161,7 @@ def test_a_payload_that_changed_is_noticed_by_the_checksums(tmp_path: Path) -> N
     assert {place for place, value in found.items() if value != expected_of(written)[place]} == {(7, 333)}
 
 
-def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path: Path) -> None:
+def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path):
     written = mapfile([b"x" * 900, b"y" * 900], compression=FileCompression.NONE)
     for at in range(0, len(written.data), 97):
         damaged(tmp_path, written, at)
@@ -181,7 +169,7 @@ def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path: Path) -
             problem_or_entries(tmp_path)
 
 
-def problem_or_entries(root: Path) -> None:
+def problem_or_entries(root: Path):
     """Read, or raise as a `ChecksumError` what the catalogue says."""
     with open_tier(root) as tier:
         problems = tier.catalogue().problems
@@ -190,7 +178,7 @@ def problem_or_entries(root: Path) -> None:
     entries_of(root)
 
 
-def test_checksums_that_do_not_cover_the_file_are_an_error(tmp_path: Path) -> None:
+def test_checksums_that_do_not_cover_the_file_are_an_error(tmp_path):
     written = large(FileCompression.RECORD)
     lay_out_mapfile(tmp_path, written)
     checksums = (tmp_path / written.key.data_key).with_name(".data.crc")
@@ -202,7 +190,7 @@ def test_checksums_that_do_not_cover_the_file_are_an_error(tmp_path: Path) -> No
 
 
 @EACH
-def test_a_file_that_lost_its_end_is_an_error(tmp_path: Path, compression: FileCompression) -> None:
+def test_a_file_that_lost_its_end_is_an_error(tmp_path, compression):
     written = mapfile([b"a" * 40, b"b" * 40, b"c" * 40], compression=compression, block_bytes=40)
     shorter = mapfile([b"a" * 40, b"b" * 40], compression=compression, block_bytes=40)
     same_head = written.data[: len(written.data) - (len(written.data) - len(shorter.data))]
@@ -211,7 +199,7 @@ def test_a_file_that_lost_its_end_is_an_error(tmp_path: Path, compression: FileC
         entries_of(tmp_path)
 
 
-def test_an_entry_that_is_broken_inside_is_named_without_a_byte_that_is_not_there(tmp_path: Path) -> None:
+def test_an_entry_that_is_broken_inside_is_named_without_a_byte_that_is_not_there(tmp_path):
     broken = bytearray(entry(b"hello"))
     broken[-1] ^= 1
     for compression in FileCompression:
@@ -224,7 +212,7 @@ def test_an_entry_that_is_broken_inside_is_named_without_a_byte_that_is_not_ther
         assert (error.offset is None) == (compression is not FileCompression.NONE)
 
 
-def test_a_last_ledger_that_is_gone_in_the_middle_is_data_loss(tmp_path: Path) -> None:
+def test_a_last_ledger_that_is_gone_in_the_middle_is_data_loss(tmp_path):
     for ledger_id in (5, 7):
         lay_out_mapfile(tmp_path, mapfile([b"a"], ledger_id=ledger_id))
     written = mapfile([b"a"], ledger_id=6)
@@ -235,7 +223,7 @@ def test_a_last_ledger_that_is_gone_in_the_middle_is_data_loss(tmp_path: Path) -
     assert len(entries_of(tmp_path, fail_on_data_loss=False)) == 2
 
 
-def test_batches_are_of_about_a_mebibyte(tmp_path: Path) -> None:
+def test_batches_are_of_about_a_mebibyte(tmp_path):
     payloads = [bytes(100) for _ in range(60_000)]
     for compression in FileCompression:
         lay_out_mapfile(tmp_path, mapfile(payloads, compression=compression))

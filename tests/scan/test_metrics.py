@@ -1,7 +1,5 @@
 """What a task read, as it is reported and logged: rows, ranges, bytes, retries; also where it is broken off."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

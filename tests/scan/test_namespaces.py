@@ -1,7 +1,5 @@
 """The namespaces that a selection can name topics of: never too few."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -18,7 +16,7 @@ TOPICS = [
 ]
 
 
-def test_names_of_any_form_have_their_namespace() -> None:
+def test_names_of_any_form_have_their_namespace():
     names = ("a/x/t", "persistent://a/x/u", "a/xy/persistent/t%2Fu", "persistent://a/east/x/old")
     assert namespaces_of_names(names) == ("a/x", "a/xy", "a/east")
 
@@ -42,13 +40,11 @@ def test_names_of_any_form_have_their_namespace() -> None:
         ("", None),
     ],
 )
-def test_a_pattern_has_the_namespace_that_it_begins_with(
-    pattern: str, namespaces: tuple[str, ...] | None
-) -> None:
+def test_a_pattern_has_the_namespace_that_it_begins_with(pattern, namespaces):
     assert namespaces_of_pattern(pattern) == namespaces
 
 
-def assert_no_match_is_left_out(pattern: str) -> None:
+def assert_no_match_is_left_out(pattern: str):
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError):
@@ -84,5 +80,5 @@ PARTS = [
 
 
 @given(st.sampled_from(["", "a/x/", "(a/x/", "a/x"]), st.lists(st.sampled_from(PARTS), max_size=12))
-def test_no_topic_that_a_pattern_matches_is_in_another_namespace(begin: str, parts: list[str]) -> None:
+def test_no_topic_that_a_pattern_matches_is_in_another_namespace(begin, parts):
     assert_no_match_is_left_out(begin + "".join(parts))

@@ -1,7 +1,5 @@
 """One value of scan options, reached from Python, Spark and the command line alike."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -65,7 +63,7 @@ def typed(*arguments: str) -> ScanOptions:
     """The options that a command line of a command that reads messages makes."""
     made: list[ScanOptions] = []
 
-    def command(**given: Any) -> None:
+    def command(**given: Any):
         made.append(MessagesRead(**given).options())
 
     command.__signature__ = MessagesRead.__signature__  # type: ignore[attr-defined]
@@ -79,7 +77,7 @@ def flag_of(word: str) -> str:
     return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in word)
 
 
-def test_every_field_is_documented_and_has_a_word_for_spark() -> None:
+def test_every_field_is_documented_and_has_a_word_for_spark():
     fields = [field.name for field in dataclasses.fields(ScanOptions)]
     assert [name for name in fields if name != "records_options"] == list(WORDS) == list(GIVEN)
     assert all(f"        {name}: " in (ScanOptions.__doc__ or "") for name in fields)
@@ -87,7 +85,7 @@ def test_every_field_is_documented_and_has_a_word_for_spark() -> None:
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_an_option_is_the_same_in_python_in_spark_and_on_the_command_line(name: str) -> None:
+def test_an_option_is_the_same_in_python_in_spark_and_on_the_command_line(name):
     word, text, value = GIVEN[name]
     expected = ScanOptions().having(**{name: value})
     assert expected != ScanOptions()
@@ -96,7 +94,7 @@ def test_an_option_is_the_same_in_python_in_spark_and_on_the_command_line(name: 
     assert typed(*arguments) == expected
 
 
-def test_options_of_the_records_are_the_same_in_all_three() -> None:
+def test_options_of_the_records_are_the_same_in_all_three():
     expected = ScanOptions(records="zk://x", records_options={"chroot": "/a"})
     assert parse_options({"path": "x", "records": "zk://x", "records.chroot": "/a"}).scan == expected
     assert typed("--records", "zk://x", "--records-option", "chroot=/a") == expected
@@ -105,7 +103,7 @@ def test_options_of_the_records_are_the_same_in_all_three() -> None:
 @pytest.mark.parametrize(
     "name", [name for name, (_, _, value) in GIVEN.items() if not isinstance(value, str)]
 )
-def test_an_error_names_the_option_as_it_was_given(name: str) -> None:
+def test_an_error_names_the_option_as_it_was_given(name):
     word, _, value = GIVEN[name]
     wrong = "pem=" if name == "key_provider" else "," if name == "columns" else "?"
     named = "key provider" if name == "key_provider" else word
@@ -116,12 +114,12 @@ def test_an_error_names_the_option_as_it_was_given(name: str) -> None:
             typed(flag_of(word), wrong)
 
 
-def test_a_keyword_that_is_no_option_is_refused_with_the_one_that_was_meant() -> None:
+def test_a_keyword_that_is_no_option_is_refused_with_the_one_that_was_meant():
     with pytest.raises(OptionError, match=r"no option 'isolaton'.*Did you mean 'isolation'"):
         scan(in_memory(), isolaton="committed")
 
 
-def test_keywords_go_before_the_options() -> None:
+def test_keywords_go_before_the_options():
     tier = in_memory(pip17_object([entry(b"a")]))
     options = ScanOptions(level="entries", columns=["value", "__entryId"])
     assert scan(tier, options=options, columns=["__entryId"]).schema.names == ["__entryId"]
@@ -130,7 +128,7 @@ def test_keywords_go_before_the_options() -> None:
 # --- a catalogue that is known ------------------------------------------------------------------
 
 
-def test_scans_of_twenty_topics_list_a_tier_once(tmp_path: Path) -> None:
+def test_scans_of_twenty_topics_list_a_tier_once(tmp_path):
     for number in range(20):
         names = Names(managed_ledger=f"acme/cold/persistent/t{number}")
         lay_out(
@@ -151,7 +149,7 @@ def test_scans_of_twenty_topics_list_a_tier_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{"prefix": "a/"}, {"records": {}}, {"records_options": {"a": "b"}}])
-def test_a_catalogue_takes_the_place_of_a_prefix_and_of_records(given: dict[str, Any]) -> None:
+def test_a_catalogue_takes_the_place_of_a_prefix_and_of_records(given):
     tier = in_memory(pip17_object([entry(b"a")]))
     with pytest.raises(OptionError, match="given twice"):
         scan(tier, catalogue=tier.catalogue(), **given)

@@ -1,9 +1,7 @@
 """From positions to tasks: what is asked for is read, once, in order, by tasks that can travel."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from effort import effort
@@ -12,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
-from offload_core.format.messages.message_columns import Level
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, read_task
 from offload_core.reading.scan.plan import Bounds, plan_tasks
@@ -63,7 +60,7 @@ def place(row: dict[str, Any]) -> Position:
     return Position(row["__ledgerId"], row["__entryId"], max(row.get("__batchIndex", 0), 0))
 
 
-def test_a_full_scan_reads_every_entry_once_and_in_order() -> None:
+def test_a_full_scan_reads_every_entry_once_and_in_order():
     expected = [(ledger_id, i) for ledger_id, entries in LEDGERS.items() for i in range(entries)]
     assert [(row["__ledgerId"], row["__entryId"]) for row in FULL["entries"]] == expected
     payloads = {
@@ -73,7 +70,7 @@ def test_a_full_scan_reads_every_entry_once_and_in_order() -> None:
     assert {row["__topic"] for row in FULL["entries"]} == {TOPIC}
 
 
-def test_a_full_scan_reads_every_message_once_and_in_order() -> None:
+def test_a_full_scan_reads_every_message_once_and_in_order():
     expected = []
     for ledger_id, entries in LEDGERS.items():
         for i in range(entries):
@@ -87,7 +84,7 @@ def test_a_full_scan_reads_every_message_once_and_in_order() -> None:
     assert [row["value"] for row in FULL["messages"]] == expected
 
 
-def test_the_topic_that_is_planned_has_what_the_tests_are_about() -> None:
+def test_the_topic_that_is_planned_has_what_the_tests_are_about():
     assert [len(ledger.extents) for ledger in ORDERS.ledgers] == [1, 3, 1, 1, 1]
     assert [[len(extent.ledger.blocks) for extent in ledger.extents] for ledger in ORDERS.ledgers] == [
         [3],
@@ -135,12 +132,7 @@ def within(row: dict[str, Any], level: str, start: Position | str, stop: Positio
     stop=_stops,
     min_partitions=st.integers(1, 20),
 )
-def test_bounds_give_the_rows_between_them(
-    level: Level,
-    start: Position | Literal["earliest", "latest"],
-    stop: Position | Literal["earliest", "latest"],
-    min_partitions: int,
-) -> None:
+def test_bounds_give_the_rows_between_them(level, start, stop, min_partitions):
     bounds = Bounds(start={NAME: start}, stop={NAME: stop})
     reading = scan(TIER, level=level, start=bounds.start, stop=bounds.stop, min_partitions=min_partitions)
     assert reading.to_table().to_pylist() == [row for row in FULL[level] if within(row, level, start, stop)]
@@ -162,7 +154,7 @@ def test_bounds_give_the_rows_between_them(
         ("5:0", "3:5", []),
     ],
 )
-def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, values: list[bytes]) -> None:
+def test_a_start_is_inclusive_and_a_stop_is_exclusive(start, stop, values):
     def offsets(position: str) -> dict[TopicName, Position]:
         ledger_id, entry_id, *batch = (int(number) for number in position.split(":"))
         return {NAME: Position(ledger_id, entry_id, *batch)}
@@ -172,14 +164,14 @@ def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, val
 
 
 @pytest.mark.parametrize("option", ["start", "stop"])
-def test_bounds_of_a_topic_that_is_not_read_are_refused(option: str) -> None:
+def test_bounds_of_a_topic_that_is_not_read_are_refused(option):
     other = TopicName("persistent://acme/cold/other")
     with pytest.raises(OptionError, match=f"{option} names a topic that is not read") as caught:
         scan(TIER, **{option: {other: Position(3, 0)}})  # type: ignore[arg-type]
     assert caught.value.found == "persistent://acme/cold/other"
 
 
-def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
+def test_blocks_that_are_not_asked_for_are_not_fetched():
     reading = scan(TIER, start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
     (task,) = reading.planned
     fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.extents]
@@ -195,7 +187,7 @@ def blocks_of(tasks: Any) -> list[tuple[str, int]]:
 
 
 @given(min_partitions=st.integers(-1, 40), task_bytes=st.integers(1, 20_000))
-def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_bytes: int) -> None:
+def test_tasks_cover_each_block_once_and_in_order(min_partitions, task_bytes):
     whole = plan_tasks(TIER.store, [ORDERS], Bounds())
     tasks = plan_tasks(TIER.store, [ORDERS], Bounds(), min_partitions=min_partitions, task_bytes=task_bytes)
     assert len(whole) == 1
@@ -209,13 +201,13 @@ def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_byte
 
 @pytest.mark.parametrize("level", ["messages", "entries"])
 @pytest.mark.parametrize("task_bytes", [1, 600, 1500, 5000])
-def test_the_rows_do_not_depend_on_how_tasks_are_cut(level: Level, task_bytes: int) -> None:
+def test_the_rows_do_not_depend_on_how_tasks_are_cut(level, task_bytes):
     reading = scan(TIER, level=level, task_bytes=task_bytes)
     assert len(reading.planned) > 1
     assert reading.to_table().to_pylist() == FULL[level]
 
 
-def test_a_large_ledger_is_split_between_its_blocks() -> None:
+def test_a_large_ledger_is_split_between_its_blocks():
     blocks = [[entry(b"x" * 100)] * 2] * 20
     tier = in_memory(streaming_object([LedgerPart(ledger_id=7, blocks=blocks)]))
     reading = scan(tier, min_partitions=4)
@@ -224,21 +216,21 @@ def test_a_large_ledger_is_split_between_its_blocks() -> None:
     assert all(run.payload_bytes is None for task in reading.planned for run in task.extents)
 
 
-def test_small_ledgers_share_a_task() -> None:
+def test_small_ledgers_share_a_task():
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(6)))
     (task,) = scan(tier).planned
     assert [run.ledger_id for run in task.extents] == [0, 1, 2, 3, 4, 5]
     assert [len(task.extents) for task in scan(tier, min_partitions=3).planned] == [2, 2, 2]
 
 
-def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() -> None:
+def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns():
     reading = scan(TIER, start="latest")
     assert (reading.planned, reading.data_bytes) == ((), 0)
     assert reading.to_table().num_rows == 0
     assert reading.to_table().schema == scan(TIER).schema
 
 
-def test_tasks_survive_pickling_and_are_read_alike() -> None:
+def test_tasks_survive_pickling_and_are_read_alike():
     reading = scan(TIER, min_partitions=5, start={NAME: Position(3, 1, 1)}, stop={NAME: Position(9, 4, 2)})
     tasks: tuple[ScanTask, ...]
     tasks, options = pickle.loads(pickle.dumps((reading.planned, reading.options)))
@@ -249,7 +241,7 @@ def test_tasks_survive_pickling_and_are_read_alike() -> None:
     assert rows == reading.to_table().to_pylist() != []
 
 
-def test_a_task_is_small_on_its_way() -> None:
+def test_a_task_is_small_on_its_way():
     assert max(len(pickle.dumps(task)) for task in scan(TIER, min_partitions=20).planned) < 2500
 
 
@@ -265,7 +257,7 @@ def keys_read(tier: TierReader) -> list[str]:
 STREAMING_INDEXES = [f"{uuid_of(i)}-index" for i in (1, 2, 3)]
 
 
-def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> None:
+def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are():
     tier = in_memory(*OBJECTS)
     reading = scan(tier)
     assert sorted(keys_read(tier)) == STREAMING_INDEXES
@@ -286,14 +278,14 @@ def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> N
         ({"min_partitions": 5}, [3]),
     ],
 )
-def test_planning_reads_the_indexes_of_ledgers_that_it_cuts(cut: dict[str, Any], read: list[int]) -> None:
+def test_planning_reads_the_indexes_of_ledgers_that_it_cuts(cut, read):
     tier = in_memory(*OBJECTS)
     scan(tier, **cut)
     whole = sorted(set(keys_read(tier)) - set(STREAMING_INDEXES))
     assert whole == [f"{uuid_of({3: 0, 9: 4}[each])}-ledger-{each}-index" for each in read]
 
 
-def test_planning_reads_the_indexes_of_all_copies_of_a_ledger_that_has_several() -> None:
+def test_planning_reads_the_indexes_of_all_copies_of_a_ledger_that_has_several():
     one, two, other = (pip17_object([entry(b"x")] * n, ledger_id=i) for i, n in ((3, 2), (3, 2), (4, 1)))
     tier = in_memory(one, two, other)
     reading = scan(tier)
@@ -302,7 +294,7 @@ def test_planning_reads_the_indexes_of_all_copies_of_a_ledger_that_has_several()
 
 
 @pytest.mark.parametrize("ranges_ahead", [0, 1, 4])
-def test_tasks_read_the_indexes_that_planning_left(ranges_ahead: int) -> None:
+def test_tasks_read_the_indexes_that_planning_left(ranges_ahead):
     written = [pip17_object(some_entries(i, 0, 5), ledger_id=i) for i in range(40)]
     tier = in_memory(*written, ranges_ahead=ranges_ahead)
     reading = scan(tier, columns=["__ledgerId", "__entryId"])
@@ -312,13 +304,13 @@ def test_tasks_read_the_indexes_that_planning_left(ranges_ahead: int) -> None:
     assert rows == sorted(rows, key=lambda row: (row["__ledgerId"], row["__entryId"]))
 
 
-def test_a_task_of_many_small_ledgers_is_small_on_its_way() -> None:
+def test_a_task_of_many_small_ledgers_is_small_on_its_way():
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(100)))
     (task,) = scan(tier).planned
     assert len(pickle.dumps(task)) < 100 * 600
 
 
-def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
+def test_the_partition_and_topic_of_a_run_are_those_of_its_topic():
     for ledger_id in (3, 6):
         (run,) = scan(TIER, ledger=ledger_id).planned[0].extents
         assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)

@@ -1,7 +1,5 @@
 """Where a scan starts and ends, as people write it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -26,7 +24,7 @@ ORDERS = TopicName("persistent://acme/cold/orders")
         ("9223372036854775807:9223372036854775807:999999999", Position(2**63 - 1, 2**63 - 1, 999999999)),
     ],
 )
-def test_a_position_is_ledger_entry_and_perhaps_batch_index(text: str, position: Position) -> None:
+def test_a_position_is_ledger_entry_and_perhaps_batch_index(text, position):
     assert parse_position(text) == position
 
 
@@ -42,7 +40,7 @@ def test_a_position_is_ledger_entry_and_perhaps_batch_index(text: str, position:
         ("-1", "hex:08FFFFFFFFFFFFFFFF7F10FFFFFFFFFFFFFFFF7F", "latest"),
     ],
 )
-def test_a_message_id_stands_for_its_position(partition: str, text: str, place: object) -> None:
+def test_a_message_id_stands_for_its_position(partition, text, place):
     (found,) = parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets").values()
     assert found == place
 
@@ -62,7 +60,7 @@ def test_a_message_id_stands_for_its_position(partition: str, text: str, place: 
         ("-1", "HEX:08011002", "not a position"),
     ],
 )
-def test_what_is_no_message_id_of_the_partition_is_refused(partition: str, text: str, message: str) -> None:
+def test_what_is_no_message_id_of_the_partition_is_refused(partition, text, message):
     with pytest.raises(OptionError, match=message):
         parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets")
 
@@ -70,23 +68,23 @@ def test_what_is_no_message_id_of_the_partition_is_refused(partition: str, text:
 @pytest.mark.parametrize(
     "text", ["", "1", "1:", ":1", "1:2:", "1:2:3:4", "-1:0", "1:-1", "a:b", "1:2 ", "1;2"]
 )
-def test_another_form_of_position_is_refused(text: str) -> None:
+def test_another_form_of_position_is_refused(text):
     with pytest.raises(OptionError, match="this is not a position") as caught:
         parse_position(text)
     assert caught.value.found == text
 
 
-def test_positions_are_ordered_by_ledger_entry_and_batch_index() -> None:
+def test_positions_are_ordered_by_ledger_entry_and_batch_index():
     texts = ["1:2:3", "1:2:4", "1:3", "2:0", "10:0"]
     assert sorted(map(parse_position, reversed(texts))) == [parse_position(text) for text in texts]
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
-def test_a_word_stands_for_all_topics(word: str) -> None:
+def test_a_word_stands_for_all_topics(word):
     assert parse_offsets(word, "startingOffsets") == word
 
 
-def test_json_gives_a_position_for_each_topic_and_partition() -> None:
+def test_json_gives_a_position_for_each_topic_and_partition():
     text = json.dumps(
         {
             "acme/cold/orders": {"-1": "3:4"},
@@ -122,7 +120,7 @@ def test_json_gives_a_position_for_each_topic_and_partition() -> None:
         "[" * 100_000,
     ],
 )
-def test_another_form_of_offsets_is_refused_by_the_options_name(text: str) -> None:
+def test_another_form_of_offsets_is_refused_by_the_options_name(text):
     with pytest.raises(OptionError, match="endingOffsets") as caught:
         parse_offsets(text, "endingOffsets")
     assert "earliest, latest, or {" in str(caught.value.expected)
@@ -135,12 +133,12 @@ def test_another_form_of_offsets_is_refused_by_the_options_name(text: str) -> No
         ('{"acme/cold/orders": {"-1": "3"}}', "this is not a position"),
     ],
 )
-def test_a_wrong_topic_or_position_in_offsets_is_refused(text: str, message: str) -> None:
+def test_a_wrong_topic_or_position_in_offsets_is_refused(text, message):
     with pytest.raises(OptionError, match=message):
         parse_offsets(text, "startingOffsets")
 
 
-def test_a_topic_that_is_not_named_keeps_the_default() -> None:
+def test_a_topic_that_is_not_named_keeps_the_default():
     offsets = {ORDERS: Position(1, 2)}
     assert position_of(offsets, ORDERS, "earliest") == Position(1, 2)
     assert position_of(offsets, TopicName("persistent://acme/cold/other"), "earliest") == "earliest"
@@ -161,7 +159,7 @@ def test_a_topic_that_is_not_named_keeps_the_default() -> None:
     ],
 )
 @pytest.mark.parametrize("bound", ["start", "stop"])
-def test_a_bound_of_another_form_is_refused_and_not_taken_for_everything(offsets: object, bound: str) -> None:
+def test_a_bound_of_another_form_is_refused_and_not_taken_for_everything(offsets, bound):
     tier = in_memory(pip17_object([b"a", b"b"]))
     with pytest.raises(OptionError, match=f"^{bound} has another form"):
         scan(tier, **{bound: offsets})

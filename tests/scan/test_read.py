@@ -1,9 +1,6 @@
 """Tasks to batches: sizes, empty and large entries, bytes that are wrong, metadata that lies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -56,7 +53,7 @@ def sizes(batches: list[pa.RecordBatch]) -> list[list[int]]:
 # --- batches -----------------------------------------------------------------------------------
 
 
-def test_an_entry_larger_than_a_batch_has_one_for_itself() -> None:
+def test_an_entry_larger_than_a_batch_has_one_for_itself():
     large = BATCH_BYTES + 1
     tier = in_memory(
         pip17_object([b"a", b"b" * large, b"c" * 3 * large, b"d", b"e"], max_block_bytes=64 << 20)
@@ -66,14 +63,14 @@ def test_an_entry_larger_than_a_batch_has_one_for_itself() -> None:
     assert [batch["__entryId"].to_pylist() for batch in batches] == [[0], [1], [2], [3, 4]]
 
 
-def test_entries_are_put_into_batches_of_about_a_mebibyte() -> None:
+def test_entries_are_put_into_batches_of_about_a_mebibyte():
     tier = in_memory(pip17_object([b"x" * 300_000] * 10, max_block_bytes=64 << 20))
     batches = list(scan(tier, level="entries"))
     assert sum(batch.num_rows for batch in batches) == 10
     assert all(300_000 <= batch["value"].nbytes <= BATCH_BYTES + 300_000 for batch in batches)
 
 
-def test_many_empty_entries_are_read() -> None:
+def test_many_empty_entries_are_read():
     tier = in_memory(pip17_object([b""] * 50_000, max_block_bytes=64 << 20))
     table = scan(tier, level="entries").to_table()
     assert table["__entryId"].to_pylist() == list(range(50_000))
@@ -81,13 +78,13 @@ def test_many_empty_entries_are_read() -> None:
     assert {batch.num_rows for batch in table.to_batches()} == {16384, 50_000 - 3 * 16384}
 
 
-def test_empty_entries_among_others_keep_their_places() -> None:
+def test_empty_entries_among_others_keep_their_places():
     payloads = [b"", b"a", b"", b"", b"bc", b""]
     tier = in_memory(pip17_object(payloads, max_block_bytes=128 + 3 * 12 + 2))
     assert scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
 
 
-def test_a_large_message_is_read_whole() -> None:
+def test_a_large_message_is_read_whole():
     value = bytes(range(256)) * 12_000
     entries = [entry(b"before"), entry(value, compression=ZSTD), batch_entry([b"in", value]), entry(b"after")]
     tier = in_memory(pip17_object(entries, max_block_bytes=64 << 20))
@@ -95,7 +92,7 @@ def test_a_large_message_is_read_whole() -> None:
     assert found == [b"before", value, b"in", value, b"after"]
 
 
-def test_a_ledger_of_markers_has_entries_and_no_messages() -> None:
+def test_a_ledger_of_markers_has_entries_and_no_messages():
     tier = in_memory(pip17_object([marker(), marker()]))
     assert scan(tier, level="entries").to_table().num_rows == 2
     assert scan(tier).to_table().num_rows == 0
@@ -111,7 +108,7 @@ def test_a_ledger_of_markers_has_entries_and_no_messages() -> None:
         ("messages", ["__txnIdMost", "__compression", "__encryptionKeys"]),
     ],
 )
-def test_every_batch_has_the_scans_schema(level: Any, columns: Any) -> None:
+def test_every_batch_has_the_scans_schema(level, columns):
     tier = in_memory(pip17_object([entry(b"a"), batch_entry([b"b", b"c"])]))
     planned = scan(tier, level=level, columns=columns)
     names = columns or list(ENTRY_COLUMNS if level == "entries" else MESSAGE_COLUMNS)
@@ -121,7 +118,7 @@ def test_every_batch_has_the_scans_schema(level: Any, columns: Any) -> None:
         batch.validate(full=True)
 
 
-def test_only_asked_for_columns_are_made_and_in_that_order() -> None:
+def test_only_asked_for_columns_are_made_and_in_that_order():
     tier = in_memory(pip17_object([b"a", b"b"]))
     assert scan(tier, level="entries", columns=["__entryId", "__topic"]).to_table().to_pydict() == {
         "__entryId": [0, 1],
@@ -139,7 +136,7 @@ def test_only_asked_for_columns_are_made_and_in_that_order() -> None:
         {"level": "entries", "columns": ["__key"]},
     ],
 )
-def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_read(options: Any) -> None:
+def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_read(options):
     tier = in_memory(pip17_object([b"a"]))
     with pytest.raises(OptionError):
         scan(tier, **options)
@@ -173,9 +170,7 @@ def fail(tier: TierReader, **options: Any) -> tuple[int, FormatError]:
         (1132, b"\0\0\0\0\0\0\0\x09", EntryOrderError),
     ],
 )
-def test_a_block_that_is_not_what_its_index_says_is_an_error_that_names_the_place(
-    level: str, offset: int, data: bytes, kind: type[FormatError]
-) -> None:
+def test_a_block_that_is_not_what_its_index_says_is_an_error_that_names_the_place(level, offset, data, kind):
     rows, error = fail(in_memory(changed(two_blocks(), offset, data)), level=level)
     assert rows == 2
     assert isinstance(error, kind)
@@ -184,7 +179,7 @@ def test_a_block_that_is_not_what_its_index_says_is_an_error_that_names_the_plac
     assert 1000 <= error.offset <= 1132
 
 
-def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to() -> None:
+def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to():
     written = changed(two_blocks(), 1700, b"\x00")
     rows, error = fail(in_memory(written))
     assert isinstance(error, ChecksumError)
@@ -195,9 +190,7 @@ def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to() -> 
 
 
 @pytest.mark.parametrize("entry_id", [1, 2])
-def test_a_block_with_an_entry_more_than_its_index_says_is_an_error_where_all_of_it_is_asked_for(
-    entry_id: int,
-) -> None:
+def test_a_block_with_an_entry_more_than_its_index_says_is_an_error_where_all_of_it_is_asked_for(entry_id):
     """The index says that the second block begins with entry 1: the first would have one entry, and has two."""
     written = two_blocks()
     blocks = [BlockEntry(first_entry_id=i, part_number=1 + i, offset=1000 * i) for i in range(2)]
@@ -207,7 +200,7 @@ def test_a_block_with_an_entry_more_than_its_index_says_is_an_error_where_all_of
     assert (error.key, error.ledger_id, error.block, error.entry_id) == (KEY, 7, 1, 2)
 
 
-def test_a_block_of_another_ledger_is_an_error() -> None:
+def test_a_block_of_another_ledger_is_an_error():
     written = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a"], [b"b"]])])
     _, error = fail(in_memory(changed(written, 512 + 28, b"\0\0\0\0\0\0\0\x08")), level="entries")
     assert isinstance(error, IndexMismatchError)
@@ -215,7 +208,7 @@ def test_a_block_of_another_ledger_is_an_error() -> None:
     assert (error.expected, error.found) == ("7 by the index", "8 in the block")
 
 
-def test_a_payload_that_decompresses_to_too_much_is_an_error() -> None:
+def test_a_payload_that_decompresses_to_too_much_is_an_error():
     tier = in_memory(pip17_object([entry(b"x" * 1001, compression=ZSTD)]))
     _, error = fail(tier, max_message_bytes=1000)
     assert isinstance(error, DecompressionError)
@@ -228,9 +221,7 @@ def test_a_payload_that_decompresses_to_too_much_is_an_error() -> None:
 
 @pytest.mark.parametrize("level", ["messages", "entries"])
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(
-    caplog: pytest.LogCaptureFixture, level: Any, difference: int
-) -> None:
+def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(caplog, level, difference):
     payloads = [entry(b"a"), entry(b"b")]
     length = sum(map(len, payloads))
     metadata = ledger_metadata(payloads, length=length + difference)
@@ -243,9 +234,7 @@ def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(
 
 
 @pytest.mark.parametrize("level", ["messages", "entries"])
-def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(
-    caplog: pytest.LogCaptureFixture, level: Any
-) -> None:
+def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(caplog, level):
     tier = in_memory(pip17_object([entry(b"a" * 100)] * 9, max_block_bytes=500))
     assert scan(tier, level=level).to_table().num_rows == 9
     assert scan(tier, level=level, task_bytes=1).to_table().num_rows == 9
@@ -255,9 +244,7 @@ def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(
 @pytest.mark.parametrize(
     "bounds", [{"start": Position(7, 4)}, {"stop": Position(7, 4)}, {"stop": Position(7, 4, 1)}]
 )
-def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
-    caplog: pytest.LogCaptureFixture, bounds: dict[str, Position]
-) -> None:
+def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(caplog, bounds):
     payloads = [entry(b"a" * 100)] * 9
     tier = in_memory(pip17_object(payloads, metadata=ledger_metadata(payloads, length=1)))
     scan(tier, **{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()  # type: ignore[arg-type]
@@ -277,9 +264,7 @@ def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
         ),
     ],
 )
-def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(
-    caplog: pytest.LogCaptureFixture, entries: list[bytes], message: str
-) -> None:
+def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(caplog, entries, message):
     tier = in_memory(pip17_object(entries, max_block_bytes=400))
     assert scan(tier, chunks="raw").to_table().num_rows == len(entries)
     assert caplog.messages == [f"{TOPIC}: {message}"]
@@ -288,7 +273,7 @@ def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(
 # --- open_tier ---------------------------------------------------------------------------------
 
 
-def test_a_tier_is_opened_by_path_url_and_drivers_name(tmp_path: Path) -> None:
+def test_a_tier_is_opened_by_path_url_and_drivers_name(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"]))
     for tier in (
         open_tier(tmp_path),
@@ -304,18 +289,16 @@ def test_a_tier_is_opened_by_path_url_and_drivers_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "known"), [("s4://bucket/prefix", {}, "file"), ("s4", {"bucket": "b"}, "local")]
 )
-def test_an_unknown_scheme_or_driver_is_refused_with_those_that_are_known(
-    url: str, options: dict[str, str], known: str
-) -> None:
+def test_an_unknown_scheme_or_driver_is_refused_with_those_that_are_known(url, options, known):
     with pytest.raises(LookupError, match=f"'s4'.*{known}"):
         open_tier(url, **options)
 
 
-def test_an_unknown_option_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_an_unknown_option_is_refused_by_its_name(tmp_path):
     with pytest.raises(OptionError, match="bucket"):
         open_tier(tmp_path, bucket="b")
 
 
-def test_a_tier_that_is_not_there_is_an_error_when_it_is_read(tmp_path: Path) -> None:
+def test_a_tier_that_is_not_there_is_an_error_when_it_is_read(tmp_path):
     with open_tier(tmp_path / "nowhere") as tier, pytest.raises(FileNotFoundError, match="nowhere"):
         tier.catalogue()

@@ -1,7 +1,5 @@
 """Topics read by their records: as Pulsar's clients read them, streaming objects under a name, and what is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -40,7 +38,7 @@ NAMELESS = Names(managed_ledger=None)
 
 
 @pytest.fixture(scope="module")
-def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nameless(tmp_path_factory):
     """A tier of what a broker offloaded, without the names of the topics."""
     root = tmp_path_factory.mktemp("nameless")
     with open_store(root) as store:
@@ -49,7 +47,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def streamed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def streamed(tmp_path_factory):
     """A tier of Pulsar's own streaming objects, which name no topic."""
     root = tmp_path_factory.mktemp("streamed")
     for name in STREAMING_CASES:
@@ -72,7 +70,7 @@ def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True
         ]
 
 
-def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> None:
+def segmented(root: Path, *sizes: int, ledger_id: int = 5):
     first = 0
     for attempt, size in enumerate(sizes, start=1):
         part = LedgerPart(ledger_id=ledger_id, blocks=[[b"x"] * size], first_entry_id=first)
@@ -84,15 +82,13 @@ def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> None:
 
 
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless: Path, topic: str) -> None:
+def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless, topic):
     with open_tier(nameless) as tier:
         planned = scan(tier, f"acme/cold/{topic}", columns=COLUMNS, records=golden_record(topic))
         assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), topic)
 
 
-def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
-    nameless: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(nameless, caplog):
     with open_tier(nameless) as tier:
         assert scan(tier, "acme/cold/chunk", records=MANAGED_LEDGERS).tasks == ()
     assert caplog.messages == [
@@ -104,9 +100,7 @@ def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
 
 @pytest.mark.parametrize("layout", SegmentLayout)
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
-def test_pulsars_own_streaming_objects_are_read_under_their_topics_name(
-    streamed: Path, layout: SegmentLayout, compression: Compression
-) -> None:
+def test_pulsars_own_streaming_objects_are_read_under_their_topics_name(streamed, layout, compression):
     record = pack_stored_record(
         StoredRecord(info=streaming_record(), compression=compression), segment_layout=layout
     )
@@ -118,7 +112,7 @@ def test_pulsars_own_streaming_objects_are_read_under_their_topics_name(
     assert as_entries(rows) == streaming_entries()
 
 
-def test_only_what_is_asked_for_is_looked_up(nameless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_asked_for_is_looked_up(nameless, monkeypatch):
     asked: list[str] = []
     with open_tier(nameless) as tier:
         stat = tier.store.stat
@@ -130,7 +124,7 @@ def test_only_what_is_asked_for_is_looked_up(nameless: Path, monkeypatch: pytest
         assert {key.split("-ledger-")[1] for key in asked} == {"40", "40-index"}
 
 
-def test_what_no_record_has_is_unknown(nameless: Path) -> None:
+def test_what_no_record_has_is_unknown(nameless):
     with open_tier(nameless) as tier:
         with pytest.raises(
             UnknownTopicError, match=r"no topic persistent://acme/cold/nosuch.*acme/cold/avro"
@@ -143,9 +137,7 @@ def test_what_no_record_has_is_unknown(nameless: Path) -> None:
 # --- loss --------------------------------------------------------------------------------------
 
 
-def test_a_ledger_in_bookkeeper_only_is_a_gap_in_the_middle_and_a_warning_at_the_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_ledger_in_bookkeeper_only_is_a_gap_in_the_middle_and_a_warning_at_the_end(tmp_path, caplog):
     for number in (1, 3):
         lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number)
     one, three = (closed(number, 1, copied(uuid_of(number))) for number in (1, 3))
@@ -160,16 +152,14 @@ def test_a_ledger_in_bookkeeper_only_is_a_gap_in_the_middle_and_a_warning_at_the
     assert entry_ids(tmp_path, one, closed(2, 1), three, fail_on_data_loss=False) == [(1, 0), (3, 0)]
 
 
-def test_a_ledger_without_entries_is_no_gap(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_ledger_without_entries_is_no_gap(tmp_path, caplog):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=3))
     assert entry_ids(tmp_path, closed(2, 0), closed(3, 1, copied(uuid_of(0)))) == [(3, 0)]
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("behind", [(), (still_open(9),)], ids=["last", "before-the-open-one"])
-def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(
-    tmp_path: Path, behind: tuple[LedgerRecord, ...]
-) -> None:
+def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(tmp_path, behind):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
     one, two = (closed(number, 1, copied(uuid_of(number))) for number in (1, 2))
     with pytest.raises(DataLossError, match=r"\(ledger 2\).*aws-s3 at golden has it; it is not here"):
@@ -177,14 +167,14 @@ def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(
     assert entry_ids(tmp_path, one, two, *behind, fail_on_data_loss=False) == [(1, 0)]
 
 
-def test_a_format_that_record_and_key_disagree_on_is_an_error_that_names_both(tmp_path: Path) -> None:
+def test_a_format_that_record_and_key_disagree_on_is_an_error_that_names_both(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=5), attempt=1)
     context = OffloadContext.of_segments([segment(uuid_of(1), 0)])
     with pytest.raises(DataLossError, match="streaming by its record, pip17 by its key"):
         entry_ids(tmp_path, closed(5, 1, context))
 
 
-def test_a_segment_that_is_not_there_is_loss_in_the_middle_and_at_the_end(tmp_path: Path) -> None:
+def test_a_segment_that_is_not_there_is_loss_in_the_middle_and_at_the_end(tmp_path):
     segmented(tmp_path, 4, 6, 5)
     segments = [segment(uuid_of(number), end) for number, end in ((1, 3), (2, 9), (3, 14))]
     whole = OffloadContext.of_segments(segments, complete=True)
@@ -206,7 +196,7 @@ def test_a_segment_that_is_not_there_is_loss_in_the_middle_and_at_the_end(tmp_pa
         entry_ids(tmp_path, closed(5, 15, first))
 
 
-def test_a_failed_segment_between_complete_ones_is_loss(tmp_path: Path) -> None:
+def test_a_failed_segment_between_complete_ones_is_loss(tmp_path):
     segmented(tmp_path, 4, 6, 5)
     context = OffloadContext.of_segments(
         [segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9)), segment(uuid_of(3), 14)]
@@ -215,9 +205,7 @@ def test_a_failed_segment_between_complete_ones_is_loss(tmp_path: Path) -> None:
         entry_ids(tmp_path, closed(5, 15, context))
 
 
-def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(tmp_path, caplog):
     segmented(tmp_path, 4)
     context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
     ids = [(5, entry) for entry in range(4)]
@@ -237,9 +225,7 @@ def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(
 
 
 @pytest.mark.parametrize("recorded_end", [2, 4])
-def test_a_segment_that_does_not_end_where_its_record_says_is_noticed(
-    tmp_path: Path, recorded_end: int
-) -> None:
+def test_a_segment_that_does_not_end_where_its_record_says_is_noticed(tmp_path, recorded_end):
     """A streaming index does not say where its last block ends; the record does."""
     segmented(tmp_path, 4)
     context = OffloadContext.of_segments([segment(uuid_of(1), recorded_end)])
@@ -247,13 +233,13 @@ def test_a_segment_that_does_not_end_where_its_record_says_is_noticed(
         entry_ids(tmp_path, closed(5, recorded_end + 1, context))
 
 
-def test_a_copy_shorter_than_its_record_says_is_loss(tmp_path: Path) -> None:
+def test_a_copy_shorter_than_its_record_says_is_loss(tmp_path):
     lay_out(tmp_path, pip17_object([b"a", b"b"], ledger_id=5), attempt=1)
     with pytest.raises(DataLossError, match="entries 2 to 4"):
         entry_ids(tmp_path, closed(5, 5, copied(uuid_of(1))))
 
 
-def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Path) -> None:
+def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1))
     records = {TOPIC: managed_ledger(closed(1, 1, copied(uuid_of(0))), still_open(2))}
     with TierReader(open_store(tmp_path)) as tier:
@@ -272,7 +258,7 @@ def scan_of(root: Path, *ledgers: LedgerRecord, **bounds: Position) -> list[tupl
     return [(row["__ledgerId"], row["__entryId"]) for row in rows]
 
 
-def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_path: Path) -> None:
+def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_path):
     lay_out(tmp_path, pip17_object([b"a", b"b"], ledger_id=1), attempt=1)
     ledgers = (closed(1, 2, copied(uuid_of(1))), closed(2, 5), still_open(3))
     for stop in (Position(1, 2), Position(2, 0)):
@@ -292,7 +278,7 @@ def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_pat
     assert caught.value.expected == "positions 2:1 to 2:2"
 
 
-def test_a_stop_in_the_part_of_the_last_ledger_that_is_not_offloaded_yet_is_loss(tmp_path: Path) -> None:
+def test_a_stop_in_the_part_of_the_last_ledger_that_is_not_offloaded_yet_is_loss(tmp_path):
     segmented(tmp_path, 4)
     context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
     for ledger in (still_open(5, context), closed(5, 15, context)):
@@ -301,7 +287,7 @@ def test_a_stop_in_the_part_of_the_last_ledger_that_is_not_offloaded_yet_is_loss
             scan_of(tmp_path, ledger, stop=Position(5, 7))
 
 
-def test_a_start_in_a_ledger_that_retention_has_trimmed_is_loss(tmp_path: Path) -> None:
+def test_a_start_in_a_ledger_that_retention_has_trimmed_is_loss(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=7))
     ledger = closed(7, 1, copied(uuid_of(0)))
     assert scan_of(tmp_path, ledger) == [(7, 0)]
@@ -309,7 +295,7 @@ def test_a_start_in_a_ledger_that_retention_has_trimmed_is_loss(tmp_path: Path) 
         scan_of(tmp_path, ledger, start=Position(3, 2))
 
 
-def test_many_ledgers_of_a_gap_are_not_all_named(tmp_path: Path) -> None:
+def test_many_ledgers_of_a_gap_are_not_all_named(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=99))
     hot = [closed(number, 2) for number in range(1, 31)]
     with pytest.raises(DataLossError, match=r"30 ledgers of .* have no complete copy") as caught:

@@ -1,7 +1,5 @@
 """Which topics a scan reads: by name, by pattern, or one ledger."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -51,16 +49,16 @@ def labels(**selection: Any) -> list[str]:
     ]
 
 
-def test_a_topic_is_found_by_each_form_of_its_name() -> None:
+def test_a_topic_is_found_by_each_form_of_its_name():
     for name in ("acme/cold/orders", "persistent://acme/cold/orders", "acme/cold/persistent/orders"):
         assert labels(topics=(name,)) == ["acme/cold/orders@east"]
 
 
-def test_a_topic_with_a_slash_is_found_by_the_name_that_is_shown() -> None:
+def test_a_topic_with_a_slash_is_found_by_the_name_that_is_shown():
     assert labels(topics=("persistent://acme/hot/a/b",)) == ["acme/hot/a/b@east"]
 
 
-def test_a_partitioned_topics_name_stands_for_all_its_partitions() -> None:
+def test_a_partitioned_topics_name_stands_for_all_its_partitions():
     assert labels(topics=("acme/cold/parts",)) == [
         "acme/cold/parts-partition-0@east",
         "acme/cold/parts-partition-1@east",
@@ -68,7 +66,7 @@ def test_a_partitioned_topics_name_stands_for_all_its_partitions() -> None:
     assert labels(topics=("acme/cold/parts-partition-1",)) == ["acme/cold/parts-partition-1@east"]
 
 
-def test_several_topics_come_in_the_catalogues_order_and_once() -> None:
+def test_several_topics_come_in_the_catalogues_order_and_once():
     names = ("acme/cold/parts-partition-1", "acme/cold/orders", "acme/cold/parts")
     assert labels(topics=names) == [
         "acme/cold/orders@east",
@@ -77,7 +75,7 @@ def test_several_topics_come_in_the_catalogues_order_and_once() -> None:
     ]
 
 
-def test_without_a_choice_all_topics_that_have_a_name_are_read() -> None:
+def test_without_a_choice_all_topics_that_have_a_name_are_read():
     assert labels(cluster="east") == [
         "acme/cold/orders@east",
         "acme/cold/parts-partition-0@east",
@@ -87,7 +85,7 @@ def test_without_a_choice_all_topics_that_have_a_name_are_read() -> None:
     ]
 
 
-def test_a_cluster_tells_topics_and_ledgers_of_one_name_apart() -> None:
+def test_a_cluster_tells_topics_and_ledgers_of_one_name_apart():
     assert labels(cluster="west") == ["acme/hot/twin@west"]
     assert labels(cluster="west", topics=("acme/hot/twin",)) == ["acme/hot/twin@west"]
     assert labels(cluster="east", topics_pattern=".*twin") == ["acme/hot/twin@east"]
@@ -97,7 +95,7 @@ def test_a_cluster_tells_topics_and_ledgers_of_one_name_apart() -> None:
 
 
 @pytest.mark.parametrize("selection", [{}, {"topics_pattern": ".*twin"}])
-def test_topics_of_one_name_are_never_read_as_one(selection: dict[str, Any]) -> None:
+def test_topics_of_one_name_are_never_read_as_one(selection):
     with pytest.raises(OptionError, match="two clusters have offloaded"):
         labels(**selection)
 
@@ -114,11 +112,11 @@ def test_topics_of_one_name_are_never_read_as_one(selection: dict[str, Any]) -> 
         ("", []),
     ],
 )
-def test_a_pattern_must_match_a_whole_name_or_its_base(pattern: str, found: list[str]) -> None:
+def test_a_pattern_must_match_a_whole_name_or_its_base(pattern, found):
     assert labels(topics_pattern=pattern) == [f"acme/cold/{name}@east" for name in found]
 
 
-def test_an_unknown_topic_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_topic_is_refused_with_those_that_are_known():
     with pytest.raises(UnknownTopicError) as caught:
         labels(topics=("acme/cold/orders", "acme/cold/order"))
     assert str(caught.value) == (
@@ -129,7 +127,7 @@ def test_an_unknown_topic_is_refused_with_those_that_are_known() -> None:
     )
 
 
-def test_of_many_known_topics_ten_are_named() -> None:
+def test_of_many_known_topics_ten_are_named():
     many = build_catalogue(stored(i, i, f"a/b/persistent/t{i:02}") for i in range(12))
     with pytest.raises(UnknownTopicError) as caught:
         select_topics(many, Selection(topics=("a/b/c",)))
@@ -137,7 +135,7 @@ def test_of_many_known_topics_ten_are_named() -> None:
     assert caught.value.expected == f"one of {names} and 2 more"
 
 
-def test_an_empty_tier_knows_no_topic() -> None:
+def test_an_empty_tier_knows_no_topic():
     with pytest.raises(UnknownTopicError, match="expected one of none at all"):
         select_topics(build_catalogue([]), Selection(topics=("a/b/c",)))
     assert select_topics(build_catalogue([]), Selection(topics=("a/b/c",), may_be_absent=True)) == []
@@ -146,22 +144,18 @@ def test_an_empty_tier_knows_no_topic() -> None:
 @pytest.mark.parametrize(
     ("selection", "message", "found"),
     [
-        (
-            {"topics": ("acme/cold/orders",), "topics_pattern": ".*"},
-            "by name and by pattern at once",
-            None,
-        ),
+        ({"topics": ("acme/cold/orders",), "topics_pattern": ".*"}, "by name and by pattern at once", None),
         ({"topics_pattern": "acme/("}, "not a regular expression", "acme/("),
         ({"topics": ("orders",)}, "not the name of a persistent topic", "orders"),
     ],
 )
-def test_a_wrong_choice_is_refused(selection: dict[str, Any], message: str, found: str | None) -> None:
+def test_a_wrong_choice_is_refused(selection, message, found):
     with pytest.raises(OptionError, match=message) as caught:
         labels(**selection)
     assert caught.value.found == found
 
 
-def test_a_topic_that_two_clusters_have_is_refused_with_both() -> None:
+def test_a_topic_that_two_clusters_have_is_refused_with_both():
     with pytest.raises(
         OptionError, match="two clusters have offloaded a topic persistent://acme/hot/twin"
     ) as caught:
@@ -170,14 +164,14 @@ def test_a_topic_that_two_clusters_have_is_refused_with_both() -> None:
     assert caught.value.hint == "Name the cluster as well."
 
 
-def test_a_ledger_is_found_without_a_topic_also_of_an_unknown_one() -> None:
+def test_a_ledger_is_found_without_a_topic_also_of_an_unknown_one():
     for ledger_id, label in [(2, "acme/cold/orders@east"), (7, "(unknown topic)@east")]:
         assert labels(ledger_id=ledger_id) == [label]
         (topic,) = select_topics(CATALOGUE, Selection(ledger_id=ledger_id))
         assert [ledger.ledger_id for ledger in topic.ledgers] == [ledger_id]
 
 
-def test_a_ledger_id_that_several_topics_have_is_refused_with_all_of_them() -> None:
+def test_a_ledger_id_that_several_topics_have_is_refused_with_all_of_them():
     with pytest.raises(OptionError, match="several ledgers have this id") as caught:
         labels(ledger_id=1)
     assert caught.value.ledger_id == 1
@@ -186,14 +180,14 @@ def test_a_ledger_id_that_several_topics_have_is_refused_with_all_of_them() -> N
     )
 
 
-def test_a_topic_or_pattern_tells_ledgers_of_one_id_apart() -> None:
+def test_a_topic_or_pattern_tells_ledgers_of_one_id_apart():
     assert labels(ledger_id=1, topics=("acme/cold/orders",)) == ["acme/cold/orders@east"]
     assert labels(ledger_id=5, topics_pattern=".*twin") == ["acme/hot/twin@east"]
     assert labels(ledger_id=6, topics=("acme/hot/twin",)) == ["acme/hot/twin@west"]
 
 
 @pytest.mark.parametrize("selection", [{"ledger_id": 99}, {"ledger_id": 3, "topics": ("acme/cold/orders",)}])
-def test_an_unknown_ledger_is_refused(selection: dict[str, Any]) -> None:
+def test_an_unknown_ledger_is_refused(selection):
     with pytest.raises(UnknownLedgerError, match="no copy of this ledger is here") as caught:
         labels(**selection)
     assert caught.value.ledger_id == selection["ledger_id"]

@@ -1,7 +1,5 @@
 """Ranges of publish times: the rows are exactly those of the range, and little else is read."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -96,13 +94,7 @@ def topics(draw: st.DrawFn) -> tuple[list[WrittenObject], list[tuple[int, int, i
     min_partitions=st.integers(1, 6),
     ranges_ahead=st.sampled_from([0, 3]),
 )
-def test_the_rows_are_those_of_the_range(
-    topic: tuple[list[WrittenObject], list[tuple[int, int, int]], int],
-    start: int | None,
-    length: int | None,
-    min_partitions: int,
-    ranges_ahead: int,
-) -> None:
+def test_the_rows_are_those_of_the_range(topic, start, length, min_partitions, ranges_ahead):
     objects, facts, slack = topic
     stop = None if length is None else (start or 0) + length
     tier = in_memory(*objects, range_bytes=512, ranges_ahead=ranges_ahead)
@@ -129,7 +121,7 @@ def ordered(ledgers: int, entries: int, **options: Any) -> TierReader:
     )
 
 
-def test_a_start_is_inclusive_and_a_stop_is_exclusive() -> None:
+def test_a_start_is_inclusive_and_a_stop_is_exclusive():
     tier = ordered(3, 10)
     assert read(tier, 120, 150) == [(1, 2), (1, 3), (1, 4)]
     assert read(tier, 280, None) == [(2, 8), (2, 9)]
@@ -137,14 +129,14 @@ def test_a_start_is_inclusive_and_a_stop_is_exclusive() -> None:
     assert read(tier, 120, 120) == read(tier, 120, 100) == []
 
 
-def test_times_and_positions_together_give_the_rows_that_are_in_both() -> None:
+def test_times_and_positions_together_give_the_rows_that_are_in_both():
     tier = ordered(3, 10)
     first = read(tier, 50, 150, start={NAME: Position(0, 8)}, stop={NAME: Position(1, 2)})
     assert first == [(0, 8), (0, 9), (1, 0), (1, 1)]
     assert read(tier, 50, 150, start={NAME: Position(2, 0)}) == []
 
 
-def test_times_with_a_zone_are_taken_as_they_are() -> None:
+def test_times_with_a_zone_are_taken_as_they_are():
     tier = ordered(1, 10)
     zone = timezone(timedelta(hours=5))
     start = (EPOCH + timedelta(milliseconds=T0 + 70)).astimezone(zone)
@@ -156,14 +148,14 @@ def test_times_with_a_zone_are_taken_as_they_are() -> None:
     assert scan(tier, columns=["__entryId"], stop_time=later).to_table().num_rows == 8
 
 
-def test_batches_are_chosen_by_their_entrys_time() -> None:
+def test_batches_are_chosen_by_their_entrys_time():
     payloads = [batch_entry([b"%d:%d" % (i, j) for j in range(3)], publish_time=T0 + i) for i in range(4)]
     tier = in_memory(pip17_object(payloads))
     table = scan(tier, columns=["value"], start_time=T0 + 1, stop_time=T0 + 2).to_table()
     assert table["value"].to_pylist() == [b"1:0", b"1:1", b"1:2"]
 
 
-def test_a_message_older_than_those_before_it_is_found_within_the_slack() -> None:
+def test_a_message_older_than_those_before_it_is_found_within_the_slack():
     late = [at(10 * i, b"x" * 100) for i in range(40)]
     late[20] = at(20, b"x" * 100)  # 170 ms older than the one before it
     tier = in_memory(pip17_object(late, max_block_bytes=300))
@@ -172,7 +164,7 @@ def test_a_message_older_than_those_before_it_is_found_within_the_slack() -> Non
     assert read(tier, 15, 25, time_slack_ms=0) == [(7, 2)]
 
 
-def test_one_message_of_a_wrong_clock_does_not_end_a_range() -> None:
+def test_one_message_of_a_wrong_clock_does_not_end_a_range():
     payloads = [at(10**9 if i == 3 else 10 * i) for i in range(10)]
     tier = in_memory(pip17_object(payloads))
     assert read(tier, None, 60, time_slack_ms=0) == [(7, i) for i in (0, 1, 2, 4, 5)]
@@ -183,7 +175,7 @@ def test_one_message_of_a_wrong_clock_does_not_end_a_range() -> None:
     [("s3", topic) for topic in ("batch", "nobatch", "txn", "comp-lz4")]
     + [("filesystem", topic) for topic in FILESYSTEM_TOPICS],
 )
-def test_golden_topics_give_the_rows_of_the_range(tmp_path: Path, stored: str, topic: str) -> None:
+def test_golden_topics_give_the_rows_of_the_range(tmp_path, stored, topic):
     if stored == "s3":
         lay_out_broker_objects(tmp_path, topics=[topic])
     else:
@@ -209,7 +201,7 @@ def test_golden_topics_give_the_rows_of_the_range(tmp_path: Path, stored: str, t
 # --- what is read ------------------------------------------------------------------------------
 
 
-def test_planning_probes_a_number_of_blocks_that_grows_with_the_logarithm() -> None:
+def test_planning_probes_a_number_of_blocks_that_grows_with_the_logarithm():
     probes = []
     for ledgers in (16, 256):
         tier = ordered(ledgers, 16)
@@ -219,7 +211,7 @@ def test_planning_probes_a_number_of_blocks_that_grows_with_the_logarithm() -> N
     assert probes[1] <= probes[0] + 2 * 4 + 2 <= 40
 
 
-def test_blocks_that_cannot_hold_the_range_are_not_fetched() -> None:
+def test_blocks_that_cannot_hold_the_range_are_not_fetched():
     tier = ordered(100, 16)
     reading = scan(tier, columns=["__entryId"], start_time=T0 + 8000, stop_time=T0 + 8040, time_slack_ms=0)
     assert reading.data_bytes <= 3 * 700
@@ -229,7 +221,7 @@ def test_blocks_that_cannot_hold_the_range_are_not_fetched() -> None:
 
 
 @pytest.mark.parametrize("ranges_ahead", [0, 8])
-def test_a_block_in_which_the_range_ends_is_not_read_to_its_end(ranges_ahead: int) -> None:
+def test_a_block_in_which_the_range_ends_is_not_read_to_its_end(ranges_ahead):
     payloads = [at(10 * i, b"x" * 1000) for i in range(1000)]
     tier = in_memory(pip17_object(payloads), range_bytes=10_000, ranges_ahead=ranges_ahead)
     reading = scan(tier, columns=["__entryId"], stop_time=T0 + 1005, time_slack_ms=0)
@@ -238,13 +230,13 @@ def test_a_block_in_which_the_range_ends_is_not_read_to_its_end(ranges_ahead: in
     assert sum(length for _, _, length in reads_of(tier)[planned:]) < 150_000
 
 
-def test_the_topics_of_a_task_end_each_by_its_own_time() -> None:
+def test_the_topics_of_a_task_end_each_by_its_own_time():
     one = [at(10 * i, b"x" * 100) for i in range(50)]
     tier = in_memory(*(pip17_object(one, ledger_id=i, max_block_bytes=700) for i in range(2)))
     assert [ledger for ledger, _ in read(tier, None, 20, time_slack_ms=0)] == [0, 0]
 
 
-def test_a_first_entry_larger_than_a_probe_tells_its_time() -> None:
+def test_a_first_entry_larger_than_a_probe_tells_its_time():
     large = b"x" * (PROBE_BYTES + 1)
     tier = in_memory(pip17_object([at(10 * i, large) for i in range(64)], max_block_bytes=2 * PROBE_BYTES))
     reading = scan(tier, columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
@@ -253,7 +245,7 @@ def test_a_first_entry_larger_than_a_probe_tells_its_time() -> None:
     assert reading.to_table()["__entryId"].to_pylist() == [30]
 
 
-def test_metadata_larger_than_a_probe_is_read_on() -> None:
+def test_metadata_larger_than_a_probe_is_read_on():
     properties = [("key", "v" * PROBE_BYTES)]
     payloads = [at(10 * i, properties=properties) for i in range(32)]
     tier = in_memory(pip17_object(payloads, max_block_bytes=2 * PROBE_BYTES))
@@ -265,7 +257,7 @@ def test_metadata_larger_than_a_probe_is_read_on() -> None:
 # --- what does not tell, what is missing -------------------------------------------------------
 
 
-def test_a_block_that_does_not_tell_its_time_cuts_nothing_off() -> None:
+def test_a_block_that_does_not_tell_its_time_cuts_nothing_off():
     payloads = [b"no entry of Pulsar's" if i % 4 == 0 else at(10 * i, b"x" * 150) for i in range(64)]
     tier = in_memory(pip17_object(payloads, max_block_bytes=700))
     reading = scan(tier, columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
@@ -273,7 +265,7 @@ def test_a_block_that_does_not_tell_its_time_cuts_nothing_off() -> None:
         reading.to_table()
 
 
-def test_damage_outside_the_range_is_not_looked_at() -> None:
+def test_damage_outside_the_range_is_not_looked_at():
     written = pip17_object([at(10 * i, b"x" * 150) for i in range(64)], max_block_bytes=700)
     damaged = bytearray(written.data)
     damaged[-20] ^= 1
@@ -291,22 +283,20 @@ def with_a_lost_ledger(root: Path) -> TierReader:
     return open_tier(root)
 
 
-def test_a_lost_ledger_outside_the_range_is_no_loss(tmp_path: Path) -> None:
+def test_a_lost_ledger_outside_the_range_is_no_loss(tmp_path):
     tier = with_a_lost_ledger(tmp_path)
     assert len(read(tier, 100, 200, time_slack_ms=0)) == 10
     assert len(read(tier, 700, 800, time_slack_ms=0)) == 10
 
 
 @pytest.mark.parametrize(("start", "stop"), [(480, 520), (510, 520), (510, None), (None, 605)])
-def test_a_lost_ledger_that_may_be_in_the_range_is_an_error(
-    tmp_path: Path, start: int | None, stop: int | None
-) -> None:
+def test_a_lost_ledger_that_may_be_in_the_range_is_an_error(tmp_path, start, stop):
     with pytest.raises(DataLossError) as caught:
         read(with_a_lost_ledger(tmp_path), start, stop, time_slack_ms=0)
     assert caught.value.ledger_id == 5
 
 
-def test_a_topic_without_anything_in_the_range_has_no_rows() -> None:
+def test_a_topic_without_anything_in_the_range_has_no_rows():
     tier = ordered(4, 10)
     assert read(tier, 10**6, None) == read(tier, None, -(10**6)) == read(tier, 10**6, 2 * 10**6) == []
 
@@ -319,6 +309,6 @@ def test_a_topic_without_anything_in_the_range_has_no_rows() -> None:
         ({"stop_time": T0, "level": "entries"}, "a range of times is for messages"),
     ],
 )
-def test_times_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
+def test_times_that_are_none_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         scan(ordered(1, 1), **options)

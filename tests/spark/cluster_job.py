@@ -1,7 +1,5 @@
 """The job of `test_cluster`: counts a tier's messages on `local-cluster`, in an executor of its own."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Chunked and encrypted messages through Spark, and the latest value of each key by the documentation's query."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -29,7 +27,7 @@ MESSAGES = [
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     """Messages of five chunks each, of two producers in turns, encrypted, over three ledgers."""
     root = tmp_path_factory.mktemp("tier")
     stored = [each.payload for each in interleaved(MESSAGES, [0, 1] * 40)]
@@ -44,7 +42,7 @@ def read(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
     return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
-def test_partitions_join_what_begins_in_others(spark: SparkSession, tier: Path, tmp_path: Path) -> None:
+def test_partitions_join_what_begins_in_others(spark, tier, tmp_path):
     keys = write_keys(tmp_path / "keys", "orders")
     frame = read(spark, tier, keyProvider=f"pem:directory={keys}", maxPartitionBytes=2000)
     assert frame.rdd.getNumPartitions() > 5
@@ -52,9 +50,7 @@ def test_partitions_join_what_begins_in_others(spark: SparkSession, tier: Path, 
     assert sorted(found) == sorted(message.value for message in MESSAGES)
 
 
-def test_what_cannot_be_decrypted_is_an_error_that_names_the_key(
-    spark: SparkSession, tier: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_decrypted_is_an_error_that_names_the_key(spark, tier, tmp_path):
     with pytest.raises(PySparkException, match="'orders'"):
         read(spark, tier, cryptoFailureAction="fail").collect()
     keys = write_keys(tmp_path / "keys", "payments")
@@ -64,9 +60,7 @@ def test_what_cannot_be_decrypted_is_an_error_that_names_the_key(
     assert read(spark, tier).count() == 40
 
 
-def test_the_query_for_compacted_topics_gives_the_latest_value_of_each_key(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_query_for_compacted_topics_gives_the_latest_value_of_each_key(spark, tmp_path):
     written = [("a", b"1"), ("b", b"1"), (None, b"no key"), ("a", b"2"), ("c", b"1"), ("b", None), ("c", b"")]
     entries = [
         entry(value or b"", null_value=value is None, **({} if key is None else {"partition_key": key}))

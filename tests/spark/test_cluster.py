@@ -1,7 +1,5 @@
 """The Spark source where executors are processes of their own, and with a driver that a stranger installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -50,7 +48,7 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
     assert counts == {f"persistent://acme/cold/{topic}": str(count) for topic, count in expected.items()}
 
 
-def pretend(site: Path, name: str, version: str) -> None:
+def pretend(site: Path, name: str, version: str):
     """Put into `site` what `importlib.metadata` takes for a distribution of this version."""
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)

@@ -1,9 +1,6 @@
 """The examples that use Spark do what their first lines say."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture(autouse=True)
-def _path() -> Iterator[None]:
+def _path():
     """Examples are imported as a program in their folder imports them."""
     sys.path.insert(0, str(EXAMPLES))
     yield
@@ -26,7 +23,7 @@ def _path() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory) -> Path:
+def tier(tmp_path_factory):
     root = tmp_path_factory.mktemp("tier")
     lay_out_broker_objects(root, ["json", "jstring"])
     return root
@@ -50,7 +47,7 @@ def test_a_stream_into_delta_has_each_message_once_also_when_a_batch_is_repeated
 
     root, table, checkpoint = tmp_path / "tier", tmp_path / "table", tmp_path / "checkpoint"
 
-    def put(ledger_id: int, payloads: list[bytes]) -> None:
+    def put(ledger_id: int, payloads: list[bytes]):
         lay_out(
             root, pip17_object([entry(each) for each in payloads], ledger_id=ledger_id), attempt=ledger_id
         )

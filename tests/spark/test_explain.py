@@ -1,9 +1,5 @@
 """What a query takes, told without a session, against the query's own partitions and what was counted."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from tiers import lay_out_broker_objects
 
@@ -15,13 +11,13 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broker(tmp_path_factory):
     root = tmp_path_factory.mktemp("broker")
     lay_out_broker_objects(root, {"json", "nobatch", "comp-lz4"})
     return root
 
 
-def test_as_the_query_would_be_planned(broker: Path) -> None:
+def test_as_the_query_would_be_planned(broker):
     options = {"topicsPattern": "acme/cold/.*", "maxPartitionBytes": 300_000, "verifyChecksums": True}
     told = explain(broker, **options)
     with open_tier(broker) as tier:
@@ -31,7 +27,7 @@ def test_as_the_query_would_be_planned(broker: Path) -> None:
     assert told.partitions == len(source.batch_reader(source.schema()).partitions()) > 3
 
 
-def test_spark_reads_as_many_ranges_as_were_told(spark, broker: Path) -> None:
+def test_spark_reads_as_many_ranges_as_were_told(spark, broker):
     options = {"topic": "acme/cold/json", "isolation": "uncommitted", "maxPartitionBytes": 100_000}
     told = explain(broker, **options)
     metrics = measure_reads(spark)

@@ -1,11 +1,6 @@
 """Exports whose work Spark's executors do."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
 from scenes.exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 
 from offload_core.interfaces.spark.executor import SparkExecutor
@@ -17,7 +12,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_spark_exports_as_threads_do(spark: SparkSession, kind: str, tmp_path: Path) -> None:
+def test_spark_exports_as_threads_do(spark, kind, tmp_path):
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
         target = target_of(kind, tmp_path / "out")
@@ -25,7 +20,7 @@ def test_spark_exports_as_threads_do(spark: SparkSession, kind: str, tmp_path: P
     assert rows_of(kind, tmp_path / "out") == scanned(tier)
 
 
-def test_what_spark_writes_others_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_spark_writes_others_read_by_spark(spark, tmp_path):
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
         export(reader, tmp_path / "out", ORDERS)
@@ -39,7 +34,7 @@ def test_what_spark_writes_others_read_by_spark(spark: SparkSession, tmp_path: P
     assert frame.where("__topic != topic").count() == 0
 
 
-def test_an_error_of_an_executor_is_raised_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_of_an_executor_is_raised_as_it_is(spark, tmp_path):
     bad = messages("ledger 9", 3)
     bad[1] = bad[1][:-1] + b"?"
     add_ledger(tmp_path / "tier", 9, bad)

@@ -1,8 +1,5 @@
 """Filters and times through Spark: with filters handed down and without, the rows are the same."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,14 +17,14 @@ COLUMNS = ["__topic", "__ledgerId", "__entryId", "__batchIndex", "__messageId"]
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     root = tmp_path_factory.mktemp("tier")
     lay_out_broker_objects(root, topics=["big", "nobatch", "comp-lz4", "batch"])
     return root
 
 
 @pytest.fixture(params=["true", "false"])
-def is_on(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bool]:
+def is_on(spark, request):
     spark.conf.set(SETTING, request.param)
     yield request.param == "true"
     spark.conf.unset(SETTING)
@@ -39,7 +36,7 @@ def frame_of(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tier: Path) -> DataFrame:
+def whole(spark, tier):
     """All rows, in Spark's own memory: filtered by Spark alone."""
     return frame_of(spark, tier).select(*COLUMNS).cache()
 
@@ -64,27 +61,21 @@ def published(tier: Path) -> list[datetime]:
         ("__batchIndex > 3 AND __ledgerId IS NOT NULL", False),
     ],
 )
-def test_a_filter_gives_the_rows_for_which_it_holds(
-    spark: SparkSession, tier: Path, whole: DataFrame, is_on: bool, condition: str, is_pruned: bool
-) -> None:
+def test_a_filter_gives_the_rows_for_which_it_holds(spark, tier, whole, is_on, condition, is_pruned):
     found = frame_of(spark, tier).filter(condition).select(*COLUMNS)
     assert rows_of(found) == rows_of(whole.filter(condition)) != []
     fewer = found.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
     assert fewer is (is_on and is_pruned)
 
 
-def test_a_filter_on_a_message_id_reads_its_block(
-    spark: SparkSession, tier: Path, whole: DataFrame, is_on: bool
-) -> None:
+def test_a_filter_on_a_message_id_reads_its_block(spark, tier, whole, is_on):
     (chosen,) = whole.filter("__ledgerId = 34 AND __entryId = 500").collect()
     found = frame_of(spark, tier).filter(f.col("__messageId") == f.lit(chosen["__messageId"]))
     assert [row["__entryId"] for row in found.collect()] == [500]
     assert (found.rdd.getNumPartitions() == 1) is is_on
 
 
-def test_a_filter_on_the_publish_time_reads_the_blocks_around_it(
-    spark: SparkSession, tier: Path, whole: DataFrame, is_on: bool
-) -> None:
+def test_a_filter_on_the_publish_time_reads_the_blocks_around_it(spark, tier, whole, is_on):
     times = published(tier)
     start, stop = times[len(times) // 3], times[len(times) // 2]
     found = frame_of(spark, tier, timeSlack=0).filter(f.col("__publishTime").between(start, stop))
@@ -92,7 +83,7 @@ def test_a_filter_on_the_publish_time_reads_the_blocks_around_it(
     assert (found.rdd.getNumPartitions() < whole.rdd.getNumPartitions()) is is_on
 
 
-def test_times_as_options_give_the_rows_of_the_range(spark: SparkSession, tier: Path) -> None:
+def test_times_as_options_give_the_rows_of_the_range(spark, tier):
     times = published(tier)
     start, stop = times[len(times) // 3], times[len(times) // 2]
     first, behind = (round(time.astimezone(UTC).timestamp() * 1000) for time in (start, stop))

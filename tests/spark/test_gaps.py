@@ -1,7 +1,5 @@
 """Spark over topics of which a filter left out entries: batches and streams give exactly what is left."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from effort import effort
 from entries import entry
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 from scenes.drawn import DrawnTopic, FilteredLedger, filtered_topics
 from streams import Query
 from tiers import TOPIC
@@ -23,9 +20,7 @@ PLACE = ("__ledgerId", "__entryId")
 
 @effort(0.4)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
-def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(
-    topic: DrawnTopic, data: st.DataObject
-) -> None:
+def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(topic, data):
     """Object by object, in steps of any size, started anew in between, with a record or without."""
     with_records, limit = data.draw(st.booleans()), data.draw(st.sampled_from([1, 3, 1000]))
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +44,7 @@ def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(
 
 
 @pytest.mark.spark
-def test_a_query_and_a_stream_of_a_topic_with_gaps(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_and_a_stream_of_a_topic_with_gaps(spark, tmp_path):
     values = [entry(b"value %d" % i) for i in range(60)]
     kept = frozenset(i for i in range(60) if not 10 <= i < 25 and i % 3)
     blocks = [[0, 10, 20], [30, 40, 50]]

@@ -1,12 +1,9 @@
 """Spark over a topic whose data object is gone, and whose index is left: neither 0 rows nor a stream that waits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from entries import LedgerPart, entry, pip17_object, streaming_object
-from pyspark.sql import SparkSession
 from streams import Query
 from tiers import TOPIC, lay_out
 
@@ -16,7 +13,7 @@ PLACE = ("__ledgerId", "__entryId")
 VALUES = [entry(b"value %d" % i) for i in range(3)]
 
 
-def lay(root: Path, layout: str, number: int, *parts: str) -> None:
+def lay(root: Path, layout: str, number: int, *parts: str):
     """Ledger 5."""
     ledger = LedgerPart(ledger_id=5, blocks=[VALUES])
     written = pip17_object(VALUES, ledger_id=5) if layout == "pip17" else streaming_object([ledger])
@@ -24,7 +21,7 @@ def lay(root: Path, layout: str, number: int, *parts: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["pip17", "streaming"])
-def test_a_stream_of_a_topic_whose_only_ledger_is_lost_fails(tmp_path: Path, layout: str) -> None:
+def test_a_stream_of_a_topic_whose_only_ledger_is_lost_fails(tmp_path, layout):
     lay(tmp_path, layout, 1, "index")
     with pytest.raises(DataLossError, match="no data object"):
         Query(tmp_path, columns=PLACE, level="entries").run()
@@ -34,7 +31,7 @@ def test_a_stream_of_a_topic_whose_only_ledger_is_lost_fails(tmp_path: Path, lay
 
 
 @pytest.mark.spark
-def test_a_query_of_a_topic_whose_only_ledger_is_lost_fails(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_of_a_topic_whose_only_ledger_is_lost_fails(spark, tmp_path):
     lay(tmp_path, "pip17", 1, "index")
     reader = spark.read.format("pulsar_offload").options(path=str(tmp_path), topic=TOPIC, level="entries")
     with pytest.raises(Exception, match="no data object"):

@@ -1,7 +1,5 @@
 """The Spark source over what Pulsar's filesystem offloader stored, on this machine and in HDFS."""
 
-from __future__ import annotations
-
 import itertools
 import os
 
@@ -9,7 +7,6 @@ import pytest
 from golden import assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
 from pyspark.sql import DataFrame, SparkSession
-from servers.minihdfs import MiniHdfs
 
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.storage.tier import open_store
@@ -36,12 +33,12 @@ def rows_of(frame: DataFrame) -> list[dict[str, object]]:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
-def test_a_topic_on_this_machine_is_what_a_client_read(spark: SparkSession, topic: str) -> None:
+def test_a_topic_on_this_machine_is_what_a_client_read(spark, topic):
     frame = read(spark, f"file://{FILESYSTEM_OBJECTS}", topic)
     assert_topic_is_as_expected(rows_of(frame), topic, FILESYSTEM)
 
 
-def test_a_topic_in_hdfs_is_what_a_client_read(spark: SparkSession, minihdfs: MiniHdfs) -> None:
+def test_a_topic_in_hdfs_is_what_a_client_read(spark, minihdfs):
     url = f"{minihdfs.url}/spark-filesystem-{os.getpid()}-{next(_numbers)}"
     with open_store(url, user=minihdfs.superuser) as store:
         for path in FILESYSTEM_OBJECTS.rglob("*"):

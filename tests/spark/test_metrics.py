@@ -1,9 +1,5 @@
 """What tasks read is reported: by accumulators, and in Spark's table of the workers' log records."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from tiers import lay_out_broker_objects
 
@@ -16,7 +12,7 @@ OPTIONS = {"topic": "acme/cold/json", "isolation": "uncommitted", "minPartitions
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     root = tmp_path_factory.mktemp("tier")
     lay_out_broker_objects(root, topics=["json"])
     return root

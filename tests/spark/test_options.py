@@ -1,7 +1,5 @@
 """What the Spark source makes of a query's options."""
 
-from __future__ import annotations
-
 import pytest
 
 from offload_core.interfaces.spark.source_options import parse_options

@@ -1,7 +1,5 @@
 """The Spark source with the option `records`: topics by their records, which the executors never see."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 from pathlib import Path
@@ -23,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 @pytest.fixture(scope="module")
-def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nameless(tmp_path_factory):
     """A tier of what a broker offloaded, without the names of the topics."""
     root = tmp_path_factory.mktemp("nameless")
     with open_store(root) as store:

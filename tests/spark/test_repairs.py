@@ -1,11 +1,6 @@
 """Repairs whose verifying, judging and counting Spark's executors do: the same plan as with threads."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
 from scenes.repairs import lay_out_damage, planned
 
 from offload_core.interfaces.spark.executor import SparkExecutor
@@ -15,7 +10,7 @@ from offload_core.storage.executors import ThreadExecutor
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
-def test_spark_plans_what_threads_plan(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_plans_what_threads_plan(spark, tmp_path):
     lay_out_damage(tmp_path)
     by_spark = planned(tmp_path, SparkExecutor(spark))
     assert by_spark == planned(tmp_path, ThreadExecutor(2))

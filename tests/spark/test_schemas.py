@@ -1,7 +1,5 @@
 """Typed topics through Spark: nested fields, versions in one read, what cannot be decoded under each mode."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +31,7 @@ VALUE = {
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     root = tmp_path_factory.mktemp("typed")
     lay_out_broker_objects(root, {"avro", "json", "jkv-inline"})
     payloads = [write(KINDS, VALUE), b"\xff\xff", write(KINDS, VALUE)]
@@ -48,7 +46,7 @@ def read(spark: SparkSession, tier: Path, topic: str, **options: object) -> Data
 
 
 @pytest.mark.parametrize("topic", ["avro", "json"])
-def test_nested_fields_of_both_versions_are_selected(spark: SparkSession, tier: Path, topic: str) -> None:
+def test_nested_fields_of_both_versions_are_selected(spark, tier, topic):
     read(spark, tier, topic).createOrReplaceTempView("typed")
     rows = spark.sql(
         "SELECT __ledgerId, __entryId, __batchIndex, inner.x, get(inner.tags, 0) AS tag, m['a'] AS a, note FROM typed"
@@ -65,12 +63,12 @@ def test_nested_fields_of_both_versions_are_selected(spark: SparkSession, tier: 
         assert (row["tag"] is None) == (not inner or value["id"] % 4 == 0)
 
 
-def test_key_and_value_are_columns(spark: SparkSession, tier: Path) -> None:
+def test_key_and_value_are_columns(spark, tier):
     rows = read(spark, tier, "jkv-inline", columns="key,value").collect()
     assert [row.asDict(recursive=True) for row in rows] == [row["value"] for row in topic_rows("jkv-inline")]
 
 
-def test_a_schema_of_ones_own_chooses_fields(spark: SparkSession, tier: Path) -> None:
+def test_a_schema_of_ones_own_chooses_fields(spark, tier):
     reader = spark.read.format("pulsar_offload").schema("__entryId bigint, note string")
     reader = reader.option("schemas", str(BROKER / "topics" / "avro" / "schemas.json"))
     frame = reader.option("topic", "acme/cold/avro").load(str(tier))
@@ -84,7 +82,7 @@ def kinds(spark: SparkSession, tier: Path, **options: Any) -> DataFrame:
     return read(spark, tier, "orders", schemas=json.dumps(KINDS), **options)
 
 
-def test_every_kind_of_field_has_a_type_of_spark(spark: SparkSession, tier: Path) -> None:
+def test_every_kind_of_field_has_a_type_of_spark(spark, tier):
     frame = kinds(spark, tier, mode="DROPMALFORMED")
     assert [field.dataType.simpleString() for field in frame.schema][:8] == [
         "int", "date", "timestamp_ntz", "decimal(9,2)", "map<string,bigint>", "struct<member0:bigint,member1:string>",
@@ -98,18 +96,18 @@ def test_every_kind_of_field_has_a_type_of_spark(spark: SparkSession, tier: Path
     assert (row["either"], row["nothing"]) == ({"member0": None, "member1": "s"}, None)
 
 
-def test_what_cannot_be_decoded_fails_fast(spark: SparkSession, tier: Path) -> None:
+def test_what_cannot_be_decoded_fails_fast(spark, tier):
     with pytest.raises(Exception, match="PayloadError"):
         kinds(spark, tier).collect()
 
 
-def test_what_cannot_be_decoded_is_passed_on(spark: SparkSession, tier: Path) -> None:
+def test_what_cannot_be_decoded_is_passed_on(spark, tier):
     frame = kinds(spark, tier, mode="permissive", columnNameOfCorruptRecord="raw")
     rows = frame.select("at", "raw").collect()
     assert [(row["at"], row["raw"]) for row in rows] == [(1000, None), (None, b"\xff\xff"), (1000, None)]
 
 
-def test_protobuf_messages_have_types_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_protobuf_messages_have_types_of_spark(spark, tmp_path):
     compiled = Compiled("""
     syntax = "proto3"; enum Kind { NONE = 0; SOME = 2; } message Inner { repeated fixed32 codes = 1; }
     message Order { uint64 id = 1; Inner inner = 2; map<uint64, Inner> by_number = 3; repeated Kind kinds = 4; }

@@ -1,10 +1,5 @@
 """Streams that read several tiers while a topic moves: each entry comes once, wherever its copy is by then."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 from scenes.moves import MovedTopic, half_moved
@@ -17,7 +12,7 @@ TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
@@ -47,7 +42,7 @@ def streamed(spark: SparkSession, world: MovedTopic, **more: str) -> list[tuple[
     return sorted((row["__ledgerId"], row["__entryId"], bytes(row["value"])) for row in rows)
 
 
-def test_a_stream_goes_on_while_its_topic_moves(spark: SparkSession, world: MovedTopic) -> None:
+def test_a_stream_goes_on_while_its_topic_moves(spark, world):
     tiers = str(world.folder / "target")
     first = {(ledger, entry): value for ledger, entry, value in streamed(spark, world, tiers=tiers)}
     assert sorted(first) == sorted(world.entries)

@@ -1,7 +1,5 @@
 """The Spark source over golden broker objects, in one session on this machine."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 
@@ -32,7 +30,7 @@ EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     root = tmp_path_factory.mktemp("tier")
     lay_out_broker_objects(root)
     return root

@@ -1,7 +1,5 @@
 """`readStream`: a tier is followed, each message comes once, whatever stops the query."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -26,7 +24,7 @@ from offload_hooks.errors import OptionError
 pytestmark = pytest.mark.spark
 
 
-def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders") -> None:
+def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders"):
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     lay_out(root, pip17_object(values, ledger_id=ledger_id), attempt=ledger_id, names=names)
 
@@ -34,14 +32,14 @@ def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders") 
 class Followed:
     """A query over the tier at `root` that writes Parquet; each `run` goes on where the last one ended."""
 
-    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object) -> None:
+    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object):
         self._spark = spark
         self._root = root
         self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
         self._options = {"level": "entries", "refreshIntervalMs": 1} | options
         self.batches = 0
 
-    def run(self) -> None:
+    def run(self):
         reader = self._spark.readStream.format("pulsar_offload")
         for name, value in self._options.items():
             reader = reader.option(name, str(value))
@@ -134,7 +132,7 @@ def test_loss_stops_the_query_with_its_ledger(spark, tmp_path):
 
 
 @pytest.fixture
-def writer(tmp_path) -> list[str]:
+def writer(tmp_path):
     """The command of a program that streams `tier` to `out` until it is killed, a few entries each time."""
     return [sys.executable, str(WRITER), *(str(tmp_path / name) for name in ("tier", "out", "checkpoint"))]
 
@@ -149,11 +147,7 @@ def test_a_query_that_is_killed_reads_nothing_twice_and_misses_nothing(spark, tm
     for kills in range(1, 1 + len(sample(range(2), 2))):
         with log.open("wb") as output:
             process = subprocess.Popen(
-                writer,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env=environment,
+                writer, stdout=output, stderr=output, start_new_session=True, env=environment
             )
             try:
                 deadline = time.monotonic() + 300

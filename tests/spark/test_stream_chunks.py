@@ -1,7 +1,5 @@
 """Streams and chunked messages: each comes once, with its last chunk, wherever micro-batches and restarts cut it."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,12 +21,12 @@ COLUMNS = ("__ledgerId", "__entryId", "value")
 FIRST_LEDGER = 10
 
 
-def put(root: Path, ledger_id: int, entries: Sequence[bytes]) -> None:
+def put(root: Path, ledger_id: int, entries: Sequence[bytes]):
     """A ledger, in small blocks."""
     lay_out(root, pip17_object(entries, ledger_id=ledger_id, max_block_bytes=300), attempt=ledger_id)
 
 
-def put_segment(root: Path, ledger_id: int, first: int, entries: Sequence[bytes]) -> None:
+def put_segment(root: Path, ledger_id: int, first: int, entries: Sequence[bytes]):
     """A segment of a streaming ledger."""
     part = LedgerPart(ledger_id=ledger_id, blocks=[entries], first_entry_id=first)
     lay_out(root, streaming_object([part]), attempt=1000 * ledger_id + first)
@@ -61,9 +59,7 @@ LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), ma
 
 @effort(0.4)
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=40), st.booleans(), st.data())
-def test_a_growing_topic_gives_each_complete_message_once(
-    drawn: list[Any], order: list[int], is_segmented: bool, data: st.DataObject
-) -> None:
+def test_a_growing_topic_gives_each_complete_message_once(drawn, order, is_segmented, data):
     stored = interleaved(
         [
             message(number, producer, chunks, codec=codec, lost=frozenset(i for i in lost if i < chunks))
@@ -102,7 +98,7 @@ def values(query: Query) -> list[bytes]:
     return [row[-1] for row in query.rows]
 
 
-def test_a_message_is_read_when_its_last_chunk_has_come(tmp_path: Path) -> None:
+def test_a_message_is_read_when_its_last_chunk_has_come(tmp_path):
     one, other = message(), message(1, "b")
     stored = [each.payload for each in interleaved([one, other], [0, 1] * 4)]
     query = Query(tmp_path, columns=COLUMNS)
@@ -116,14 +112,14 @@ def test_a_message_is_read_when_its_last_chunk_has_come(tmp_path: Path) -> None:
     assert query.run() == [(12, 0, other.value)]
 
 
-def test_a_query_may_begin_in_the_middle_of_a_message(tmp_path: Path) -> None:
+def test_a_query_may_begin_in_the_middle_of_a_message(tmp_path):
     put(tmp_path, 10, entries_of(message(), message(1)))
     starting = '{"acme/cold/orders": {"-1": "10:2"}}'
     query = Query(tmp_path, columns=COLUMNS, startingOffsets=starting, maxOffsetsPerTrigger=1)
     assert query.run() == [(10, 3, message().value), (10, 7, message(1).value)]
 
 
-def test_a_chunk_that_is_sent_again_later_gives_nothing_again(tmp_path: Path) -> None:
+def test_a_chunk_that_is_sent_again_later_gives_nothing_again(tmp_path):
     chunks = entries_of(message())
     put(tmp_path, 10, chunks)
     query = Query(tmp_path, columns=COLUMNS)
@@ -133,7 +129,7 @@ def test_a_chunk_that_is_sent_again_later_gives_nothing_again(tmp_path: Path) ->
     assert query.run() == [(11, 2, b"last")]
 
 
-def test_a_message_that_lost_a_chunk_is_by_mode(tmp_path: Path) -> None:
+def test_a_message_that_lost_a_chunk_is_by_mode(tmp_path):
     put(tmp_path, 10, entries_of(message(lost=frozenset({2}))))
     put(tmp_path, 11, entries_of(message(1)))
     query = Query(tmp_path, columns=COLUMNS, maxOffsetsPerTrigger=1)
@@ -146,9 +142,7 @@ def test_a_message_that_lost_a_chunk_is_by_mode(tmp_path: Path) -> None:
         assert query.run() == [(11, 3, message(1).value)]
 
 
-def test_a_message_that_its_producer_never_finished_is_noticed_once_enough_has_followed(
-    tmp_path: Path,
-) -> None:
+def test_a_message_that_its_producer_never_finished_is_noticed_once_enough_has_followed(tmp_path):
     put(tmp_path, 10, entries_of(message(lost=frozenset({3}))))
     query = Query(tmp_path, columns=COLUMNS, chunkLookBackBytes=500)
     assert query.run() == []  # the rest may be on its way
@@ -159,7 +153,7 @@ def test_a_message_that_its_producer_never_finished_is_noticed_once_enough_has_f
         whole.run()
 
 
-def test_chunks_and_transactions_together(tmp_path: Path) -> None:
+def test_chunks_and_transactions_together(tmp_path):
     """A chunked message of a transaction that commits, one of another that aborts, and a plain one around both."""
     kept = message(0, "a", transaction=(0, 1))
     gone = message(1, "b", transaction=(0, 2))

@@ -1,7 +1,5 @@
 """Streams and schemas: a topic that appears later is read if it makes the stream's columns, else it is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,13 +17,13 @@ WIDER = record(id="long", name="string", more=("int", 0))
 COLUMNS = ("id", "name", "__ledgerId")
 
 
-def put(root: Path, ledger_id: int, topic: str, *payloads: bytes) -> None:
+def put(root: Path, ledger_id: int, topic: str, *payloads: bytes):
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     entries = [entry(payload, schema_version=bytes(8)) for payload in payloads]
     lay_out(root, pip17_object(entries, ledger_id=ledger_id), attempt=ledger_id, names=names)
 
 
-def save(folder: Path, topic: str, definition: object) -> None:
+def save(folder: Path, topic: str, definition: object):
     folder.mkdir(exist_ok=True)
     SavedSchemas(folder).save(f"persistent://acme/cold/{topic}", history(version(0, "AVRO", definition)))
 
@@ -35,7 +33,7 @@ def avro(number: int) -> bytes:
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     """A tier with one topic, whose schema is saved."""
     root = tmp_path / "tier"
     put(root, 1, "orders", avro(1))
@@ -53,7 +51,7 @@ def query(tier: Path, columns: tuple[str, ...] = COLUMNS, **options: object) -> 
     return made
 
 
-def test_a_new_topic_with_the_same_columns_is_read(tier: Path) -> None:
+def test_a_new_topic_with_the_same_columns_is_read(tier):
     stream = query(tier)
     save(tier.parent / "schemas", "others", FLAT)
     put(tier, 2, "others-partition-1", avro(2))
@@ -66,7 +64,7 @@ def test_a_new_topic_with_the_same_columns_is_read(tier: Path) -> None:
     assert stream.run() == [(5, "n5", 5)]
 
 
-def test_a_new_topic_whose_schemas_are_not_known_is_refused(tier: Path) -> None:
+def test_a_new_topic_whose_schemas_are_not_known_is_refused(tier):
     stream = query(tier)
     put(tier, 2, "others", avro(2))
     with pytest.raises(
@@ -77,7 +75,7 @@ def test_a_new_topic_whose_schemas_are_not_known_is_refused(tier: Path) -> None:
     assert stream.run() == [(2, "n2", 2)]
 
 
-def test_a_new_topic_with_other_columns_is_refused(tier: Path) -> None:
+def test_a_new_topic_with_other_columns_is_refused(tier):
     stream = query(tier)
     save(tier.parent / "schemas", "others", WIDER)
     put(tier, 2, "others", write(WIDER, {"id": 2, "name": "n2", "more": 3}))
@@ -85,21 +83,21 @@ def test_a_new_topic_with_other_columns_is_refused(tier: Path) -> None:
         stream.trigger()
 
 
-def test_a_new_topic_with_other_columns_is_resolved_to_the_readers(tier: Path) -> None:
+def test_a_new_topic_with_other_columns_is_resolved_to_the_readers(tier):
     stream = query(tier, readerSchema=json.dumps(FLAT))
     save(tier.parent / "schemas", "others", WIDER)
     put(tier, 2, "others", write(WIDER, {"id": 2, "name": "n2", "more": 3}))
     assert stream.run() == [(2, "n2", 2)]
 
 
-def test_a_literal_schema_is_that_of_new_topics_as_well(tier: Path) -> None:
+def test_a_literal_schema_is_that_of_new_topics_as_well(tier):
     stream = query(tier, schemas=json.dumps(FLAT))
     put(tier, 2, "others", avro(2))
     assert stream.run() == [(2, "n2", 2)]
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_what_cannot_be_decoded_is_by_mode(tier: Path, mode: str) -> None:
+def test_what_cannot_be_decoded_is_by_mode(tier, mode):
     columns = ("id", "name", "_corrupt_record") if mode == "PERMISSIVE" else ("id", "name")
     stream = query(tier, ("id", "name"), mode=mode)
     put(tier, 2, "orders", b"\xff", avro(3))

@@ -1,7 +1,5 @@
 """Streams and transactions: a query sees what a consumer does that waits, also when it is started anew."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from pathlib import Path
@@ -38,7 +36,7 @@ from pulsar_offload import TierReader, open_tier
 STATED = (*PLACE, "__txnState")
 
 
-def add(root: Path, number: int, each: WrittenObject, topic: str = "orders") -> None:
+def add(root: Path, number: int, each: WrittenObject, topic: str = "orders"):
     """An object comes to the tier, the `number`th."""
     with open_tier(root) as tier:
         names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
@@ -68,7 +66,7 @@ LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), ma
 
 @effort(0.4)
 @given(histories(late=True), st.data())
-def test_a_growing_topic_is_read_as_a_broker_serves_it(history: History, data: st.DataObject) -> None:
+def test_a_growing_topic_is_read_as_a_broker_serves_it(history, data):
     with tempfile.TemporaryDirectory() as folder:
         query = Query(Path(folder), isolation="committed")
         for number, (each, there) in enumerate(arrivals(history)):
@@ -87,7 +85,7 @@ def test_a_growing_topic_is_read_as_a_broker_serves_it(history: History, data: s
 
 @effort(0.2)
 @given(histories(late=True))
-def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history: History) -> None:
+def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history):
     with tempfile.TemporaryDirectory() as folder:
         query = Query(Path(folder), isolation="uncommitted", columns=STATED)
         expected: list[tuple[object, ...]] = []
@@ -101,9 +99,7 @@ def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history:
 # --- by example --------------------------------------------------------------------------------
 
 
-def test_a_query_waits_for_a_marker_in_a_later_ledger(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_query_waits_for_a_marker_in_a_later_ledger(tmp_path, caplog):
     add(tmp_path, 1, ledger(1, PLAIN, of(ONE, 2), PLAIN, of(OTHER)))
     query = Query(tmp_path)
     with caplog.at_level(logging.INFO):
@@ -125,7 +121,7 @@ def test_a_query_waits_for_a_marker_in_a_later_ledger(
     assert query.offset == offset("5:0:0")
 
 
-def test_a_topic_that_waits_does_not_hold_up_others(tmp_path: Path) -> None:
+def test_a_topic_that_waits_does_not_hold_up_others(tmp_path):
     add(tmp_path, 1, ledger(1, of(ONE), *[PLAIN] * 5), topic="first")
     add(tmp_path, 2, ledger(2, *[PLAIN] * 3), topic="second")
     query = Query(tmp_path, columns=("__ledgerId", "__entryId"), maxOffsetsPerTrigger=1)
@@ -137,7 +133,7 @@ def test_a_topic_that_waits_does_not_hold_up_others(tmp_path: Path) -> None:
     assert query.run() == [(1, entry_id) for entry_id in range(1, 6)]
 
 
-def test_what_comes_to_an_aborted_transaction_later_does_not_hold_up_the_query(tmp_path: Path) -> None:
+def test_what_comes_to_an_aborted_transaction_later_does_not_hold_up_the_query(tmp_path):
     add(tmp_path, 1, ledger(1, of(ONE), abort(ONE)))
     query = Query(tmp_path)
     assert query.run() == []
@@ -146,13 +142,13 @@ def test_what_comes_to_an_aborted_transaction_later_does_not_hold_up_the_query(t
     assert query.run() == [(2, 1, -1)]
 
 
-def test_a_query_may_begin_in_a_transaction(tmp_path: Path) -> None:
+def test_a_query_may_begin_in_a_transaction(tmp_path):
     add(tmp_path, 1, ledger(1, of(ONE), of(OTHER), of(ONE, 3), abort(OTHER), commit(ONE), PLAIN))
     query = Query(tmp_path, startingOffsets='{"acme/cold/orders": {"-1": "1:2:1"}}')
     assert query.run() == [(1, 2, 1), (1, 2, 2), (1, 5, -1)]
 
 
-def test_available_now_ends_where_a_transaction_is_open(tmp_path: Path) -> None:
+def test_available_now_ends_where_a_transaction_is_open(tmp_path):
     add(tmp_path, 1, ledger(1, PLAIN, of(ONE), PLAIN))
     query = Query(tmp_path)
     query.reader.prepareForTriggerAvailableNow()
@@ -163,7 +159,7 @@ def test_available_now_ends_where_a_transaction_is_open(tmp_path: Path) -> None:
     assert query.run() == [(1, 1, -1), (1, 2, -1)]
 
 
-def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_path: Path) -> None:
+def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_path):
     add(tmp_path, 1, ledger(1, PLAIN, of(ONE)))
     add(tmp_path, 2, ledger(2, commit(ONE)))
     query = Query(tmp_path, maxOffsetsPerTrigger=2)
@@ -178,7 +174,7 @@ def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_pat
     assert query.read(start, end) == [(1, 0, -1), (1, 1, -1)]
 
 
-def test_summaries_are_used_and_kept(tmp_path: Path) -> None:
+def test_summaries_are_used_and_kept(tmp_path):
     root, summaries = tmp_path / "tier", tmp_path / "summaries"
     add(root, 1, ledger(1, PLAIN, of(ONE), commit(ONE)))
     query = Query(root, summaries=summaries)
@@ -186,7 +182,7 @@ def test_summaries_are_used_and_kept(tmp_path: Path) -> None:
     assert [path.suffix for path in summaries.rglob("*ledger-1.summary")] == [".summary"]
 
 
-def test_nothing_is_looked_through_twice(tmp_path: Path) -> None:
+def test_nothing_is_looked_through_twice(tmp_path):
     objects = [ledger(1, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 30), ledger(3, commit(ONE))]
     driver = MemoryDriver(numbered(*objects[:2]), metadata=Names().as_metadata("data"))
     tier = TierReader(Tier(driver))

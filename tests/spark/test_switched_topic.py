@@ -3,12 +3,8 @@
 By its managed ledger, by read handles, by scans and by Spark; from a folder and from S3.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from scenes.switched import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
@@ -25,9 +21,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module", params=["local", "s3"])
-def switched(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SwitchedTopic]:
+def switched(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("switched")
     with switched_topic(new_store(request.param, request.getfixturevalue, folder), folder) as made:
         live(made)
@@ -44,7 +38,7 @@ def read_all(switched: SwitchedTopic, priority: ReadPriority) -> list[Entry]:
     return found
 
 
-def test_its_copies_are_of_all_kinds(switched: SwitchedTopic) -> None:
+def test_its_copies_are_of_all_kinds(switched):
     parts = layout_of(parse_topic(TOPIC), switched.topic.read_info())
     kinds = [None if part.key is None else part.key.object_format.value for part in parts]
     order = [kind for i, kind in enumerate(kinds) if i == 0 or kind != kinds[i - 1]]
@@ -56,11 +50,11 @@ def test_its_copies_are_of_all_kinds(switched: SwitchedTopic) -> None:
 
 
 @pytest.mark.parametrize("priority", [ReadPriority.OFFLOADED_FIRST, ReadPriority.BOOKKEEPER_FIRST])
-def test_its_managed_ledger_reads_it(switched: SwitchedTopic, priority: ReadPriority) -> None:
+def test_its_managed_ledger_reads_it(switched, priority):
     assert read_all(switched, priority) == switched.entries
 
 
-def test_read_handles_read_any_range_of_it(switched: SwitchedTopic) -> None:
+def test_read_handles_read_any_range_of_it(switched):
     chance = random.Random(76)
     for ledger in switched.ledgers():
         payloads = [payload for at, payload in switched.entries if at.ledger_id == ledger.ledger_id]
@@ -74,7 +68,7 @@ def test_read_handles_read_any_range_of_it(switched: SwitchedTopic) -> None:
 
 
 @pytest.mark.parametrize("task_bytes", [1 << 30, 1])
-def test_a_scan_reads_what_is_cold_of_it(switched: SwitchedTopic, task_bytes: int) -> None:
+def test_a_scan_reads_what_is_cold_of_it(switched, task_bytes):
     with switched.store.open_reader() as tier:
         planned = scan(tier, TOPIC, level="entries", records=switched.records, task_bytes=task_bytes)
         rows = planned.to_table().to_pylist()
@@ -84,7 +78,7 @@ def test_a_scan_reads_what_is_cold_of_it(switched: SwitchedTopic, task_bytes: in
 
 
 @pytest.mark.sampled(2)
-def test_spark_reads_what_is_cold_of_it(spark, switched: SwitchedTopic) -> None:
+def test_spark_reads_what_is_cold_of_it(spark, switched):
     reader = spark.read.format("pulsar_offload").options(**switched.store.spark_options())
     frame = (
         reader.option("topic", TOPIC).option("records", switched.records).option("level", "entries").load()
@@ -94,16 +88,14 @@ def test_spark_reads_what_is_cold_of_it(spark, switched: SwitchedTopic) -> None:
     assert read == switched.cold()
 
 
-def test_what_is_hot_only_is_missing_where_only_cold_copies_are_read(switched: SwitchedTopic) -> None:
+def test_what_is_hot_only_is_missing_where_only_cold_copies_are_read(switched):
     with pytest.raises(OffloadError):
         read_all(switched, ReadPriority.OFFLOADED_ONLY)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("store_name", ["local", "s3"])
-def test_a_stream_sees_a_segment_as_soon_as_it_is_complete(
-    spark, request: pytest.FixtureRequest, tmp_path: Path, store_name: str
-) -> None:
+def test_a_stream_sees_a_segment_as_soon_as_it_is_complete(spark, request, tmp_path, store_name):
     store: Store = new_store(store_name, request.getfixturevalue, tmp_path)
     with switched_topic(store, tmp_path) as switched:
         switched.stream(on=True)

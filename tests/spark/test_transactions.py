@@ -1,20 +1,16 @@
 """Transactions through Spark: the option `isolation`, and summaries that the driver keeps."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from tiers import lay_out_broker_objects
 
 pytestmark = pytest.mark.spark
 
 
-def test_the_isolation_says_which_messages_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_isolation_says_which_messages_are_read(spark, tmp_path):
     tier, summaries = tmp_path / "tier", tmp_path / "summaries"
     lay_out_broker_objects(tier, ["txn"])
     reader = (

@@ -1,14 +1,10 @@
 """Verifications whose deep work Spark's executors do: the same findings, counts and checksums as with threads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from damage.scenes import PAYLOADS, first_segment, second_segment
 from entries import pip17_object
-from pyspark.sql import SparkSession
 from tiers import lay_out
 
 from offload_core.interfaces.spark.executor import SparkExecutor
@@ -22,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """Some sound objects, two damaged ones, and one whose index cannot be read."""
     root = tmp_path / "tier"
     for number in range(12):
@@ -42,7 +38,7 @@ def verified(tier: Tier, executor: Executor, **options: object) -> tuple[list[Fi
     return sorted(verification, key=lambda each: (each.key or "", each.offset or 0)), verification.summary
 
 
-def test_spark_finds_what_threads_find(spark: SparkSession, root: Path) -> None:
+def test_spark_finds_what_threads_find(spark, root):
     with open_store(root) as tier:
         by_spark, by_threads = verified(tier, SparkExecutor(spark)), verified(tier, ThreadExecutor(2))
     assert by_spark == by_threads
@@ -50,7 +46,7 @@ def test_spark_finds_what_threads_find(spark: SparkSession, root: Path) -> None:
     assert by_spark[1].deep_objects == 13
 
 
-def test_what_spark_has_verified_is_sealed_here(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+def test_what_spark_has_verified_is_sealed_here(spark, root, tmp_path):
     with open_store(root) as tier:
         sealing = Sealing(tier, FileAuditLog(tmp_path / "audit.jsonl"))
         _, summary = verified(tier, SparkExecutor(spark), sealing=sealing)
@@ -60,7 +56,7 @@ def test_what_spark_has_verified_is_sealed_here(spark: SparkSession, root: Path,
         assert (summary.with_checksums, len(found)) == (11, 3)
 
 
-def test_what_an_executor_cannot_read_is_named(spark: SparkSession, root: Path) -> None:
+def test_what_an_executor_cannot_read_is_named(spark, root):
     """The first read of each process fails: here that of an index, there of data."""
     layer = ("fault-plan", {"faults": "fail-before read_range #1"})
     with open_store(root, layers=[layer]) as tier:

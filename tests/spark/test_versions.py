@@ -1,7 +1,5 @@
 """Versions on Spark's driver and its executors: what is compared, and that it is before anything is unpickled."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import platform
@@ -19,7 +17,7 @@ NOT_A_PICKLE = b"nothing that can be unpickled"
 
 
 @pytest.fixture
-def versions() -> dict[str, str]:
+def versions():
     return installed_versions("local")
 
 

@@ -1,7 +1,5 @@
 """What a fresh worker does before its first batch: it imports what reads the task, and compiles nothing again."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess
@@ -58,7 +56,7 @@ def read_in_a_process_of_its_own(tier: Path, **options: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def said(tmp_path_factory):
     """Of the second worker: the first one may compile kernels, and leaves them in the cache."""
     tier = tmp_path_factory.mktemp("tier")
     lay_out_broker_objects(tier, topics=["comp-lz4"])
@@ -66,7 +64,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return read_in_a_process_of_its_own(tier, topic="acme/cold/comp-lz4")
 
 
-def test_a_worker_imports_nothing_that_it_does_not_need(said: dict[str, Any]) -> None:
+def test_a_worker_imports_nothing_that_it_does_not_need(said):
     needless = [
         module
         for module in said["modules"]
@@ -75,14 +73,12 @@ def test_a_worker_imports_nothing_that_it_does_not_need(said: dict[str, Any]) ->
     assert needless == []
 
 
-def test_a_worker_compiles_nothing_that_another_has_compiled(said: dict[str, Any]) -> None:
+def test_a_worker_compiles_nothing_that_another_has_compiled(said):
     assert said["rows"] > 0
     assert said["compiled"] == 0
 
 
-def test_what_makes_typed_columns_is_imported_where_they_are_asked_for(
-    said: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_makes_typed_columns_is_imported_where_they_are_asked_for(said, tmp_path):
     lay_out_broker_objects(tmp_path, topics=["jstring"])
     schema = "literal:type=STRING"
     typed = read_in_a_process_of_its_own(tmp_path, topic="acme/cold/jstring", schemas=schema)

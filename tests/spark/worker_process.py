@@ -3,8 +3,6 @@
 Prints a line of JSON: the modules that were imported, the rows, and the kernels that were compiled.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

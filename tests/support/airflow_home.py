@@ -1,7 +1,5 @@
 """Airflow in a folder, in processes of its own: files of DAGs are run whole, by `DAG.test`, in a real database."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -41,7 +39,7 @@ class Ran:
 class AirflowHome:
     """An Airflow with no DAGs yet."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self._dags = folder / "dags"
         self._dags.mkdir(parents=True)
         self._folder = folder

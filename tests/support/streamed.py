@@ -1,7 +1,5 @@
 """A program of its own that streams a tier to Parquet until it is killed: `python streamed.py TIER OUT CHECKPOINT`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The reader of a stream driven by hand as Spark does: offsets, plans, micro-batches."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ PLACE = ("__ledgerId", "__entryId", "__batchIndex")
 class Query:
     """A streaming query over the tier at `root`: its checkpoint, and the rows that came."""
 
-    def __init__(self, root: Path, *, columns: Sequence[str] = PLACE, **options: object) -> None:
+    def __init__(self, root: Path, *, columns: Sequence[str] = PLACE, **options: object):
         self._columns = tuple(columns)
         self._options = {
             "path": str(root),
@@ -40,7 +38,7 @@ class Query:
             self._reader = OffloadStreamReader(parse_options(self._options), source.schema())
         return self._reader
 
-    def restart(self, **options: object) -> None:
+    def restart(self, **options: object):
         """End the process; the next one has these options more."""
         if self._reader is not None:
             self._reader.stop()

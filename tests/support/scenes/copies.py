@@ -1,7 +1,5 @@
 """Cold copies of single ledgers, of every format, with gaps or an entry directory, and readers of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -40,7 +38,7 @@ class ColdCopy:
     entries: Mapping[int, bytes]
     tier: Tier = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         object.__setattr__(self, "tier", Tier(self.driver))
 
     def readers(self, *, memory: ReadMemory | None = None, read_buffer_bytes: int = 1 << 20) -> ColdReaders:
@@ -58,9 +56,7 @@ class ColdCopy:
         return reads
 
 
-def cold_copy(
-    written: Sequence[WrittenObject], *, entry_count: int | None = None, filtered: bool = False
-) -> ColdCopy:
+def cold_copy(written, *, entry_count=None, filtered=False):
     """A copy in these objects: one that is whole, or streaming segments in order."""
     objects, keys = {}, []
     for attempt, each in enumerate(written):
@@ -82,9 +78,7 @@ def cold_copy(
     return ColdCopy(driver=driver, record=closed(LEDGER, count, context), entries=entries)
 
 
-def pip17_copy(
-    payloads: Sequence[bytes], *, max_block_bytes: int = 1 << 20, stride: int | None = None
-) -> ColdCopy:
+def pip17_copy(payloads, *, max_block_bytes=1 << 20, stride=None):
     """A PIP-17 object, with an entry directory if a stride is given."""
     written = pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=max_block_bytes)
     return cold_copy([written if stride is None else with_directory(written, stride)])
@@ -107,9 +101,7 @@ def mapfile_copy(payloads: Sequence[bytes] | Mapping[int, bytes], compression: F
     return cold_copy([mapfile(payloads, compression=compression, block_bytes=200, index_interval=3)])
 
 
-def gapped_copy(
-    entries: Mapping[int, bytes], entry_count: int, *, max_block_bytes: int = 600, stride: int | None = None
-) -> ColdCopy:
+def gapped_copy(entries, entry_count, *, max_block_bytes=600, stride=None):
     """A PIP-17 object of a filtered ledger: of its `entry_count` entries only these; the first block begins with 0."""
     metadata = ledger_metadata(list(entries.values()), last_entry_id=entry_count - 1)
     written = pip17_object(dict(sorted(entries.items())), max_block_bytes=max_block_bytes, metadata=metadata)
@@ -161,7 +153,7 @@ class TwoCopies:
     fallbacks: list[Fallback] = field(default_factory=list)
 
     @classmethod
-    def make(cls, hot: FileLedgerStore, tier: Tier, payloads: Sequence[bytes] = PAYLOADS) -> TwoCopies:
+    def make(cls, hot: FileLedgerStore, tier: Tier, payloads: Sequence[bytes] = PAYLOADS):
         writer = hot.create({})
         writer.append_batch(payloads)
         writer.close()

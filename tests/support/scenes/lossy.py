@@ -1,7 +1,5 @@
 """Ledgers and segments of which something is missing, and reads that say so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 It is set up by a configuration alone, as an operator would: policies name the tier and say how it is offloaded.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +49,7 @@ class SwitchedTopic:
     records: str
     entries: list[Entry] = field(default_factory=list)
 
-    def add(self, count: int) -> None:
+    def add(self, count: int):
         """Append messages, by ones and by batches."""
         payloads = [entry(b"%d" % (len(self.entries) + i)) for i in range(count)]
         half = count // 2
@@ -61,16 +59,16 @@ class SwitchedTopic:
         for i, payload in enumerate(payloads[half:]):
             self.entries.append((replace(first, entry_id=first.entry_id + i), payload))
 
-    def offload_ledgers(self) -> None:
+    def offload_ledgers(self):
         """Seal the ledger that is written, and offload all that are not offloaded yet."""
         self.topic.roll()
         self.topic.offload_prefix(EntryPosition(1 << 40, 0))
 
-    def stream(self, *, on: bool) -> None:
+    def stream(self, *, on: bool):
         """Switch streaming."""
         self.topic.set_streaming(STREAMED if on else None)
 
-    def offload_as_mapfile(self) -> None:
+    def offload_as_mapfile(self):
         """Seal the ledger that is written, and give it the copy that Pulsar's filesystem offloader makes."""
         ledger_id = self.topic.last_position.ledger_id
         self.topic.roll()
@@ -98,7 +96,7 @@ class SwitchedTopic:
         return [each for each in self.entries if each[0].entry_id < stops[each[0].ledger_id]]
 
 
-def live(switched: SwitchedTopic) -> None:
+def live(switched: SwitchedTopic):
     """Switched back and forth: what PIP-76 asks for in its Tests Plan."""
     for count in (20, 15):
         switched.add(count)
