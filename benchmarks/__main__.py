@@ -44,7 +44,6 @@ SUITES = (
     "reads",
     "verify",
     "listing",
-    "lookers",
     "gc",
     "relocate",
 )

@@ -403,7 +403,7 @@ def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = No
     )
     done = (
         pair
-        for some, found in inspect_batches(in_batches(due, None), rebuild)
+        for some, found in inspect_batches(in_batches(due), rebuild)
         for pair in zip(some, found, strict=True)
     )
     for _, of_topic in groupby(done, key=lambda pair: pair[0].number):

@@ -25,14 +25,8 @@ from offload_core.metadata.catalogue import (
     Ledger,
     Problem,
     Topic,
-    TopicName,
-    concurrency,
-    parse_topic,
-    record_catalogue,
-    record_catalogues,
 )
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.metadata.records import LedgerRecord, OffloadContext
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import StoreError
 from pulsar_offload import TierReader, open_tier
@@ -235,35 +229,6 @@ def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path: Path) -
 
     with pytest.raises(StoreError, match="the store broke"):
         TierReader(Tier(Broken({}))).catalogue(records=golden_record("jstring"))
-
-
-@pytest.mark.parametrize(
-    "executor", [None, ThreadExecutor(2), ProcessExecutor(1)], ids=["here", "threads", "processes"]
-)
-def test_each_part_of_many_records_has_what_it_has_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: Executor | None
-) -> None:
-    for name in ("AT_ONCE", "AT_ONCE_BY_OTHERS"):
-        monkeypatch.setattr(concurrency, name, 2)
-    for ledger_id in range(5):
-        lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=ledger_id), attempt=ledger_id)
-    ledgers = [closed(each, 3, copied(uuid_of(each))) for each in range(5)]
-    missing, empty = managed_ledger(closed(7, 3, copied(uuid_of(7)))), managed_ledger(still_open(9))
-    a, b, c = (parse_topic(f"acme/cold/{name}") for name in "abc")
-    parts: list[dict[TopicName, ManagedLedgerInfo]] = [
-        {},
-        {a: empty},
-        {b: managed_ledger(*ledgers[:3]), a: empty, c: managed_ledger(*ledgers[3:])},
-        {},
-        {c: missing},
-        {a: managed_ledger(ledgers[0])},
-        {b: empty},
-    ]
-    with open_store(tmp_path) as tier:
-        found = list(record_catalogues(tier, iter(parts), executor=executor))
-        assert found == [record_catalogue(tier, part) for part in parts]
-    assert [len(each.topics) for each in found] == [0, 1, 3, 0, 1, 1, 1]
-    assert [len(topic.ledgers) for topic in found[2].topics] == [1, 3, 2]
 
 
 def test_the_golden_records_are_those_of_the_brokers_topics() -> None:

@@ -22,7 +22,7 @@ from offload_core.metadata.catalogue import (
     Records,
     StoredObject,
     TopicName,
-    record_catalogues,
+    record_catalogue,
 )
 from offload_core.metadata.catalogue.record_source import in_parts
 from offload_core.metadata.catalogue.survey import FoundLedger, TemporaryTables
@@ -268,9 +268,8 @@ def recorded_ledgers(
         StoreError, FormatError: of the records or the tier.
     """
     topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
-    parts = map(records.read, in_parts(topics))
-    for catalogue in record_catalogues(tier, parts, prefix=prefix):
-        for topic in catalogue.topics:
+    for part in in_parts(topics):
+        for topic in record_catalogue(tier, records.read(part), prefix=prefix).topics:
             name = None if topic.name is None else managed_ledger_of_topic(topic.name)
             for ledger in topic.ledgers:
                 yield FoundLedger(managed_ledger=name, cluster=topic.cluster, ledger=ledger)

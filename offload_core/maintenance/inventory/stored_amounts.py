@@ -13,7 +13,7 @@ from functools import partial
 
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.maintenance.inventory.prices import StorageClass
-from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogue
 from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs
 from offload_core.metadata.catalogue.record_source import in_parts
@@ -93,7 +93,7 @@ def survey_stored(
     found: StoredBy = {}
     measure = _Measure(tuple(classes), tuple(topics), now())
     if records is None:
-        pairs = in_batches(stream_pairs(tier, prefix), None)
+        pairs = in_batches(stream_pairs(tier, prefix))
         looks = inspect_batches(pairs, partial(_look, tier, measure))
         measured = (each for _, some in looks for each in some if each is not None)
     else:
@@ -175,9 +175,8 @@ def _recorded(
     tier: Tier, prefix: str, opened: Callable[[], AbstractContextManager[Records]]
 ) -> Iterator[tuple[str, StoredObject]]:
     with opened() as records:
-        parts = map(records.read, in_parts(records.topics()))
-        for catalogue in record_catalogues(tier, parts, prefix=prefix):
-            for topic in catalogue.topics:
+        for part in in_parts(records.topics()):
+            for topic in record_catalogue(tier, records.read(part), prefix=prefix).topics:
                 copies: Mapping[str, StoredObject] = {
                     stored.key.data_key: stored for ledger in topic.ledgers for stored in ledger.attempts
                 }

@@ -109,7 +109,7 @@ def measure(
     usage = Usage()
     owners = None if records is None else _recorded_owners(records)
     others = _Others()
-    pairs = in_batches(pair_up(others.watch(tier.list_objects(prefix))), None)
+    pairs = in_batches(pair_up(others.watch(tier.list_objects(prefix))))
     if owners is None and (by is By.PLACE or wanted is not None):
         looked = inspect_batches(pairs, partial(_owner, tier))
     else:

@@ -17,7 +17,7 @@ from offload_core.metadata.catalogue.record_source import (
     read_each,
     require_complete,
 )
-from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue, record_catalogues
+from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.tier_reader import TierReader, open_tier
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
@@ -42,7 +42,6 @@ __all__ = [
     "parse_topic",
     "read_each",
     "record_catalogue",
-    "record_catalogues",
     "recorded_copies",
     "require_complete",
     "with_index",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from offload_core.storage.executors import Executor
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import OffloadError
 
 CONCURRENCY = 128
 """Requests at once."""
@@ -19,10 +15,7 @@ MOST_TOGETHER = 16
 """The most items that one thread takes at a time: many items must not become as many futures."""
 
 AT_ONCE = 2048
-"""Items of a batch in this process."""
-
-AT_ONCE_BY_OTHERS = 512
-"""Items of a batch for an executor, which may have hundreds of batches under way, and their results."""
+"""Items of a batch."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -44,60 +37,19 @@ def concurrently(function: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     return list(chain.from_iterable(results))
 
 
-def batch_size(executor: Executor | None) -> int:
-    """The number of items of a batch for `inspect_batches`."""
-    return AT_ONCE if executor is None else AT_ONCE_BY_OTHERS
-
-
-def in_batches(items: Iterable[_T], executor: Executor | None) -> Iterator[list[_T]]:
-    """Divide items into such batches."""
+def in_batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Divide items into batches for `inspect_batches`."""
     rest = iter(items)
-    while some := list(islice(rest, batch_size(executor))):
+    while some := list(islice(rest, AT_ONCE)):
         yield some
 
 
 def inspect_batches(
-    batches: Iterable[Sequence[_T]], inspect: Callable[[_T], _R], executor: Executor | None = None
+    batches: Iterable[Sequence[_T]], inspect: Callable[[_T], _R]
 ) -> Iterator[tuple[Sequence[_T], list[_R]]]:
     """Yield each batch with the results of `inspect` for its items, in their order; `CONCURRENCY` items run at once.
 
-    Batches are drawn in the caller's thread, some of them ahead of the results, so that the executor need not know
-    the caller's files, tables and records.
-
-    Args:
-        inspect: picklable, where the executor needs that.
-        executor: takes a batch at a time; None for this process, which takes one batch after another.
-
-    Raises:
-        OffloadError: the first of `inspect`, as it was raised; of the executor.
+    Batches are drawn in the caller's thread, one after another. The first error of `inspect` is raised.
     """
-    drawn: deque[Sequence[_T]] = deque()
-
-    def drawing() -> Iterator[Sequence[_T]]:
-        for some in batches:
-            drawn.append(some)
-            yield some
-
-    work = _Inspection(inspect)
-    results = (work(some) for some in drawing()) if executor is None else executor.run(work, drawing())
-    try:
-        for result in results:
-            if isinstance(result, OffloadError):
-                raise result
-            yield drawn.popleft(), result
-    finally:
-        if isinstance(results, Generator):
-            results.close()  # stops what is under way
-
-
-@dataclass(frozen=True, slots=True)
-class _Inspection:
-    """The work of an executor: a whole batch, whose first error is its result, so that it is not all tried again."""
-
-    inspect: Callable[[Any], Any]
-
-    def __call__(self, some: Sequence[Any]) -> list[Any] | OffloadError:
-        try:
-            return concurrently(self.inspect, some)
-        except OffloadError as error:
-            return error
+    for some in batches:
+        yield some, concurrently(inspect, some)

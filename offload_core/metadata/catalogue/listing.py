@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
@@ -24,10 +23,9 @@ from offload_core.format.codec.object_format import (
     parse_key,
 )
 from offload_core.format.codec.object_marks import ObjectMarks
-from offload_core.metadata.catalogue.concurrency import concurrently, in_batches, inspect_batches
+from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
-from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.json_text import shortened
@@ -68,22 +66,19 @@ def list_catalogue(
     prefix: str = "",
     known: Catalogue | None = None,
     read_indexes: bool = True,
-    executor: Executor | None = None,
 ) -> Catalogue:
     """List all offloaded objects of a tier whose keys begin with `prefix`.
 
     Objects of other kinds are ignored, and those that vanish meanwhile. With `read_indexes=False` an index is read
     only for a streaming object, whose key does not name its ledgers, or where a ledger has several copies; the others
     are `Ledger.unread`. With `known`, an earlier catalogue, only new objects are inspected: complete copies do not
-    change. `executor` inspects them; None for this process.
+    change.
     """
     earlier = {} if known is None else known.complete
     pairs = list_pairs(tier, prefix)
     unchanged = [_unchanged(earlier.get(pair.key), pair) for pair in pairs]
     new = [pair for pair, stored in zip(pairs, unchanged, strict=True) if stored is None]
-    batches = [new] if executor is None else in_batches(new, executor)
-    inspected = inspect_batches(batches, partial(describe_pair, tier, read_indexes=read_indexes), executor)
-    described = chain.from_iterable(found for _, found in inspected)
+    described = iter(concurrently(partial(describe_pair, tier, read_indexes=read_indexes), new))
     settled = [next(described) if stored is None else stored for stored in unchanged]
     found = [stored for stored in settled if stored is not None]
     return build_catalogue(found if read_indexes else _compared(tier, found))

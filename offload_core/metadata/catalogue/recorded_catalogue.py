@@ -7,13 +7,12 @@ buckets in a record are not followed. Source: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
+from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
 from offload_core.metadata.catalogue.known_tiers import place_text
 from offload_core.metadata.catalogue.listing import describe_pair, look_up_pair
@@ -32,7 +31,6 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
 )
-from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier
 
 
@@ -43,53 +41,26 @@ def record_catalogue(
     prefix: str = "",
     known: Catalogue | None = None,
     read_indexes: bool = True,
-    executor: Executor | None = None,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
     `prefix` is the folder of the objects in the tier, empty for its root. With `read_indexes=False` only the indexes
     of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue, only new
-    copies are looked up. `executor` does that; None for this process.
+    copies are looked up.
     """
-    (catalogue,) = record_catalogues(
-        tier, [records], prefix=prefix, known=known, read_indexes=read_indexes, executor=executor
-    )
-    return catalogue
-
-
-def record_catalogues(
-    tier: Tier,
-    parts: Iterable[Mapping[TopicName, ManagedLedgerInfo]],
-    *,
-    prefix: str = "",
-    known: Catalogue | None = None,
-    read_indexes: bool = True,
-    executor: Executor | None = None,
-) -> Iterator[Catalogue]:
-    """Do the same for each part of many records. Parts are drawn in the caller's thread, some ahead of the results."""
     earlier = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
-    drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()
-    found: dict[ObjectKey, StoredObject] = {}
+    copies = _copies_of(records, folder)
 
-    def batches() -> Iterator[list[tuple[RecordedCopy, StoredObject | None]]]:
-        for records in parts:
-            copies = _copies_of(records, folder)
-            drawn.append((records, copies))
-            yield from in_batches(((copy, _known(copy, earlier)) for copy in copies.values()), executor)
+    def look_up(copy: RecordedCopy) -> StoredObject:
+        before = _known(copy, earlier)
+        if before is not None and copy.unfinished is None and not before.is_unread:
+            return before
+        return _look_up(tier, copy, read_indexes=read_indexes)
 
-    def completed() -> Iterator[Catalogue]:
-        while drawn and len(found) == len(drawn[0][1]):
-            records, _ = drawn.popleft()
-            topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
-            yield Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
-            found.clear()
-
-    for some, looked_up in inspect_batches(batches(), _LookUp(tier, read_indexes), executor):
-        yield from completed()  # those before it that have no copies
-        found.update(zip((copy.key for copy, _ in some), looked_up, strict=True))
-        yield from completed()
-    yield from completed()
+    found = dict(zip(copies, concurrently(look_up, list(copies.values())), strict=True))
+    topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+    return Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
 
 
 def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> dict[ObjectKey, RecordedCopy]:
@@ -110,24 +81,14 @@ def _known(copy: RecordedCopy, earlier: Mapping[ObjectKey, StoredObject]) -> Sto
     return earlier.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
 
 
-@dataclass(frozen=True, slots=True)
-class _LookUp:
-    """Look up recorded copies in a tier; picklable."""
-
-    tier: Tier
-    read_indexes: bool
-
-    def __call__(self, asked: tuple[RecordedCopy, StoredObject | None]) -> StoredObject:
-        """The objects of a copy, judged as in a listing; an attempt that did not finish is not read."""
-        copy, known = asked
-        if known is not None and copy.unfinished is None and not known.is_unread:
-            return known
-        described = _described(self.tier, copy.key, self.read_indexes)
-        if described is None and copy.mapfile_key is not None:
-            described = _described(self.tier, copy.mapfile_key, self.read_indexes)
-        if described is None:
-            described = _not_there(self.tier, copy)
-        return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
+def _look_up(tier: Tier, copy: RecordedCopy, *, read_indexes: bool) -> StoredObject:
+    """The objects of a copy, judged as in a listing; an attempt that did not finish is not read."""
+    described = _described(tier, copy.key, read_indexes)
+    if described is None and copy.mapfile_key is not None:
+        described = _described(tier, copy.mapfile_key, read_indexes)
+    if described is None:
+        described = _not_there(tier, copy)
+    return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
 
 
 def _unfinished(stored: StoredObject, detail: str) -> StoredObject:

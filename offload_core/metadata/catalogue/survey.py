@@ -11,6 +11,7 @@ import pickle
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
@@ -21,7 +22,6 @@ from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batc
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
 from offload_core.metadata.catalogue.model import Ledger, StoredObject, as_first, build_ledger
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
-from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 
@@ -155,7 +155,7 @@ def packed(value: object) -> bytes:
 
 
 def unpacked(value: bytes) -> Any:
-    """Unpack a value that this process or its executor packed."""
+    """Unpack a value that this process packed."""
     return pickle.loads(value)  # noqa: S301 (written by ourselves, to a file that has no name)
 
 
@@ -191,30 +191,45 @@ class LedgerSurvey(Survey[StoredObject]):
         *,
         prefix: str = "",
         takes: Callable[[TopicName | None], bool] | None = None,
-        executor: Executor | None = None,
         listener: Callable[[int], None] = lambda _: None,
     ) -> None:
         """List a tier and inspect its objects, once.
 
         Args:
             prefix: only objects whose keys begin so.
-            takes: selects topics, None for all; as few indexes as possible of others are read. Picklable, where the
-                executor needs that.
-            executor: inspects objects; None for this process, which always lists and writes the file.
+            takes: selects topics, None for all; as few indexes as possible of others are read.
             listener: called with the number of pairs that were inspected.
 
         Raises:
             StoreError: the tier fails.
         """
         count = 0
-        pairs = in_batches(stream_pairs(tier, prefix), executor)
-        for some, found in inspect_batches(pairs, _Describe(tier, takes, self._keeps_blocks), executor):
+        pairs = in_batches(stream_pairs(tier, prefix))
+        for some, found in inspect_batches(pairs, partial(self._describe, tier, takes)):
             for row in found:
                 if row is not None:
                     self._add(*row)
             count += len(some)
             listener(count)
         self._file.executescript(_SETTLED)
+
+    def _describe(
+        self, tier: Tier, takes: Callable[[TopicName | None], bool] | None, pair: Pair
+    ) -> tuple[SurveyRow, tuple[int, ...]] | None:
+        """Describe a pair; None if it vanished, or is of another topic."""
+        stored = describe_pair(tier, pair, read_indexes=False)
+        if stored is None:
+            return None
+        name = stored.managed_ledger
+        if takes is not None and not takes(None if name is None else topic_of_managed_ledger(name)):
+            return None
+        try:
+            read = with_index(tier, stored) if stored.is_unread else stored
+            if read.index is not None and not self._keeps_blocks:
+                read = replace(read, index=read.index.condensed())
+            return _row_of(read)
+        except ObjectNotFoundError:
+            return None
 
     def ledgers(self) -> Iterator[FoundLedger]:
         """All ledgers, by topic, cluster and id."""
@@ -242,31 +257,6 @@ class LedgerSurvey(Survey[StoredObject]):
     def _has_strays(self, managed_ledger: str) -> bool:
         query = "SELECT 1 FROM objects WHERE NOT is_whole AND managed_ledger = ? LIMIT 1"
         return self._file.execute(query, (managed_ledger,)).fetchone() is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Describe:
-    """Inspect pairs; picklable."""
-
-    tier: Tier
-    takes: Callable[[TopicName | None], bool] | None
-    keeps_blocks: bool
-
-    def __call__(self, pair: Pair) -> tuple[SurveyRow, tuple[int, ...]] | None:
-        """Describe a pair; None if it vanished, or is of another topic."""
-        stored = describe_pair(self.tier, pair, read_indexes=False)
-        if stored is None:
-            return None
-        name = stored.managed_ledger
-        if self.takes is not None and not self.takes(None if name is None else topic_of_managed_ledger(name)):
-            return None
-        try:
-            read = with_index(self.tier, stored) if stored.is_unread else stored
-            if read.index is not None and not self.keeps_blocks:
-                read = replace(read, index=read.index.condensed())
-            return _row_of(read)
-        except ObjectNotFoundError:
-            return None
 
 
 def _row_of(stored: StoredObject) -> tuple[SurveyRow, tuple[int, ...]]:

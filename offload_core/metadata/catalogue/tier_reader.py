@@ -12,7 +12,6 @@ from offload_core.metadata.catalogue.record_source import RecordSource, open_rec
 from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue
 from offload_core.metadata.catalogue.topics import TopicName
 from offload_core.metadata.records import ManagedLedgerInfo
-from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier, open_beside, open_store
 
 
@@ -50,7 +49,6 @@ class TierReader:
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
-        executor: Executor | None = None,
     ) -> Catalogue:
         """The topics and ledgers of this tier, with their problems; `scan` takes it, and lists nothing then.
 
@@ -59,12 +57,10 @@ class TierReader:
             records: managed ledgers' records (see `records`), which name the copies. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
-            executor: inspects listed or recorded objects; None for this process.
         """
         if records is None:
-            return list_catalogue(self.store, prefix=prefix, executor=executor)
-        wanted = self.records(records, records_options)
-        return record_catalogue(self.store, wanted, prefix=prefix, executor=executor)
+            return list_catalogue(self.store, prefix=prefix)
+        return record_catalogue(self.store, self.records(records, records_options), prefix=prefix)
 
     def close(self) -> None:
         """Close the store's connections and threads."""

@@ -106,20 +106,14 @@ def topic_selection(
             raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
     if not topics and not namespaces:
         return None
-    return _Selection(tuple(topics), tuple(f"{_DOMAIN}{each}/" for each in namespaces))
+    folders = tuple(f"{_DOMAIN}{each}/" for each in namespaces)
 
-
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Picklable, for processes that inspect objects."""
-
-    topics: tuple[TopicName, ...]
-    folders: tuple[str, ...]
-
-    def __call__(self, topic: TopicName | None) -> bool:
-        if topic is None or not is_chosen(topic, self.topics):
+    def is_selected(topic: TopicName | None) -> bool:
+        if topic is None or not is_chosen(topic, topics):
             return False
-        return not self.folders or topic.full.startswith(self.folders)
+        return not folders or topic.full.startswith(folders)
+
+    return is_selected
 
 
 MAX_BYTES = 241
