@@ -1,17 +1,12 @@
 """One bad file of a tier, of each kind, ends no command: what others have is complete, and the file is a finding."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload, Result
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
@@ -45,16 +40,16 @@ HOSTILE = {
 }
 
 
-def with_sidecar(of: str, text: bytes) -> Callable[[Path], None]:
-    def spoil(root: Path) -> None:
+def with_sidecar(of, text):
+    def spoil(root):
         assert (root / f"{of}.metadata.json").exists()
         (root / f"{of}.metadata.json").write_bytes(text)
 
     return spoil
 
 
-def with_metadata(**said: str) -> Callable[[Path], None]:
-    def spoil(root: Path) -> None:
+def with_metadata(**said):
+    def spoil(root):
         for key in (DATA, INDEX):
             path = root / f"{key}.metadata.json"
             document = json.loads(path.read_bytes())
@@ -64,36 +59,36 @@ def with_metadata(**said: str) -> Callable[[Path], None]:
     return spoil
 
 
-def with_index(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def spoil(root: Path) -> None:
+def with_index(change):
+    def spoil(root):
         (root / INDEX).write_bytes(change((root / INDEX).read_bytes()))
 
     return spoil
 
 
-def beside(name: str, data: bytes) -> Callable[[Path], None]:
-    def spoil(root: Path) -> None:
+def beside(name, data):
+    def spoil(root):
         (root / name).write_bytes(data)
 
     return spoil
 
 
-def both(text: bytes) -> Callable[[Path], None]:
-    def spoil(root: Path) -> None:
+def both(text):
+    def spoil(root):
         with_sidecar(DATA, text)(root)
         with_sidecar(INDEX, text)(root)
 
     return spoil
 
 
-def index_of(last_entry_id: int, offset: int, first: int = 0) -> bytes:
+def index_of(last_entry_id, offset, first=0):
     metadata = LedgerMetadata(
         write_quorum_size=1, ensemble_size=1, length=1, state=LedgerState.CLOSED, last_entry_id=last_entry_id
     )
     return pack_pip17_index(metadata, [BlockEntry(first_entry_id=first, part_number=1, offset=offset)], 4000)
 
 
-SPOILT: dict[str, Callable[[Path], None]] = {
+SPOILT = {
     **{f"sidecar of data: {name}": with_sidecar(DATA, text) for name, text in HOSTILE.items()},
     "sidecar of index: digits": with_sidecar(INDEX, HOSTILE["digits"]),
     "sidecar of index: deep": with_sidecar(INDEX, HOSTILE["deep"]),
@@ -120,7 +115,7 @@ SPOILT: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     """Two topics with their records: of one two ledgers, of the other one."""
     root = tmp_path_factory.mktemp("sound")
     tier = root / "tier"
@@ -132,7 +127,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(sound, tmp_path, monkeypatch):
     """The same, to be spoilt; the working directory."""
     shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -150,7 +145,7 @@ def here(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-COMMANDS: dict[str, list[str]] = {
+COMMANDS = {
     "ls": ["ls", "./tier", "--json"],
     "ls by segment": ["ls", "./tier", "--by", "segment"],
     "ls with records": ["ls", "./tier", "--json", "--records", "sqlite:records.db"],
@@ -176,16 +171,16 @@ FINDS = ("verify", "verify deep", "repair")
 
 _OURS = ("orders", str(uuid_of(1)), str(uuid_of(2)))
 _THEIRS = ("returns", str(uuid_of(3)), "unknown")
-_BEFORE: dict[str, Result] = {}
+_BEFORE = {}
 
 
-def run(offload: Offload, command: list[str]) -> Result:
+def run(offload, command):
     """What a command says, wherever the tier lies."""
     result = offload(*command)
     return replace(result, out=result.out.replace(str(Path.cwd()), "HERE"))
 
 
-def told_of_others(out: str) -> list[str]:
+def told_of_others(out):
     """What a command says of the topic that is sound: objects of a JSON document, or lines.
 
     Lines without the cluster, which has a column only if some object names another, or none.
@@ -197,7 +192,7 @@ def told_of_others(out: str) -> list[str]:
     return sorted(parts_of_others(json.loads(out)))
 
 
-def parts_of_others(value: Any) -> Iterator[str]:
+def parts_of_others(value):
     if isinstance(value, list):
         for each in value:
             yield from parts_of_others(each)
@@ -215,19 +210,17 @@ def parts_of_others(value: Any) -> Iterator[str]:
                 yield from parts_of_others(each)
 
 
-def of_objects(value: Any) -> bool:
+def of_objects(value):
     return isinstance(value, list) and any(isinstance(each, dict) for each in value)
 
 
-def is_of_others(text: str) -> bool:
+def is_of_others(text):
     return any(each in text for each in _OURS) and not any(each in text for each in _THEIRS)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", SPOILT)
-def test_no_command_ends_and_what_is_said_of_others_is_complete(
-    offload: Offload, here: Path, kind: str
-) -> None:
+def test_no_command_ends_and_what_is_said_of_others_is_complete(offload, here, kind):
     if not _BEFORE:
         _BEFORE.update((name, run(offload, command)) for name, command in COMMANDS.items())
     for path in (Path("elsewhere"), Path("rows"), Path("page.html")):
@@ -241,9 +234,7 @@ def test_no_command_ends_and_what_is_said_of_others_is_complete(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SPOILT if kind.startswith(("sidecar of data", "both"))])
-def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(
-    offload: Offload, here: Path, kind: str
-) -> None:
+def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(offload, here, kind):
     SPOILT[kind](here / "tier")
     findings = offload("verify", "./tier", "--json").json["findings"]
     assert ("metadata.unreadable", DATA) in {(each["code"], each["key"]) for each in findings}
@@ -253,9 +244,7 @@ def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(
 
 
 @pytest.mark.parametrize("kind", ["sidecar of data: digits", "sidecar of data: deep"])
-def test_a_topic_whose_last_ledger_cannot_be_read_for_its_sidecar_has_lost_it(
-    offload: Offload, here: Path, kind: str
-) -> None:
+def test_a_topic_whose_last_ledger_cannot_be_read_for_its_sidecar_has_lost_it(offload, here, kind):
     SPOILT[kind](here / "tier")
     for more in ([], ["--records", "sqlite:records.db"]):
         result = offload("cat", "./tier", "--topic", BAD, *more)
@@ -264,7 +253,7 @@ def test_a_topic_whose_last_ledger_cannot_be_read_for_its_sidecar_has_lost_it(
         assert "sidecar" in result.err
 
 
-def test_a_segment_that_cannot_be_read_for_its_sidecar_is_lost(offload: Offload, tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_read_for_its_sidecar_is_lost(offload, tmp_path):
     parts = [LedgerPart(ledger_id=5, blocks=[PAYLOADS])]
     key = lay_out(tmp_path, streaming_object(parts), attempt=4)
     (tmp_path / f"{key}.metadata.json").write_bytes(HOSTILE["digits"])
@@ -272,7 +261,7 @@ def test_a_segment_that_cannot_be_read_for_its_sidecar_is_lost(offload: Offload,
     assert (result.code, "ledger 5" in result.err) == (1, True), result.err
 
 
-def test_a_text_without_end_makes_no_line_without_end(offload: Offload, tmp_path: Path) -> None:
+def test_a_text_without_end_makes_no_line_without_end(offload, tmp_path):
     """All rows of a table are as wide as its longest cell."""
     key = lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=9))
     sidecar = tmp_path / f"{key}-index.metadata.json"

@@ -1,18 +1,13 @@
 """What is broken off in the middle never ends with 0, and the next call goes on: over all commands that take long."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
 from offload_core.metadata.stores import open_metadata_store
@@ -86,14 +81,14 @@ AFTERWARDS = {"gc": 1}
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     with closing(open_metadata_store(f"sqlite:{tmp_path}/records.db", {"create": True})) as store:
         store.put("/managed-ledgers/acme/cold/persistent/other", b"", None)
     return two_partitions(tmp_path / "tier")
 
 
 @contextmanager
-def stalled(folder: Path, calls: int, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+def stalled(folder, calls, arguments):
     """The command in the middle of its work; it goes on when the block ends."""
     begun, go = folder / "begun", folder / "go"
     os.mkfifo(begun)
@@ -107,8 +102,8 @@ def stalled(folder: Path, calls: int, arguments: list[str]) -> Iterator[subproce
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_broken_off_does_not_end_with_0_and_the_next_call_goes_on(
-    offload: Offload, tier: Path, tmp_path: Path, name: str, number: signal.Signals
-) -> None:
+    offload, tier, tmp_path, name, number
+):
     given = [each.format(tier=tier, folder=tmp_path) for each in COMMANDS[name]]
     with stalled(tmp_path, STALLS_AT.get(name, 2), given) as process:
         process.send_signal(number)
@@ -129,7 +124,7 @@ def test_what_is_broken_off_does_not_end_with_0_and_the_next_call_goes_on(
         assert parquet_rows(tmp_path / "out") == scanned(tier)
 
 
-def test_an_export_that_fails_says_how_to_go_on(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_an_export_that_fails_says_how_to_go_on(offload, tier, tmp_path):
     given = [each.format(tier=tier, folder=tmp_path) for each in COMMANDS["export"]]
     data = max(path for path in tier.iterdir() if re.search(r"-ledger-\d+$", path.name))
     content = bytearray(data.read_bytes())

@@ -1,17 +1,11 @@
 """`offload cat`: rows as a table, JSON lines or Parquet, whole or not at all."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from commands import Offload
 from entries import WrittenObject, batch_entry, entry, pip17_object
 from golden import COLUMNS, TOPICS, assert_topic_is_as_expected
 from scenes.messages import sealed_entry, write_keys
@@ -26,9 +20,9 @@ _BINARY = ("value", "__key", "__messageId", "__orderingKey", "__schemaVersion", 
 _TIMES = ("__publishTime", "__eventTime", "__brokerPublishTime")
 
 
-def from_json(line: str) -> dict[str, Any]:
+def from_json(line):
     """A row as Arrow gives it."""
-    row: dict[str, Any] = json.loads(line)
+    row = json.loads(line)
     for name in set(_BINARY) & row.keys():
         row[name] = None if row[name] is None else base64.b64decode(row[name], validate=True)
     for name in set(_TIMES) & row.keys():
@@ -36,12 +30,12 @@ def from_json(line: str) -> dict[str, Any]:
     return row
 
 
-def lines_of(text: str) -> Iterator[dict[str, Any]]:
+def lines_of(text):
     return (from_json(line) for line in text.splitlines())
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Path:
+def orders(tmp_path):
     """A tier with ledgers 3 and 4 of three entries each: a message, a batch of two, a message."""
     for ledger_id in (3, 4):
         text = b"%d" % ledger_id
@@ -58,9 +52,7 @@ def orders(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_json_lines_of_a_topic_are_what_pulsars_clients_read(
-    offload: Offload, broker: Path, topic: str
-) -> None:
+def test_json_lines_of_a_topic_are_what_pulsars_clients_read(offload, broker, topic):
     result = offload("cat", broker, "-t", f"acme/cold/{topic}", "-f", "jsonl", "--columns", ALL)
     assert result.code == 0
     rows = list(lines_of(result.out))
@@ -68,9 +60,7 @@ def test_json_lines_of_a_topic_are_what_pulsars_clients_read(
     assert_topic_is_as_expected(rows, topic)
 
 
-def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(
-    offload: Offload, orders: Path
-) -> None:
+def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(offload, orders):
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "-n", "1")
     assert (result.code, result.err) == (0, "")
     assert result.json == {
@@ -91,7 +81,7 @@ def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(
     assert '"ü"' in result.out
 
 
-def test_a_time_beyond_the_year_9999_is_written(offload: Offload, tmp_path: Path) -> None:
+def test_a_time_beyond_the_year_9999_is_written(offload, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"a", event_time=10**15), entry(b"b", event_time=2**63)]))
     result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__eventTime")
     assert result.code == 0
@@ -101,21 +91,19 @@ def test_a_time_beyond_the_year_9999_is_written(offload: Offload, tmp_path: Path
     )
 
 
-def test_of_a_property_that_is_there_twice_the_last_value_is_written(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_of_a_property_that_is_there_twice_the_last_value_is_written(offload, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"a", properties=[("p", "1"), ("q", "2"), ("p", "3")])]))
     result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__messageProperties")
     assert (result.out, result.err) == ('{"__messageProperties": {"p": "3", "q": "2"}}\n', "")
 
 
-def test_several_topics_are_written_one_after_another(offload: Offload, broker: Path) -> None:
+def test_several_topics_are_written_one_after_another(offload, broker):
     result = offload("cat", broker, "-t", "acme/cold/jstring", "-t", "acme/cold/jmisc", "-f", "jsonl")
     names = [json.loads(line)["__topic"] for line in result.out.splitlines()]
     assert list(dict.fromkeys(names)) == ["persistent://acme/cold/jmisc", "persistent://acme/cold/jstring"]
 
 
-def test_entries_are_written_as_they_are_stored(offload: Offload, orders: Path) -> None:
+def test_entries_are_written_as_they_are_stored(offload, orders):
     result = offload("cat", orders, "--ledger", "4", "--level", "entries", "-f", "jsonl")
     rows = list(lines_of(result.out))
     assert [(row["__ledgerId"], row["__entryId"]) for row in rows] == [(4, 0), (4, 1), (4, 2)]
@@ -123,7 +111,7 @@ def test_entries_are_written_as_they_are_stored(offload: Offload, orders: Path) 
     assert set(rows[0]) == {"value", "__topic", "__ledgerId", "__entryId"}
 
 
-def test_a_ledger_needs_no_topic(offload: Offload, orders: Path) -> None:
+def test_a_ledger_needs_no_topic(offload, orders):
     result = offload("cat", orders, "--ledger", "3", "-f", "jsonl", "--columns", "value")
     assert [row["value"] for row in lines_of(result.out)] == [b"3:0", b"3:1:0", b"3:1:1", None]
 
@@ -140,15 +128,13 @@ def test_a_ledger_needs_no_topic(offload: Offload, orders: Path) -> None:
         (["--limit", "0"], []),
     ],
 )  # fmt: skip
-def test_start_stop_and_limit_bound_what_is_written(
-    offload: Offload, orders: Path, arguments: list[str], values: list[bytes]
-) -> None:
+def test_start_stop_and_limit_bound_what_is_written(offload, orders, arguments, values):
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "value", *arguments)
     assert (result.code, result.err) == (0, "")
     assert [row["value"] for row in lines_of(result.out)] == values
 
 
-def test_what_cannot_be_read_is_up_to_the_key_provider_and_the_mode(offload: Offload, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_up_to_the_key_provider_and_the_mode(offload, tmp_path):
     keys = write_keys(tmp_path / "keys", "orders")
     secrets = [sealed_entry(b"a"), sealed_entry(b"b", tampered=True), sealed_entry(b"c")]
     lay_out(tmp_path / "tier", pip17_object(secrets))
@@ -160,7 +146,7 @@ def test_what_cannot_be_read_is_up_to_the_key_provider_and_the_mode(offload: Off
     assert [row["value"] for row in lines_of(result.out)] == [b"a", b"c"]
 
 
-def test_json_lines_go_into_a_file_with_output(offload: Offload, orders: Path, tmp_path: Path) -> None:
+def test_json_lines_go_into_a_file_with_output(offload, orders, tmp_path):
     target = tmp_path / "rows.jsonl"
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "--output", target)
     assert (result.code, result.out, result.err) == (0, "", "")
@@ -170,7 +156,7 @@ def test_json_lines_go_into_a_file_with_output(offload: Offload, orders: Path, t
 # --- Parquet -----------------------------------------------------------------------------------
 
 
-def test_parquet_holds_what_a_scan_gives(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_parquet_holds_what_a_scan_gives(offload, broker, tmp_path):
     target = tmp_path / "rows.parquet"
     result = offload(
         "cat",
@@ -192,14 +178,14 @@ def test_parquet_holds_what_a_scan_gives(offload: Offload, broker: Path, tmp_pat
     assert pq.ParquetFile(target).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_parquet_of_no_rows_has_the_columns(offload: Offload, orders: Path, tmp_path: Path) -> None:
+def test_parquet_of_no_rows_has_the_columns(offload, orders, tmp_path):
     target = tmp_path / "rows.parquet"
     assert offload("cat", orders, "-t", ORDERS, "-n", "0", "-f", "parquet", "--output", target).code == 0
     table = pq.read_table(target)
     assert (table.num_rows, table.column_names) == (0, list(MESSAGE_COLUMNS))
 
 
-def damaged(tmp_path: Path) -> Path:
+def damaged(tmp_path):
     """A tier whose second block is not what its index says."""
     written = pip17_object([entry(b"x" * 370)] * 4, max_block_bytes=1000)
     data = written.data[:1000] + b"\0" + written.data[1001:]
@@ -208,7 +194,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_an_error_in_the_middle_leaves_no_file(offload: Offload, tmp_path: Path, format_: str) -> None:
+def test_an_error_in_the_middle_leaves_no_file(offload, tmp_path, format_):
     tier, folder = damaged(tmp_path), tmp_path / "out"
     folder.mkdir()
     result = offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", folder / "rows")
@@ -218,9 +204,7 @@ def test_an_error_in_the_middle_leaves_no_file(offload: Offload, tmp_path: Path,
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_an_error_in_the_middle_leaves_an_older_file_as_it_was(
-    offload: Offload, tmp_path: Path, format_: str
-) -> None:
+def test_an_error_in_the_middle_leaves_an_older_file_as_it_was(offload, tmp_path, format_):
     tier, target = damaged(tmp_path), tmp_path / "rows"
     target.write_text("older")
     assert offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", target).code == 1
@@ -228,7 +212,7 @@ def test_an_error_in_the_middle_leaves_an_older_file_as_it_was(
     assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
 
 
-def test_a_file_is_replaced_when_the_new_one_is_whole(offload: Offload, orders: Path, tmp_path: Path) -> None:
+def test_a_file_is_replaced_when_the_new_one_is_whole(offload, orders, tmp_path):
     target = tmp_path / "rows"
     target.write_text("older")
     assert (
@@ -241,7 +225,7 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(offload: Offload, orders: 
     assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
 
 
-def test_what_came_before_an_error_is_written_to_a_pipe(offload: Offload, tmp_path: Path) -> None:
+def test_what_came_before_an_error_is_written_to_a_pipe(offload, tmp_path):
     result = offload("cat", damaged(tmp_path), "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
     assert result.code == 1
     assert result.out == '{"__entryId": 0}\n{"__entryId": 1}\n'
@@ -250,7 +234,7 @@ def test_what_came_before_an_error_is_written_to_a_pipe(offload: Offload, tmp_pa
 # --- the table ---------------------------------------------------------------------------------
 
 
-def test_a_table_shows_a_few_columns_as_text(offload: Offload, orders: Path) -> None:
+def test_a_table_shows_a_few_columns_as_text(offload, orders):
     result = offload("cat", orders, "-t", ORDERS)
     assert (result.code, result.err) == (0, "")
     lines = [line.split() for line in result.out.splitlines()]
@@ -274,7 +258,7 @@ def test_a_table_shows_a_few_columns_as_text(offload: Offload, orders: Path) -> 
     assert len(lines) == 9
 
 
-def test_a_table_ends_after_twenty_rows_and_says_that_there_are_more(offload: Offload, broker: Path) -> None:
+def test_a_table_ends_after_twenty_rows_and_says_that_there_are_more(offload, broker):
     result = offload("cat", broker, "-t", "acme/cold/jstring")
     assert result.code == 0
     assert len(result.out.splitlines()) == 21
@@ -284,23 +268,19 @@ def test_a_table_ends_after_twenty_rows_and_says_that_there_are_more(offload: Of
 
 
 @pytest.mark.parametrize(("limit", "rows"), [("0", 0), ("3", 3), ("100", 8)])
-def test_a_limit_is_the_number_of_rows_of_the_table(
-    offload: Offload, orders: Path, limit: str, rows: int
-) -> None:
+def test_a_limit_is_the_number_of_rows_of_the_table(offload, orders, limit, rows):
     result = offload("cat", orders, "-t", ORDERS, "--limit", limit)
     assert (result.code, result.err) == (0, "")
     assert len(result.out.splitlines()) == 1 + rows
 
 
-def test_exactly_twenty_rows_are_all(offload: Offload, tmp_path: Path) -> None:
+def test_exactly_twenty_rows_are_all(offload, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"%d" % i) for i in range(20)]))
     result = offload("cat", tmp_path, "-t", ORDERS)
     assert (len(result.out.splitlines()), result.err) == (21, "")
 
 
-def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(offload, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"x" * 61), entry(b"\xff\x00"), entry(b"y" * 60)]))
     lines = offload("cat", tmp_path, "-t", ORDERS, "--columns", "value").out.splitlines()
     assert [line.strip() for line in lines] == ["value", "x" * 59 + "…", "ff00", "y" * 60]
@@ -344,9 +324,7 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
         ),
     ],
 )
-def test_what_is_asked_for_wrongly_is_one_line_and_an_exit_code(
-    offload: Offload, orders: Path, arguments: list[str], code: int, message: str
-) -> None:
+def test_what_is_asked_for_wrongly_is_one_line_and_an_exit_code(offload, orders, arguments, code, message):
     result = offload("cat", orders, *arguments)
     assert (result.code, result.out) == (code, "")
     assert result.err.startswith(f"offload: {message}")
@@ -361,9 +339,7 @@ def test_what_is_asked_for_wrongly_is_one_line_and_an_exit_code(
         (["--stop-time", "1700000000001"], [0]),
     ],
 )
-def test_a_range_of_times_gives_its_messages(
-    offload: Offload, tmp_path: Path, arguments: list[str], places: list[int]
-) -> None:
+def test_a_range_of_times_gives_its_messages(offload, tmp_path, arguments, places):
     entries = [entry(b"%d" % i, publish_time=1_700_000_000_000 + 1000 * i) for i in range(3)]
     lay_out(tmp_path, pip17_object(entries))
     result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId", *arguments)
@@ -374,9 +350,7 @@ def test_a_range_of_times_gives_its_messages(
     "arguments",
     [["--level", "blocks"], ["--format", "xml"], ["--limit", "-1"], ["--ledger", "-1"], ["--nonsense"]],
 )
-def test_arguments_that_there_are_not_are_refused(
-    offload: Offload, orders: Path, arguments: list[str]
-) -> None:
+def test_arguments_that_there_are_not_are_refused(offload, orders, arguments):
     result = offload("cat", orders, "-t", ORDERS, *arguments)
     assert (result.code, result.out) == (2, "")
     assert arguments[0].lstrip("-") in result.err

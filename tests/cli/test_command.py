@@ -1,7 +1,5 @@
 """The command: exit codes, errors and escapes, and as a process its pipes, terminals and missing libraries."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -9,10 +7,9 @@ import subprocess
 import sys
 import threading
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload
+from commands import COMMAND
 from entries import WrittenObject, entry, pip17_object
 from tiers import Names, lay_out
 
@@ -23,26 +20,21 @@ HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202eline\nbreak[red]markup[/red][/]"
 SHOWN = r"\x1b[31m\x1b]0;title\x07\x9b2J\u202eline\nbreak[red]markup[/red][/]"
 
 
-def encoded(name: str) -> str:
+def encoded(name):
     return "".join(f"%{byte:02X}" for byte in name.encode())
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Path:
+def orders(tmp_path):
     lay_out(tmp_path / "tier", pip17_object([entry(b"%d" % i) for i in range(5)]))
     return tmp_path / "tier"
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> Path:
+def hostile(tmp_path):
     """A tier whose topic, cluster, folder, keys, values, properties and producer want to steer the terminal."""
     entries = [
-        entry(
-            HOSTILE.encode(),
-            partition_key=HOSTILE,
-            producer_name=HOSTILE,
-            properties=[(HOSTILE, HOSTILE)],
-        )
+        entry(HOSTILE.encode(), partition_key=HOSTILE, producer_name=HOSTILE, properties=[(HOSTILE, HOSTILE)])
     ]
     names = Names(managed_ledger=f"acme/cold/persistent/{encoded(HOSTILE)}")
     lay_out(tmp_path / "tier", pip17_object(entries), names=names)
@@ -50,7 +42,7 @@ def hostile(tmp_path: Path) -> Path:
     return tmp_path / "tier"
 
 
-def steers(text: str) -> set[str]:
+def steers(text):
     """Characters that are neither printable nor a line's end."""
     return {character for character in text if not character.isprintable() and character != "\n"}
 
@@ -58,16 +50,14 @@ def steers(text: str) -> set[str]:
 # --- exit codes and errors ---------------------------------------------------------------------
 
 
-def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(
-    offload_process: Offload, offload: Offload, orders: Path
-) -> None:
+def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(offload_process, offload, orders):
     result = offload_process("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [f'{{"__entryId": {i}}}' for i in range(5)]
     assert offload("ls", orders).out.splitlines()[1].startswith("acme/cold/orders ")
 
 
-def test_a_process_ends_with_the_code_of_its_error(offload_process: Offload, orders: Path) -> None:
+def test_a_process_ends_with_the_code_of_its_error(offload_process, orders):
     result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("Traceback (most recent call last):")
@@ -89,9 +79,7 @@ def test_a_process_ends_with_the_code_of_its_error(offload_process: Offload, ord
         (["ls", "{}", "-o", "bucket=secret"], 2, "bucket"),
     ],
 )
-def test_an_error_is_one_line_and_an_exit_code(
-    offload: Offload, orders: Path, arguments: list[str], code: int, error: str
-) -> None:
+def test_an_error_is_one_line_and_an_exit_code(offload, orders, arguments, code, error):
     result = offload(*(argument.format(orders) for argument in arguments))
     assert (result.code, result.out) == (code, "")
     assert result.err.startswith("offload: ")
@@ -100,7 +88,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert "Traceback" not in result.err
 
 
-def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders: Path) -> None:
+def test_a_call_that_is_made_again_is_one_line(offload_process, orders):
     faults = "fault-plan:faults=fail-before list_objects #1"
     layers = ("--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
     result = offload_process("ls", orders, *layers)
@@ -108,7 +96,7 @@ def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders:
     assert result.err == "list_objects of '': attempt 2, after StoreUnavailableError\n"
 
 
-def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, tmp_path: Path) -> None:
+def test_warnings_are_a_line_each_on_the_error_output(offload_process, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=1)
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=2)
     result = offload_process("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "value")
@@ -121,13 +109,13 @@ def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, 
     ]
 
 
-def test_the_driver_and_its_options_can_be_named(offload: Offload, orders: Path) -> None:
+def test_the_driver_and_its_options_can_be_named(offload, orders):
     result = offload("ls", "local", "-o", f"root={orders}", "--json")
     assert result.code == 0
     assert len(result.json["topics"]) == 1
 
 
-def test_help_names_all_commands(offload: Offload) -> None:
+def test_help_names_all_commands(offload):
     result = offload("--help")
     assert result.code == 0
     for command in ("ls", "inspect", "cat", "doctor", "plugins"):
@@ -137,7 +125,7 @@ def test_help_names_all_commands(offload: Offload) -> None:
 # --- plugins -----------------------------------------------------------------------------------
 
 
-def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload: Offload) -> None:
+def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload):
     result = offload("plugins")
     assert (result.code, result.err) == (0, "")
     lines = [line.split() for line in result.out.splitlines()]
@@ -149,9 +137,7 @@ def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload: Offlo
     assert (local["group"], local["status"]) == ("pulsar_offload.drivers", "ok")
 
 
-def test_the_install_line_of_a_plugin_with_a_missing_extra_is_shown_whole(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_install_line_of_a_plugin_with_a_missing_extra_is_shown_whole(offload, tmp_path, monkeypatch):
     info = tmp_path / "offload_far-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(
@@ -169,12 +155,12 @@ def test_the_install_line_of_a_plugin_with_a_missing_extra_is_shown_whole(
 # --- pipes and terminals -----------------------------------------------------------------------
 
 
-def buffered_environment() -> dict[str, str]:
+def buffered_environment():
     """The environment, with Python's output buffered as it usually is: what is left is flushed at the exit."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-def first_line_only(*arguments: object) -> tuple[bytes, bytes, int]:
+def first_line_only(*arguments):
     """What `offload … | head -1` gives: the line, the error output, the command's exit code."""
     with subprocess.Popen(
         [str(COMMAND), *map(str, arguments)],
@@ -189,7 +175,7 @@ def first_line_only(*arguments: object) -> tuple[bytes, bytes, int]:
     return line, errors, process.returncode
 
 
-def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path: Path) -> None:
+def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"x" * 100)] * 20_000, max_block_bytes=64 << 20))
     line, errors, code = first_line_only("cat", tmp_path, "-t", ORDERS, "-f", "jsonl")
     assert json.loads(line)["__entryId"] == 0
@@ -200,7 +186,7 @@ def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "arguments", [["cat", "{}", "-t", ORDERS, "-f", "jsonl"], ["ls", "{}"], ["ls", "{}", "--json"]]
 )
-def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders: Path, arguments: list[str]) -> None:
+def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders, arguments):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -216,12 +202,12 @@ def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders: Path, argumen
     assert done.returncode == 1
 
 
-def on_a_terminal(*arguments: object, **streams: int) -> str:
+def on_a_terminal(*arguments, **streams):
     """What a command writes to a terminal that is its error output, and its output unless `streams` says other."""
     main_end, terminal = pty.openpty()
-    chunks: list[bytes] = []
+    chunks = []
 
-    def read() -> None:
+    def read():
         try:
             while chunk := os.read(main_end, 65536):
                 chunks.append(chunk)
@@ -246,19 +232,19 @@ def on_a_terminal(*arguments: object, **streams: int) -> str:
     return b"".join(chunks).decode()
 
 
-def test_progress_is_shown_on_a_terminal_only(offload_process: Offload, orders: Path, tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal_only(offload_process, orders, tmp_path):
     arguments = ["cat", orders, "-t", ORDERS, "-f", "jsonl", "--output", tmp_path / "rows"]
     assert "reading" in on_a_terminal(*arguments)
     assert offload_process(*arguments).err == ""
 
 
-def test_progress_does_not_get_between_rows_on_a_terminal(orders: Path) -> None:
+def test_progress_does_not_get_between_rows_on_a_terminal(orders):
     shown = on_a_terminal("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
     assert "reading" not in shown
     assert shown.splitlines()[:5] == [f'{{"__entryId": {i}}}' for i in range(5)]
 
 
-def test_progress_is_shown_beside_a_pipe(orders: Path) -> None:
+def test_progress_is_shown_beside_a_pipe(orders):
     assert "reading" in on_a_terminal("cat", orders, "-t", ORDERS, "-f", "jsonl", stdout=subprocess.DEVNULL)
 
 
@@ -266,21 +252,21 @@ def test_progress_is_shown_beside_a_pipe(orders: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["ls", "{}"], ["ls", "-l", "{}"]])
-def test_names_of_topics_are_shown_escaped(offload: Offload, hostile: Path, arguments: list[str]) -> None:
+def test_names_of_topics_are_shown_escaped(offload, hostile, arguments):
     result = offload(*(argument.format(hostile) for argument in arguments))
     assert result.code == 0
     assert f"acme/cold/{SHOWN}" in result.out
     assert steers(result.out + result.err) == set()
 
 
-def test_names_of_topics_are_shown_escaped_on_a_terminal(hostile: Path) -> None:
+def test_names_of_topics_are_shown_escaped_on_a_terminal(hostile):
     shown = on_a_terminal("ls", hostile)
     assert SHOWN in shown
     for sequence in ("\x1b[31m", "\x1b]0;", "\x07", "\x9b", "\u202e"):
         assert sequence not in shown
 
 
-def test_a_message_is_shown_escaped(offload: Offload, hostile: Path) -> None:
+def test_a_message_is_shown_escaped(offload, hostile):
     columns = "value,__key,__topic,__producerName,__messageProperties"
     result = offload("cat", hostile, "--ledger", "7", "--columns", columns)
     assert result.code == 0
@@ -288,7 +274,7 @@ def test_a_message_is_shown_escaped(offload: Offload, hostile: Path) -> None:
     assert "[red]markup" in result.out
 
 
-def test_json_lines_are_escaped_and_yet_the_same_text(offload: Offload, hostile: Path) -> None:
+def test_json_lines_are_escaped_and_yet_the_same_text(offload, hostile):
     result = offload("cat", hostile, "--ledger", "7", "-f", "jsonl")
     assert steers(result.out) <= {"\u202e"}
     row = result.json
@@ -296,7 +282,7 @@ def test_json_lines_are_escaped_and_yet_the_same_text(offload: Offload, hostile:
     assert row["__messageProperties"] == {HOSTILE: HOSTILE}
 
 
-def test_errors_and_warnings_are_shown_escaped(offload_process: Offload, hostile: Path) -> None:
+def test_errors_and_warnings_are_shown_escaped(offload_process, hostile):
     error = offload_process("cat", hostile, "-t", "acme/cold/other")
     assert error.code == 2
     assert SHOWN in error.err
@@ -309,7 +295,7 @@ def test_errors_and_warnings_are_shown_escaped(offload_process: Offload, hostile
         assert text.count("\n") == 1
 
 
-def test_keys_and_metadata_of_an_object_are_shown_escaped(offload: Offload, tmp_path: Path) -> None:
+def test_keys_and_metadata_of_an_object_are_shown_escaped(offload, tmp_path):
     written = pip17_object([b"x" * 424] * 4, max_block_bytes=1000)
     damaged = WrittenObject(
         key=written.key, data=b"\0" + written.data[1:1500], index=written.index, entries=written.entries
@@ -344,7 +330,7 @@ main()
 
 
 @pytest.mark.parametrize("missing", ["rich", "typer"])
-def test_without_its_libraries_the_command_gives_the_install_line(missing: str) -> None:
+def test_without_its_libraries_the_command_gives_the_install_line(missing):
     done = subprocess.run(
         [sys.executable, "-c", BLOCKER.format(missing=missing)], capture_output=True, check=False, timeout=120
     )

@@ -1,11 +1,6 @@
 """`offload config show`: each setting, wherever it comes from, and no secret."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from commands import Offload
 
 FILE = """
 [hot_tier.options]
@@ -21,13 +16,13 @@ s3_credential_secret = "hunter2"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "offload.toml"
     path.write_text(FILE)
     return path
 
 
-def test_settings_are_shown_with_their_values(offload: Offload, file: Path) -> None:
+def test_settings_are_shown_with_their_values(offload, file):
     shown = offload("config", "show", "--config", file)
     assert (shown.code, shown.err) == (0, "")
     rows = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines()[1:]}
@@ -39,7 +34,7 @@ def test_settings_are_shown_with_their_values(offload: Offload, file: Path) -> N
     assert "hunter" not in shown.out
 
 
-def test_settings_are_shown_as_json(offload: Offload, file: Path) -> None:
+def test_settings_are_shown_as_json(offload, file):
     shown = offload("config", "show", "--config", file, "--json")
     settings = shown.json
     assert settings["service"]["upkeep_threads"] == 7

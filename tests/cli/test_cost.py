@@ -1,20 +1,14 @@
 """`offload cost`: what it shows, the report for machines, and what is refused."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from records import MANAGED_LEDGERS
 
 from offload_core.storage.tier import Tier
-from offload_hooks import ListedObject
 
 
-def test_without_prices_there_are_counts_and_no_money(offload: Offload, broker: Path) -> None:
+def test_without_prices_there_are_counts_and_no_money(offload, broker):
     result = offload("cost", broker)
     assert result.code == 0
     assert "without --prices there is no money in this" in result.err
@@ -35,7 +29,7 @@ def test_without_prices_there_are_counts_and_no_money(offload: Offload, broker: 
 
 
 @pytest.mark.parametrize("records", [(), ("--records", MANAGED_LEDGERS)], ids=["listing", "records"])
-def test_the_report_for_machines(offload: Offload, broker: Path, records: tuple[object, ...]) -> None:
+def test_the_report_for_machines(offload, broker, records):
     result = offload("cost", broker, "--prices", "example:aws-s3", "--json", *records)
     assert (result.code, result.err) == (0, "")
     report = result.json
@@ -62,7 +56,7 @@ def test_the_report_for_machines(offload: Offload, broker: Path, records: tuple[
     assert report["saving"] is None
 
 
-def test_what_a_move_and_merging_would_save(offload: Offload, broker: Path) -> None:
+def test_what_a_move_and_merging_would_save(offload, broker):
     report = offload(
             "cost", broker, "--prices", "example:aws-s3", "--compare", "example:google-cloud-storage",
             "--compare-class", "NEARLINE", "--merge", "1G", "--egress", "--json",
@@ -79,14 +73,14 @@ def test_what_a_move_and_merging_would_save(offload: Offload, broker: Path) -> N
     assert "moving costs" in shown.out
 
 
-def test_one_topic_and_no_scan(offload: Offload, broker: Path) -> None:
+def test_one_topic_and_no_scan(offload, broker):
     report = offload("cost", broker, "-t", "acme/cold/json", "--no-scan", "--json").json
     assert [row["topic"] for row in report["stored"]] == ["persistent://acme/cold/json"]
     assert (report["scan"], report["prices"]) == (None, None)
     assert "cost_a_month" not in report["total"]
 
 
-def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
+def test_an_empty_tier(offload, tmp_path):
     report = offload("cost", tmp_path, "--prices", "example:aws-s3", "--json").json
     assert (report["stored"], report["total"]["cost_a_month"], report["scan"]) == ([], 0, None)
 
@@ -102,19 +96,19 @@ def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
         (["--prices", "example:aws-s3", "--merge", "much"], "not a size"),
     ],
 )
-def test_wrong_use(offload: Offload, tmp_path: Path, options: list[str], said: str) -> None:
+def test_wrong_use(offload, tmp_path, options, said):
     result = offload("cost", tmp_path, *options)
     assert (result.code, result.out) == (2, "")
     assert said in result.err
 
 
 @pytest.fixture
-def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def classes(monkeypatch):
     """Storage classes that listings tell, by the last number of the ledger in the key."""
-    told: dict[str, str] = {}
+    told = {}
     listing = Tier.list_objects
 
-    def with_class(self: Tier, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+    def with_class(self, prefix="", start_after=""):
         for each in listing(self, prefix, start_after):
             name = each.key.removesuffix("-index")
             yield replace(each, storage_class=told.get(name[-1], "STANDARD"))
@@ -123,9 +117,7 @@ def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return told
 
 
-def test_each_object_costs_what_its_storage_class_does(
-    offload: Offload, broker: Path, classes: dict[str, str]
-) -> None:
+def test_each_object_costs_what_its_storage_class_does(offload, broker, classes):
     arguments = ["cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--json"]
     classes.update({"8": "Standard_IA"})  # of the ledgers 25 and 28
     report = offload(*arguments).json
@@ -150,9 +142,7 @@ def test_each_object_costs_what_its_storage_class_does(
     assert saving["early"] > 0  # of the one that is to stay for 30 days
 
 
-def test_a_storage_class_without_a_price_is_named(
-    offload: Offload, broker: Path, classes: dict[str, str]
-) -> None:
+def test_a_storage_class_without_a_price_is_named(offload, broker, classes):
     classes.update({"8": "OURS"})
     result = offload("cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--no-scan")
     assert "no prices for the storage class OURS: the prices of the default class are taken" in result.err

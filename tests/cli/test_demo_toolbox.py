@@ -1,13 +1,9 @@
 """The part of `make demo` that shows the operator's toolbox, run as the demo runs it, but for processes."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-from commands import Offload
 from tiers import lay_out_broker_objects
 
 from offload_core.metadata.stores import open_metadata_store
@@ -15,16 +11,14 @@ from offload_core.metadata.stores import open_metadata_store
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_demo_of_the_toolbox_ends_as_it_says(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_of_the_toolbox_ends_as_it_says(offload, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples")
     import toolbox
 
     tier, shown = tmp_path / "tier", dict[str, str]()
     lay_out_broker_objects(tier, ["json", "jstring"])
 
-    def run(*arguments: str, code: int = 0) -> None:
+    def run(*arguments, code=0):
         result = offload(*arguments)
         assert result.code == code, result.out + result.err
         shown[arguments[0]] = result.out

@@ -1,14 +1,12 @@
 """`offload doctor`: what it shows, in which form, with which exit code, and what it never shows."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload
+from commands import COMMAND
 from misbehaving import SECRET
 
 from offload_core.storage.tier import open_store
@@ -46,14 +44,14 @@ class Hangs(LocalDriver):
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     tier = tmp_path / "tier"
     tier.mkdir()
     return tier
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path, monkeypatch):
     """Installed drivers `secretive`, `no-delete`, `layered` and `hangs`."""
     folder = tmp_path / "site"
     info = folder / "patients-1.0.dist-info"
@@ -67,7 +65,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def objects(root: Path) -> list[str]:
+def objects(root):
     with open_store(root) as tier:
         return [found.key for found in tier.list_objects()]
 
@@ -75,7 +73,7 @@ def objects(root: Path) -> list[str]:
 # --- for people --------------------------------------------------------------------------------
 
 
-def test_a_tier_that_works_is_a_table_a_summary_and_exit_code_0(offload: Offload, root: Path) -> None:
+def test_a_tier_that_works_is_a_table_a_summary_and_exit_code_0(offload, root):
     result = offload("doctor", root, "--bytes", 10_000)
     assert (result.code, result.err) == (0, "")
     header, *checks, summary = result.out.splitlines()
@@ -86,7 +84,7 @@ def test_a_tier_that_works_is_a_table_a_summary_and_exit_code_0(offload: Offload
     assert objects(root) == []
 
 
-def test_a_failed_check_is_exit_code_1_and_says_what_to_do(offload: Offload, root: Path, site: Path) -> None:
+def test_a_failed_check_is_exit_code_1_and_says_what_to_do(offload, root, site):
     result = offload("doctor", "no-delete", "-o", f"root={root}", "--bytes", 10)
     assert result.code == 1
     (line,) = [line for line in result.out.splitlines() if line.split()[:2] == ["delete", "failed"]]
@@ -95,7 +93,7 @@ def test_a_failed_check_is_exit_code_1_and_says_what_to_do(offload: Offload, roo
     assert result.out.splitlines()[-1] == f"16 ok, 0 warning, 2 failed, 1 skipped; s3 at {root.as_uri()}"
 
 
-def test_a_file_is_not_taken_for_a_tier(offload: Offload, tmp_path: Path) -> None:
+def test_a_file_is_not_taken_for_a_tier(offload, tmp_path):
     (tmp_path / "object").write_bytes(b"0123456789")
     result = offload("doctor", tmp_path / "object")
     assert result.code == 1
@@ -104,7 +102,7 @@ def test_a_file_is_not_taken_for_a_tier(offload: Offload, tmp_path: Path) -> Non
     assert result.out.splitlines()[-1].startswith("0 ok, 0 warning, 1 failed, 18 skipped")
 
 
-def test_read_only_leaves_the_tier_as_it_is(offload: Offload, root: Path) -> None:
+def test_read_only_leaves_the_tier_as_it_is(offload, root):
     (root / "object").write_bytes(b"0123456789")
     result = offload("doctor", root, "--read-only")
     assert result.code == 0
@@ -112,9 +110,7 @@ def test_read_only_leaves_the_tier_as_it_is(offload: Offload, root: Path) -> Non
     assert [path.name for path in root.rglob("*")] == ["object"]
 
 
-def test_the_driver_is_examined_under_the_layers_that_are_given_not_its_default_ones(
-    offload: Offload, root: Path, site: Path
-) -> None:
+def test_the_driver_is_examined_under_the_layers_that_are_given_not_its_default_ones(offload, root, site):
     layered = ["doctor", "layered", "-o", f"root={root}", "--bytes", 10]
     assert offload(*layered).code == 0
     result = offload(*layered, "--layer", "another-layer")
@@ -124,7 +120,7 @@ def test_the_driver_is_examined_under_the_layers_that_are_given_not_its_default_
 # --- for machines ------------------------------------------------------------------------------
 
 
-def test_json_has_every_check_and_a_summary(offload: Offload, root: Path) -> None:
+def test_json_has_every_check_and_a_summary(offload, root):
     result = offload("doctor", root, "--json", "--bytes", 10)
     report = result.json
     assert (result.code, result.err) == (0, "")
@@ -144,7 +140,7 @@ def test_json_has_every_check_and_a_summary(offload: Offload, root: Path) -> Non
     assert all(isinstance(check["seconds"], float) for check in report["checks"])
 
 
-def test_json_tells_what_failed_and_what_is_left(offload: Offload, root: Path, site: Path) -> None:
+def test_json_tells_what_failed_and_what_is_left(offload, root, site):
     result = offload("doctor", "no-delete", "-o", f"root={root}", "--json", "--bytes", 10)
     report = result.json
     assert result.code == 1
@@ -160,9 +156,7 @@ def test_json_tells_what_failed_and_what_is_left(offload: Offload, root: Path, s
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--debug"]])
-def test_neither_options_nor_a_drivers_own_errors_are_shown(
-    offload: Offload, root: Path, site: Path, form: list[str]
-) -> None:
+def test_neither_options_nor_a_drivers_own_errors_are_shown(offload, root, site, form):
     result = offload(
         "doctor", "secretive", "-o", f"root={root}", "-o", "password=hunter2", *form, "--bytes", 10
     )
@@ -175,7 +169,7 @@ def test_neither_options_nor_a_drivers_own_errors_are_shown(
 @pytest.mark.parametrize(
     "arguments", [["{}", "--bytes", "0"], ["{}", "-o", "root"], ["{}", "-o", "bucket=hunter2"], []]
 )
-def test_wrong_use_is_exit_code_2(offload: Offload, root: Path, arguments: list[str]) -> None:
+def test_wrong_use_is_exit_code_2(offload, root, arguments):
     result = offload("doctor", *(argument.format(root) for argument in arguments))
     assert (result.code, result.out) == (2, "")
     assert "hunter2" not in result.err
@@ -184,7 +178,7 @@ def test_wrong_use_is_exit_code_2(offload: Offload, root: Path, arguments: list[
 # --- interrupted -------------------------------------------------------------------------------
 
 
-def test_ctrl_c_cleans_up_and_shows_what_was_seen(root: Path, site: Path) -> None:
+def test_ctrl_c_cleans_up_and_shows_what_was_seen(root, site):
     support = Path(__file__).parents[1] / "support"
     with subprocess.Popen(
         [str(COMMAND), "doctor", "hangs", "-o", f"root={root}"],

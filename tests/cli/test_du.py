@@ -1,13 +1,8 @@
 """`offload du`: bytes by place, format, age and storage class, and how few requests that takes."""
 
-from __future__ import annotations
-
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from mapfiles import mapfile
 from records import closed, copied, managed_ledger
@@ -26,7 +21,7 @@ BYTES = len(WHOLE.data) + len(WHOLE.index)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def lay_out_some(root: Path) -> None:
+def lay_out_some(root):
     """Two topics of a namespace, one of another tenant, a nameless one, and a picture."""
     names = ["acme/cold/persistent/a", "acme/cold/persistent/b", "other/cold/persistent/a%2Fb", None]
     for number, name in enumerate(names):
@@ -34,7 +29,7 @@ def lay_out_some(root: Path) -> None:
     (root / "cat.png").write_bytes(b"x" * 10)
 
 
-def test_bytes_are_summed_up_by_place_as_du_does(offload: Offload, tmp_path: Path) -> None:
+def test_bytes_are_summed_up_by_place_as_du_does(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("du", tmp_path, "--bytes")
     assert (result.code, result.err) == (0, "")
@@ -55,7 +50,7 @@ def test_bytes_are_summed_up_by_place_as_du_does(offload: Offload, tmp_path: Pat
     assert len(offload("du", tmp_path, "-d", "0").out.splitlines()) == 1
 
 
-def test_only_chosen_topics_are_counted(offload: Offload, tmp_path: Path) -> None:
+def test_only_chosen_topics_are_counted(offload, tmp_path):
     lay_out_some(tmp_path)
     said = offload("du", tmp_path, "--topic", "acme/cold/b", "--json").json
     assert said["by"] == "place"
@@ -63,7 +58,7 @@ def test_only_chosen_topics_are_counted(offload: Offload, tmp_path: Path) -> Non
     assert said["usage"][-1] == {"path": [], "bytes": BYTES, "objects": 2}
 
 
-def test_formats_and_ages_are_told_from_the_listing(offload: Offload, tmp_path: Path) -> None:
+def test_formats_and_ages_are_told_from_the_listing(offload, tmp_path):
     lay_out(tmp_path, WHOLE, attempt=1, modified_at=datetime.now(UTC) - timedelta(hours=1))
     segment = streaming_object([LedgerPart(ledger_id=4, blocks=[[b"a"]])])
     lay_out(tmp_path, segment, attempt=2, modified_at=datetime.now(UTC) - timedelta(days=40))
@@ -79,7 +74,7 @@ def test_formats_and_ages_are_told_from_the_listing(offload: Offload, tmp_path: 
     assert "(not said)" in by_class[0]
 
 
-def test_checksums_count_as_the_objects_that_they_are_of(offload: Offload, tmp_path: Path) -> None:
+def test_checksums_count_as_the_objects_that_they_are_of(offload, tmp_path):
     lay_out_some(tmp_path)
     (tmp_path / f"{uuid_of(1)}-ledger-3-checksums").write_bytes(b"12345")
     said = offload("du", tmp_path, "--json").json["usage"]
@@ -91,17 +86,17 @@ def test_checksums_count_as_the_objects_that_they_are_of(offload: Offload, tmp_p
 class Asked:
     """Counts requests for single objects."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.stats = 0
 
     @hookimpl(wrapper=True)
-    def stat(self) -> Generator[None, object, object]:
+    def stat(self):
         self.stats += 1
         return (yield)
 
 
 @pytest.mark.parametrize("by", [By.FORMAT, By.AGE, By.STORAGE_CLASS])
-def test_what_the_listing_tells_takes_no_further_request(tmp_path: Path, by: By) -> None:
+def test_what_the_listing_tells_takes_no_further_request(tmp_path, by):
     lay_out_some(tmp_path)
     asked = Asked()
     with Tier(LocalDriver(str(tmp_path)), layers=[Layer(name="asked", make=lambda _: asked)]) as tier:
@@ -111,7 +106,7 @@ def test_what_the_listing_tells_takes_no_further_request(tmp_path: Path, by: By)
         assert asked.stats == 4
 
 
-def test_with_records_no_object_is_asked_whose_it_is(offload: Offload, tmp_path: Path) -> None:
+def test_with_records_no_object_is_asked_whose_it_is(offload, tmp_path):
     cold = tmp_path / "cold"
     lay_out(cold, WHOLE, attempt=1, names=Names(managed_ledger=None))
     written = mapfile([b"a"], ledger_id=2)

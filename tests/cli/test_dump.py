@@ -1,13 +1,8 @@
 """`offload inspect --hex`: each byte of a block or an index, once, with what it means; also of damaged ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from golden import load_case
 from mapfiles import mapfile
@@ -18,11 +13,11 @@ from offload_core.format.codec.mapfile.sequence_file import FileCompression
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
 
 
-def dumped(offload: Offload, root: Path, key: str, *given: object) -> dict[str, Any]:
+def dumped(offload, root, key, *given):
     """What is told, of which every byte is in exactly one span, in order."""
     result = offload("inspect", root, key, "--hex", "--json", *given)
     assert (result.code, result.err) == (0, "")
-    said: dict[str, Any] = result.json
+    said = result.json
     at = said["offset"]
     for span in said["spans"]:
         if span["length"]:
@@ -32,15 +27,15 @@ def dumped(offload: Offload, root: Path, key: str, *given: object) -> dict[str, 
     return said
 
 
-def names(said: dict[str, Any]) -> list[str]:
+def names(said):
     return [span["name"] for span in said["spans"]]
 
 
-def values(said: dict[str, Any], name: str) -> list[str]:
+def values(said, name):
     return [span["value"] for span in said["spans"] if span["name"] == name]
 
 
-def test_a_brokers_block_is_told_field_by_field(offload: Offload, broker: Path) -> None:
+def test_a_brokers_block_is_told_field_by_field(offload, broker):
     said = dumped(offload, broker, BIG)
     assert names(said)[:14] == [
         "magic",
@@ -68,7 +63,7 @@ def test_a_brokers_block_is_told_field_by_field(offload: Offload, broker: Path) 
     assert dumped(offload, broker, BIG, "--offset", 5242880 + 77) == second
 
 
-def test_it_is_lines_for_people(offload: Offload, tmp_path: Path) -> None:
+def test_it_is_lines_for_people(offload, tmp_path):
     key = lay_out(tmp_path, pip17_object([b"x" * 200, b""], ledger_id=7))
     result = offload("inspect", tmp_path, key, "--hex")
     assert result.code == 0
@@ -80,7 +75,7 @@ def test_it_is_lines_for_people(offload: Offload, tmp_path: Path) -> None:
     assert lines[-1].endswith("| entry id: 1")
 
 
-def test_streaming_blocks_and_indexes_are_told(offload: Offload, tmp_path: Path) -> None:
+def test_streaming_blocks_and_indexes_are_told(offload, tmp_path):
     parts = [LedgerPart(ledger_id=5, blocks=[[b"a"], [b"b"]]), LedgerPart(ledger_id=6, blocks=[[b"c"]])]
     key = lay_out(tmp_path, streaming_object(parts))
     said = dumped(offload, tmp_path, key, "--block", 3)
@@ -92,7 +87,7 @@ def test_streaming_blocks_and_indexes_are_told(offload: Offload, tmp_path: Path)
     assert values(index, "ledger info")[0].startswith("ledgerId: 5")
 
 
-def test_an_index_of_one_ledger_is_told(offload: Offload, broker: Path) -> None:
+def test_an_index_of_one_ledger_is_told(offload, broker):
     said = dumped(offload, broker, f"{BIG}-index")
     assert said["spans"][0]["value"] == "DE47DE47"
     assert "quorumSize" in values(said, "BookKeeper's ledger metadata")[0]
@@ -100,9 +95,7 @@ def test_an_index_of_one_ledger_is_told(offload: Offload, broker: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", FileCompression)
-def test_mapfiles_are_told_by_the_fields_that_are_read(
-    offload: Offload, tmp_path: Path, compression: FileCompression
-) -> None:
+def test_mapfiles_are_told_by_the_fields_that_are_read(offload, tmp_path, compression):
     written = mapfile([b"a" * 10, b"bc"], ledger_id=2, compression=compression)
     folder = tmp_path / "acme/cold/persistent/orders" / f"2-{written.key.uuid}"
     folder.mkdir(parents=True)
@@ -123,7 +116,7 @@ def test_mapfiles_are_told_by_the_fields_that_are_read(
 # --- damage ------------------------------------------------------------------------------------
 
 
-def changed(tmp_path: Path, offset: int, data: bytes) -> str:
+def changed(tmp_path, offset, data):
     """A ledger of two blocks of 1000 bytes, changed."""
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     new = bytearray(written.data)
@@ -147,9 +140,7 @@ def changed(tmp_path: Path, offset: int, data: bytes) -> str:
         (1564, b"\xff", 1564, "an entry's length is negative"),
     ],
 )
-def test_it_says_where_a_block_breaks_and_goes_on(
-    offload: Offload, tmp_path: Path, offset: int, data: bytes, at: int, told: str
-) -> None:
+def test_it_says_where_a_block_breaks_and_goes_on(offload, tmp_path, offset, data, at, told):
     key = changed(tmp_path, offset, data)
     said = dumped(offload, tmp_path, key, "--block", 2)
     (wrong,) = (span for span in said["spans"] if span["wrong"])
@@ -159,7 +150,7 @@ def test_it_says_where_a_block_breaks_and_goes_on(
         assert names(said)[-1] == "not explained"
 
 
-def test_a_checksum_that_is_wrong_is_told(offload: Offload, tmp_path: Path, broker: Path) -> None:
+def test_a_checksum_that_is_wrong_is_told(offload, tmp_path, broker):
     data = bytearray((broker / BIG).read_bytes())
     data[5242880 - 1000000] ^= 1
     for name in (BIG, f"{BIG}-index"):
@@ -172,9 +163,7 @@ def test_a_checksum_that_is_wrong_is_told(offload: Offload, tmp_path: Path, brok
 
 
 @pytest.mark.parametrize("cut", [3, 20, 60, 200])
-def test_an_index_that_is_cut_off_is_told_as_far_as_it_goes(
-    offload: Offload, tmp_path: Path, cut: int
-) -> None:
+def test_an_index_that_is_cut_off_is_told_as_far_as_it_goes(offload, tmp_path, cut):
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     key = lay_out(tmp_path, replace(written, index=written.index[:cut]))
     result = offload("inspect", tmp_path, f"{key}-index", "--hex", "--json")
@@ -183,7 +172,7 @@ def test_an_index_that_is_cut_off_is_told_as_far_as_it_goes(
     assert any(span["wrong"] for span in said["spans"]) == (cut < len(written.index))
 
 
-def test_without_an_index_a_block_is_found_by_its_own_header(offload: Offload, tmp_path: Path) -> None:
+def test_without_an_index_a_block_is_found_by_its_own_header(offload, tmp_path):
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     key = lay_out(tmp_path, written, parts=["data"])
     assert dumped(offload, tmp_path, key)["length"] == 1000
@@ -193,7 +182,7 @@ def test_without_an_index_a_block_is_found_by_its_own_header(offload: Offload, t
     assert "--offset BYTE" in result.err
 
 
-def test_what_pulsar_damaged_is_told(offload: Offload, tmp_path: Path) -> None:
+def test_what_pulsar_damaged_is_told(offload, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     said = dumped(offload, tmp_path, load_case("java-damaged", "st-drift").key.data_key)
     assert any(span["wrong"] for span in said["spans"])
@@ -208,12 +197,12 @@ def test_what_pulsar_damaged_is_told(offload: Offload, tmp_path: Path) -> None:
         ["--hex", "--offset", "99999"],
     ],
 )
-def test_wrong_use_is_told(offload: Offload, tmp_path: Path, given: list[str]) -> None:
+def test_wrong_use_is_told(offload, tmp_path, given):
     key = lay_out(tmp_path, pip17_object([b"a"]))
     assert offload("inspect", tmp_path, key, *given).code == 2
 
 
-def test_any_bytes_are_told(offload: Offload, tmp_path: Path) -> None:
+def test_any_bytes_are_told(offload, tmp_path):
     written = pip17_object([b"x" * 30] * 3, ledger_id=7)
     for data in (b"\0", b"\xff" * 127, b"\xfb\xdb\xab\xcb", written.data[:150], written.data + b"more"):
         other = WrittenObject(key=written.key, data=data, index=written.index, entries=written.entries)

@@ -1,15 +1,10 @@
 """Exit codes are the same everywhere: over all commands, and as docs/cli.md has them."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload
 from entries import pip17_object
 from tiers import lay_out
 
@@ -32,7 +27,7 @@ GIVEN = {
 """What a command needs beside its tier."""
 
 
-def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def leaves(name, command):
     inner = getattr(command, "commands", None)
     if inner is None:
         yield name, command
@@ -45,15 +40,13 @@ ALL = dict(pair for each in COMMANDS for pair in leaves(each.name, each.load()))
 ON_TIERS = sorted(name for name, command in ALL.items() if any(each.name == "url" for each in command.params))
 
 
-def test_what_takes_a_tier_is_all_that_the_tests_below_call() -> None:
+def test_what_takes_a_tier_is_all_that_the_tests_below_call():
     assert len(ON_TIERS) >= 19
     assert set(GIVEN) <= set(ON_TIERS)
 
 
 @pytest.mark.parametrize("name", ON_TIERS)
-def test_a_scheme_that_nobody_knows_is_wrong_use(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_scheme_that_nobody_knows_is_wrong_use(offload, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     result = offload(*name.split(), "s4://bucket", *GIVEN.get(name, []))
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
@@ -61,15 +54,13 @@ def test_a_scheme_that_nobody_knows_is_wrong_use(
 
 
 @pytest.mark.parametrize("name", ON_TIERS)
-def test_an_option_of_the_driver_that_it_does_not_have_is_wrong_use(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_option_of_the_driver_that_it_does_not_have_is_wrong_use(offload, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     result = offload(*name.split(), tmp_path, *GIVEN.get(name, []), "-o", "colour=blue")
     assert (result.code, result.out, "colour" in result.err) == (2, "", True)
 
 
-def test_what_changes_anything_has_a_row_in_the_table_of_exit_codes() -> None:
+def test_what_changes_anything_has_a_row_in_the_table_of_exit_codes():
     page = (ROOT / "docs" / "cli.md").read_text().partition("## Exit codes")[2]
     rows = re.findall(r"^\| `([a-z -]+)` \|", page, re.MULTILINE)
     changing = {name for name, command in ALL.items() if any(each.name == "yes" for each in command.params)}
@@ -77,7 +68,7 @@ def test_what_changes_anything_has_a_row_in_the_table_of_exit_codes() -> None:
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     """A ledger whose topic has no record, and one whose data object lacks its index."""
     lay_out(tmp_path / "tier", pip17_object([b"a", b"b"]), attempt=1)
     return tmp_path / "tier"
@@ -98,9 +89,7 @@ def tier(tmp_path: Path) -> Path:
     ],
     ids=lambda each: str(each[0]),
 )
-def test_a_dry_run_ends_with_1_as_long_as_something_is_to_be_done(
-    offload: Offload, tier: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_dry_run_ends_with_1_as_long_as_something_is_to_be_done(offload, tier, tmp_path, arguments):
     url = f"sqlite:{tmp_path}/records.db"
     with closing(open_metadata_store(url, {"create": True})) as store:
         store.put("/managed-ledgers/acme/cold/persistent/other", b"", None)

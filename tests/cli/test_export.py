@@ -1,12 +1,8 @@
 """`offload export`: the command line of exports."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from scenes.exports import (
     ORDERS,
     add_bad_ledger,
@@ -21,13 +17,11 @@ from scenes.exports import (
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     return two_partitions(tmp_path / "tier")
 
 
-def test_a_topic_is_exported_and_the_next_time_what_is_new(
-    offload: Offload, tier: Path, tmp_path: Path
-) -> None:
+def test_a_topic_is_exported_and_the_next_time_what_is_new(offload, tier, tmp_path):
     arguments = ("export", tier, "--topic", ORDERS, "--to", tmp_path / "out", "--file-bytes", "4096")
     done = offload(*arguments)
     assert (done.code, done.out) == (0, "")
@@ -36,7 +30,7 @@ def test_a_topic_is_exported_and_the_next_time_what_is_new(
     assert "0 rows in 0 files" in offload(*arguments).err
 
 
-def test_to_delta_and_iceberg(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_to_delta_and_iceberg(offload, tier, tmp_path):
     assert offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta").code == 0
     assert delta_rows(tmp_path / "delta") == scanned(tier)
     (tmp_path / "iceberg").mkdir()
@@ -45,7 +39,7 @@ def test_to_delta_and_iceberg(offload: Offload, tier: Path, tmp_path: Path) -> N
     assert iceberg_rows(tmp_path / "iceberg") == scanned(tier)
 
 
-def test_columns_pattern_compression_and_workers(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_columns_pattern_compression_and_workers(offload, tier, tmp_path):
     import pyarrow.parquet as pq
 
     pattern = ("--topics-pattern", ".*partition-1", "--columns", "value, __key", "--workers", "1")
@@ -66,21 +60,14 @@ def test_columns_pattern_compression_and_workers(offload: Offload, tier: Path, t
         (("-t", ORDERS, "--to", "./out", "--to-option", "x"), "NAME=VALUE"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    offload: Offload,
-    tier: Path,
-    arguments: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_makes_no_sense_is_refused(offload, tier, arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = offload("export", tier, *arguments)
     assert done.code == 2
     assert says in done.err
 
 
-def test_a_bad_entry_is_one_line_and_exit_code_1(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_a_bad_entry_is_one_line_and_exit_code_1(offload, tier, tmp_path):
     add_bad_ledger(tier)
     done = offload("export", tier, "-t", ORDERS, "--to", tmp_path / "out")
     assert done.code == 1
@@ -88,9 +75,7 @@ def test_a_bad_entry_is_one_line_and_exit_code_1(offload: Offload, tier: Path, t
     assert "entry 1" in done.err
 
 
-def test_a_missing_extra_names_the_install_line(
-    offload: Offload, tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_names_the_install_line(offload, tier, tmp_path, monkeypatch):
     for kind, module in (("iceberg", "pyiceberg.catalog"), ("delta", "deltalake")):
         monkeypatch.setitem(sys.modules, module, None)
         monkeypatch.delitem(sys.modules, f"offload_core.reading.export.{kind}_target", raising=False)

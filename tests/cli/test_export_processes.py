@@ -1,7 +1,5 @@
 """`offload export` as a process of its own: followed, ended by signals, killed, and seen on a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -9,8 +7,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -21,14 +17,12 @@ REPORT = r"64 rows in \d+ files, [\d.]+ kB\n"
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     return two_partitions(tmp_path / "tier")
 
 
 @contextlib.contextmanager
-def started(
-    tier: Path, out: Path, *more: str, stderr: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[str]]:
+def started(tier, out, *more, stderr=subprocess.PIPE):
     """An export in a process group of its own, killed in the end if it is still there."""
     command = [str(COMMAND), "export", str(tier), "-t", ORDERS, "--to", str(out), *more]
     process = subprocess.Popen(command, stderr=stderr, text=True, start_new_session=True)
@@ -41,7 +35,7 @@ def started(
             pass
 
 
-def wait_for_files(process: subprocess.Popen[str], out: Path, count: int) -> None:
+def wait_for_files(process, out, count):
     while len(parquet_files(out)) < count:
         assert process.poll() is None
         time.sleep(0.01)  # a loop that only looks takes a processor from what it waits for
@@ -50,9 +44,7 @@ def wait_for_files(process: subprocess.Popen[str], out: Path, count: int) -> Non
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_follow_ends_cleanly_by_a_signal(
-    number: signal.Signals, workers: str, tier: Path, tmp_path: Path
-) -> None:
+def test_follow_ends_cleanly_by_a_signal(number, workers, tier, tmp_path):
     out = tmp_path / "out"
     with started(tier, out, "--follow", "--interval", "3600", workers) as process:
         wait_for_files(process, out, 4)
@@ -68,9 +60,7 @@ def test_follow_ends_cleanly_by_a_signal(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
-def test_follow_killed_again_and_again_loses_and_doubles_nothing(
-    workers: str, tier: Path, tmp_path: Path
-) -> None:
+def test_follow_killed_again_and_again_loses_and_doubles_nothing(workers, tier, tmp_path):
     out, more = tmp_path / "out", ("--file-bytes", "2048", workers)
     for ledger_id, files in ((8, 1), (9, 6)):
         with started(tier, out, "--follow", "--interval", "0", *more) as process:
@@ -86,7 +76,7 @@ def test_follow_killed_again_and_again_loses_and_doubles_nothing(
     assert parquet_rows(out) == scanned(tier)
 
 
-def test_a_bar_is_shown_on_a_terminal_and_only_there(tier: Path, tmp_path: Path) -> None:
+def test_a_bar_is_shown_on_a_terminal_and_only_there(tier, tmp_path):
     terminal, inside = pty.openpty()
     with started(tier, tmp_path / "shown", "--file-bytes=2048", "--workers=1", stderr=inside) as process:
         os.close(inside)

@@ -1,23 +1,18 @@
 """`offload ls` and `offload inspect` name what a filter did to an object's entries."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from commands import Offload
 from scenes.filters import FilteredTopic
 
 from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
 from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode, FilterRecord
 
 
-def words(text: str) -> str:
+def words(text):
     return " ".join(text.split())
 
 
 @pytest.fixture
-def topic(tmp_path: Path) -> FilteredTopic:
+def topic(tmp_path):
     """Two ledgers, of which a filter has dropped three entries of seven, by gaps."""
     topic = FilteredTopic(tmp_path / "cold")
     topic.do("m", "1", "a1", "m", "|", "2", "c2", "m", "|")
@@ -25,7 +20,7 @@ def topic(tmp_path: Path) -> FilteredTopic:
     return topic
 
 
-def test_topics_and_ledgers_are_listed_with_what_was_dropped(offload: Offload, topic: FilteredTopic) -> None:
+def test_topics_and_ledgers_are_listed_with_what_was_dropped(offload, topic):
     whole = offload("ls", topic.folder)
     assert (whole.code, whole.err) == (0, "")
     assert "filtered" in whole.out.splitlines()[0]
@@ -38,7 +33,7 @@ def test_topics_and_ledgers_are_listed_with_what_was_dropped(offload: Offload, t
     assert [each["entries"] for each in said] == [4, 3]
 
 
-def test_an_objects_filter_is_shown_with_its_causes(offload: Offload, topic: FilteredTopic) -> None:
+def test_an_objects_filter_is_shown_with_its_causes(offload, topic):
     first = topic.ledgers[0]
     assert first.context is not None
     key = f"{first.context.uuid}-ledger-{first.ledger_id}"
@@ -52,14 +47,14 @@ def test_an_objects_filter_is_shown_with_its_causes(offload: Offload, topic: Fil
     }
 
 
-def test_what_no_filter_touched_says_nothing_of_one(offload: Offload, broker: Path) -> None:
+def test_what_no_filter_touched_says_nothing_of_one(offload, broker):
     assert "filtered" not in offload("ls", broker).out
     ledgers = offload("ls", broker, "--json").json["topics"][0]["ledgers"]
     assert {tuple(each["filters"]) for each in ledgers} == {()}
 
 
-def test_filters_and_modes_are_summed_up_apart_and_what_cannot_be_read_is_passed_over() -> None:
-    def record(name: str, mode: FilterMode, kept: int, dropped: int) -> FilterRecord:
+def test_filters_and_modes_are_summed_up_apart_and_what_cannot_be_read_is_passed_over():
+    def record(name, mode, kept, dropped):
         return FilterRecord.of(
             name, mode, None, DroppedEntries(entries=kept), {"cause": DroppedEntries(entries=dropped)}
         )

@@ -1,16 +1,13 @@
 """`offload gc` and `offload delete`: what they find, delete, say and leave, over what a broker offloaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from commands import Offload, configuration_file, opened_topic
+from commands import configuration_file, opened_topic
 from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects
 
@@ -19,14 +16,13 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import RolloverPolicy
-from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier
 
 DAY = 86_400
 
 
-def make_older(root: Path, days: float = 3) -> None:
+def make_older(root, days=3):
     """What lies in a folder was written some days ago."""
     then = datetime.now(UTC) - timedelta(days=days)
     for path in root.rglob("*"):
@@ -35,7 +31,7 @@ def make_older(root: Path, days: float = 3) -> None:
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     """A broker's objects, three days old."""
     root = tmp_path / "tier"
     lay_out_broker_objects(root)
@@ -44,7 +40,7 @@ def tier(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path):
     """The broker's records, in a store."""
     found = f"sqlite:{tmp_path}/records.db"
     with closing(SqliteStore(found, create=True)) as store:
@@ -54,7 +50,7 @@ def url(tmp_path: Path) -> str:
     return found
 
 
-def forget(url: str, topic: str) -> None:
+def forget(url, topic):
     """Delete a topic's record, as a broker does."""
     name = managed_ledger_of_topic(parse_topic(topic))
     with closing(SqliteStore(url)) as store:
@@ -64,12 +60,12 @@ def forget(url: str, topic: str) -> None:
         records.delete(name, known)
 
 
-def keys_of(root: Path) -> set[str]:
+def keys_of(root):
     with open_tier(root) as tier:
         return {each.key for each in tier.store.list_objects()}
 
 
-def keys_of_topic(root: Path, name: str) -> set[str]:
+def keys_of_topic(root, name):
     """The objects that say that they are of this managed ledger."""
     with open_tier(root) as tier:
         return {
@@ -79,7 +75,7 @@ def keys_of_topic(root: Path, name: str) -> set[str]:
         }
 
 
-def test_of_a_brokers_bucket_nothing_is_garbage(offload: Offload, tier: Path, url: str) -> None:
+def test_of_a_brokers_bucket_nothing_is_garbage(offload, tier, url):
     result = offload("gc", tier, "--records", url, "--json")
     said = result.json
     assert (result.code, said["garbage"], said["summary"]["kept"]) == (0, [], {})
@@ -87,9 +83,7 @@ def test_of_a_brokers_bucket_nothing_is_garbage(offload: Offload, tier: Path, ur
     assert said["dry_run"]
 
 
-def test_of_a_deleted_topic_exactly_its_objects_go(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_of_a_deleted_topic_exactly_its_objects_go(offload, tier, url, tmp_path):
     before, orphans = keys_of(tier), keys_of_topic(tier, "acme/cold/persistent/json")
     assert orphans
     forget(url, "acme/cold/json")
@@ -109,7 +103,7 @@ def test_of_a_deleted_topic_exactly_its_objects_go(
     assert offload("verify", tier, "--records", url).code == 0
 
 
-def test_only_a_report_by_files(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_only_a_report_by_files(offload, tier, tmp_path):
     before = keys_of(tier)
     result = offload("gc", tier, "--records", MANAGED_LEDGERS)
     assert (result.code, "nothing is deleted by this: files are a copy" in result.out) == (0, True)
@@ -134,18 +128,18 @@ def test_only_a_report_by_files(offload: Offload, tier: Path, tmp_path: Path) ->
         (["--topic", "acme"], "not the name of a persistent topic"),
     ],
 )
-def test_wrong_use(offload: Offload, tier: Path, url: str, arguments: list[str], why: str) -> None:
+def test_wrong_use(offload, tier, url, arguments, why):
     records = ["--records", url] if arguments else []
     result = offload("gc", tier, *records, *arguments)
     assert (result.code, result.out) == (2, "")
     assert why in result.err
 
 
-def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) -> None:
+def test_options_say_what_is_looked_for(offload, tier, url):
     forget(url, "acme/cold/json")
     forget(url, "acme/cold/avro")
 
-    def found(*arguments: object) -> set[str]:
+    def found(*arguments):
         result = offload("gc", tier, "--records", url, "--json", *arguments)
         return {each["topic"] for each in result.json["garbage"]}
 
@@ -161,9 +155,7 @@ def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) 
     assert found("--prefix", "folder") == set()
 
 
-def test_a_place_where_nothing_was_moved_to_is_said(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_a_place_where_nothing_was_moved_to_is_said(offload, tier, url, tmp_path):
     missing = offload("gc", tier, "--records", url, "--moved-to", tmp_path / "missing")
     assert (missing.code, missing.out) == (2, "")
     assert "missing" in missing.err
@@ -172,9 +164,7 @@ def test_a_place_where_nothing_was_moved_to_is_said(
     assert (empty.code, "no offloaded object under" in empty.err) == (0, True)
 
 
-def test_the_exit_code_tells_of_garbage_beyond_the_limit(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_the_exit_code_tells_of_garbage_beyond_the_limit(offload, tier, url, tmp_path):
     forget(url, "acme/cold/json")
     forget(url, "acme/cold/avro")
     total = len(offload("gc", tier, "--records", url, "--json").json["garbage"])
@@ -189,9 +179,7 @@ def test_the_exit_code_tells_of_garbage_beyond_the_limit(
     assert offload("gc", tier, "--records", url).code == 0
 
 
-def test_what_a_crash_left_in_the_drivers_own_folder_goes(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_what_a_crash_left_in_the_drivers_own_folder_goes(offload, tier, url, tmp_path):
     staging = tier / ".offload-uploads"
     left = staging / f"{'a' * 32}.json.tmp"
     left.write_bytes(b'{"version": 1, "ke')
@@ -209,9 +197,7 @@ def test_what_a_crash_left_in_the_drivers_own_folder_goes(
     assert not left.exists()
 
 
-def test_a_failure_of_one_object_is_said_and_the_others_go(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_a_failure_of_one_object_is_said_and_the_others_go(offload, tier, url, tmp_path):
     forget(url, "acme/cold/json")
     orphans = keys_of_topic(tier, "acme/cold/persistent/json")
     faults = "fault-plan:faults=fail-before delete #2"
@@ -223,7 +209,7 @@ def test_a_failure_of_one_object_is_said_and_the_others_go(
     assert not orphans & keys_of(tier)
 
 
-def test_names_do_not_steer_the_terminal(offload: Offload, tier: Path, url: str) -> None:
+def test_names_do_not_steer_the_terminal(offload, tier, url):
     forget(url, "acme/cold/json")
     name = "acme/cold/persistent/\x1b[31mred"
     for path in tier.rglob("*.metadata.json"):
@@ -236,7 +222,7 @@ def test_names_do_not_steer_the_terminal(offload: Offload, tier: Path, url: str)
 # --- delete ----------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_lives_is_not_deleted(offload: Offload, tier: Path, url: str, tmp_path: Path) -> None:
+def test_a_topic_that_lives_is_not_deleted(offload, tier, url, tmp_path):
     before = keys_of(tier)
     for what in ("acme/cold/json", "acme/cold"):
         arguments = ["delete", tier, what, "--records", url, "--yes", "--audit-log", tmp_path / "log"]
@@ -246,9 +232,7 @@ def test_a_topic_that_lives_is_not_deleted(offload: Offload, tier: Path, url: st
     assert not (tmp_path / "log").exists()
 
 
-def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(offload, tier, url, tmp_path):
     before, orphans = keys_of(tier), keys_of_topic(tier, "acme/cold/persistent/json")
     forget(url, "acme/cold/json")
     forget(url, "acme/cold/avro")
@@ -270,7 +254,7 @@ def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(
     assert (again.code, "a receipt is not overwritten" in again.err) == (2, True)
 
 
-def test_a_receipt_says_what_is_left(offload: Offload, tier: Path, url: str, tmp_path: Path) -> None:
+def test_a_receipt_says_what_is_left(offload, tier, url, tmp_path):
     forget(url, "acme/cold/json")
     for path in tier.glob("*"):
         if path.is_file():
@@ -286,7 +270,7 @@ def test_a_receipt_says_what_is_left(offload: Offload, tier: Path, url: str, tmp
     )
 
 
-def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp_path: Path) -> None:
+def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload, tmp_path):
     config = configuration_file(tmp_path)
     rollover = RolloverPolicy(max_entries=1, min_age_s=0)
     with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
@@ -309,7 +293,7 @@ def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp
     assert [each["kind"] for each in said["deleted"]].count("cold") == 3
 
 
-def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path: Path) -> None:
+def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path):
     (tmp_path / ".offload-uploads").mkdir()
     (tmp_path / ".offload-uploads" / f"{'b' * 32}.json.tmp").write_bytes(b"")
     with open_tier(tmp_path) as tier:
@@ -320,14 +304,12 @@ def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path: 
         assert list(tier.store.list_uploads("")) == []
 
 
-def test_what_failed_is_said_by_delete_as_well(
-    offload: Offload, tier: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_is_said_by_delete_as_well(offload, tier, url, monkeypatch):
     forget(url, "acme/cold/json")
     slow = min(keys_of_topic(tier, "acme/cold/persistent/json"))
     stat = Tier.stat
 
-    def stat_but_one(self: Tier, key: str) -> ObjectStat:
+    def stat_but_one(self, key):
         if key == slow:
             raise StoreTimeoutError("no answer", key=key)
         return stat(self, key)

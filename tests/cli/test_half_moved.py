@@ -1,32 +1,24 @@
 """Commands over a topic of which a part has moved: what one tier lacks is said, and several are read together."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from commands import Offload
-from scenes.moves import MovedTopic, half_moved
+from scenes.moves import half_moved
 
 TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
 
 
-def given(world: MovedTopic, place: str) -> list[str]:
+def given(world, place):
     return [str(world.folder / place), "--topic", TOPIC, "--records", f"sqlite:{world.folder}/records.db"]
 
 
 @pytest.mark.parametrize(("place", "other"), [("source", "target"), ("target", "source")])
-def test_commands_say_what_is_elsewhere_and_write_nothing(
-    world: MovedTopic, offload: Offload, place: str, other: str
-) -> None:
+def test_commands_say_what_is_elsewhere_and_write_nothing(world, offload, place, other):
     out = world.folder / "out"
     for command in (["cat"], ["cat", "--level", "entries"], ["export", "--to", out]):
         result = offload(command[0], *given(world, place), *command[1:])
@@ -35,7 +27,7 @@ def test_commands_say_what_is_elsewhere_and_write_nothing(
     assert not list(out.glob("**/*.parquet"))
 
 
-def test_commands_read_several_tiers(world: MovedTopic, offload: Offload) -> None:
+def test_commands_read_several_tiers(world, offload):
     asked = [*given(world, "source"), "--also-tier", world.folder / "target"]
     shown = offload("cat", *asked, "--format", "jsonl")
     assert (shown.code, len(shown.out.splitlines())) == (0, len(world.entries))

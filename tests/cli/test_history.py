@@ -1,12 +1,8 @@
 """`offload history`: what records, objects and audit logs say of ledgers, in the order of time."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from records import CLOSED_AT_MS, closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out, uuid_of
@@ -18,7 +14,7 @@ from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, U
 CLOSED = datetime.fromtimestamp(CLOSED_AT_MS / 1000, UTC)
 
 
-def lay_out_some(root: Path) -> tuple[str, Path]:
+def lay_out_some(root):
     """A ledger with a superseded attempt, its hot copy gone; one in a segment; one that was deleted. Record and log."""
     cold = root / "cold"
     for number, hours in ((1, 1), (2, 2)):
@@ -58,7 +54,7 @@ def lay_out_some(root: Path) -> tuple[str, Path]:
     return f"{TOPIC}={record}", root / "audit.jsonl"
 
 
-def test_it_is_told_in_the_order_of_time_from_all_that_know(offload: Offload, tmp_path: Path) -> None:
+def test_it_is_told_in_the_order_of_time_from_all_that_know(offload, tmp_path):
     record, log = lay_out_some(tmp_path)
     result = offload("history", tmp_path / "cold", TOPIC, "--records", record, "--audit-log", log, "--json")
     assert (result.code, result.err) == (0, "")
@@ -94,7 +90,7 @@ def test_it_is_told_in_the_order_of_time_from_all_that_know(offload: Offload, tm
     assert details[3, "hot-deleted", None] == "the lag has passed"
 
 
-def test_one_ledger_is_told_as_a_table(offload: Offload, tmp_path: Path) -> None:
+def test_one_ledger_is_told_as_a_table(offload, tmp_path):
     record, log = lay_out_some(tmp_path)
     result = offload(
         "history", tmp_path / "cold", TOPIC, "--records", record, "--audit-log", log, "--ledger", "6"
@@ -105,7 +101,7 @@ def test_one_ledger_is_told_as_a_table(offload: Offload, tmp_path: Path) -> None
     assert lines[0][:4] == ["2023-11-14", "22:13:20Z", "6", "closed"]
 
 
-def test_without_records_objects_tell_what_they_know(offload: Offload, tmp_path: Path) -> None:
+def test_without_records_objects_tell_what_they_know(offload, tmp_path):
     lay_out_some(tmp_path)
     lay_out(tmp_path / "cold", pip17_object([b"a"], ledger_id=7), attempt=7, parts=["data"])
     events = offload("history", tmp_path / "cold", "acme/cold/orders", "--json").json["events"]
@@ -114,14 +110,14 @@ def test_without_records_objects_tell_what_they_know(offload: Offload, tmp_path:
     assert "not readable: the data object has no index" in written[-1][1]
 
 
-def test_a_topic_of_which_nothing_is_known_is_an_error(offload: Offload, tmp_path: Path) -> None:
+def test_a_topic_of_which_nothing_is_known_is_an_error(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("history", tmp_path / "cold", "acme/cold/nothing")
     assert result.code == 2
     assert "nothing is known of this topic" in result.err
 
 
-def test_when_a_ledger_was_opened_is_in_its_index(offload: Offload, broker: Path) -> None:
+def test_when_a_ledger_was_opened_is_in_its_index(offload, broker):
     events = offload("history", broker, "acme/cold/big", "--json").json["events"]
     assert [each["what"] for each in events] == ["opened", "opened", "written", "written"]
     assert events[0]["at"] < events[2]["at"]
@@ -130,7 +126,7 @@ def test_when_a_ledger_was_opened_is_in_its_index(offload: Offload, broker: Path
 # --- reading audit logs ------------------------------------------------------------------------
 
 
-def test_a_torn_line_of_an_audit_log_is_passed_over(tmp_path: Path) -> None:
+def test_a_torn_line_of_an_audit_log_is_passed_over(tmp_path):
     _, log = lay_out_some(tmp_path)
     whole = list(read_audit_log(log))
     assert [each.action for each in whole] == ["delete", "delete", "delete", "write"]
@@ -148,16 +144,14 @@ def test_a_torn_line_of_an_audit_log_is_passed_over(tmp_path: Path) -> None:
         ('{"version": 1, "at": "yesterday", "action": "delete"}', FormatError),
     ],
 )
-def test_a_line_of_another_kind_is_an_error_that_names_it(
-    tmp_path: Path, line: str, error: type[Exception]
-) -> None:
+def test_a_line_of_another_kind_is_an_error_that_names_it(tmp_path, line, error):
     path = tmp_path / "log"
     path.write_text(f"\n{line}\n")
     with pytest.raises(error, match="log, line 2"):
         list(read_audit_log(path))
 
 
-def test_a_line_of_another_kind_does_not_hide_the_others(offload: Offload, tmp_path: Path) -> None:
+def test_a_line_of_another_kind_does_not_hide_the_others(offload, tmp_path):
     _, log = lay_out_some(tmp_path)
     whole = offload("history", tmp_path / "cold", TOPIC, "--audit-log", log)
     lines = log.read_bytes().splitlines(keepends=True)
@@ -169,14 +163,14 @@ def test_a_line_of_another_kind_does_not_hide_the_others(offload: Offload, tmp_p
     assert len(list(read_audit_log(log, wrong=lambda _: None))) == len(lines)
 
 
-def test_an_audit_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_an_audit_log_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(ObjectNotFoundError, match="there is no such audit log"):
         list(read_audit_log(tmp_path / "nothing"))
     with pytest.raises(StoreError, match="cannot be read"):
         list(read_audit_log(tmp_path))
 
 
-def test_another_file_is_not_taken_for_an_audit_log(offload: Offload, tmp_path: Path) -> None:
+def test_another_file_is_not_taken_for_an_audit_log(offload, tmp_path):
     lay_out_some(tmp_path)
     (tmp_path / "page").write_text("<!doctype html>\n<p>\n")
     result = offload("history", tmp_path / "tier", "acme/cold/orders", "--audit-log", tmp_path / "page")

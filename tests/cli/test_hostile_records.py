@@ -1,13 +1,9 @@
 """Records whose values no program writes: no command ends in an error of Python's own, and others are read."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import entry, pip17_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
@@ -30,16 +26,16 @@ DIGITS, DEEP = "1" * 5000, "[" * 100_000
 RECORD = closed(9, len(PAYLOADS), copied(uuid_of(3)))
 
 
-def with_info(**changes: int | None) -> LedgerRecord:
+def with_info(**changes):
     return replace(RECORD, info=replace(RECORD.info, **changes))
 
 
-def with_context(**changes: object) -> LedgerRecord:
+def with_context(**changes):
     assert RECORD.context is not None
     return replace(RECORD, context=replace(RECORD.context, **changes))
 
 
-def with_properties(**properties: str) -> LedgerRecord:
+def with_properties(**properties):
     named = {name.replace("__", "."): text for name, text in properties.items()}
     return with_context(driver=DriverMetadata(name="local", properties=tuple(named.items())))
 
@@ -77,7 +73,7 @@ COMMANDS = [
 ]
 
 
-def lay_out_all(root: Path, hostile: LedgerRecord) -> None:
+def lay_out_all(root, hostile):
     (root / "tier").mkdir()
     names = [managed_ledger_of_topic(TopicName(f"persistent://{topic}")) for topic in (GOOD, BAD)]
     for attempt, name in ((1, names[0]), (3, names[1])):
@@ -95,9 +91,7 @@ def lay_out_all(root: Path, hostile: LedgerRecord) -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_no_command_ends_in_an_error_of_pythons(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_no_command_ends_in_an_error_of_pythons(offload, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     lay_out_all(tmp_path, HOSTILE[kind])
     for command in COMMANDS:

@@ -1,11 +1,6 @@
 """`offload inspect`: one object's index and blocks, right ones and damaged ones."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from commands import Offload
 from entries import WrittenObject, pip17_object
 from golden import load_case
 from tiers import Names, lay_out, lay_out_case
@@ -13,7 +8,7 @@ from tiers import Names, lay_out, lay_out_case
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
 
 
-def test_an_objects_index_and_blocks_are_shown(offload: Offload, broker: Path) -> None:
+def test_an_objects_index_and_blocks_are_shown(offload, broker):
     result = offload("inspect", broker, BIG)
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
@@ -30,11 +25,11 @@ def test_an_objects_index_and_blocks_are_shown(offload: Offload, broker: Path) -
     assert lines[-1].split()[4] == "999"
 
 
-def test_the_index_key_shows_the_same(offload: Offload, broker: Path) -> None:
+def test_the_index_key_shows_the_same(offload, broker):
     assert offload("inspect", broker, f"{BIG}-index").out == offload("inspect", broker, BIG).out
 
 
-def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
+def test_json_says_all_of_it(offload, tmp_path):
     lay_out_case(tmp_path, "streaming", "3-ledgers-5-blocks")
     case = load_case("streaming", "3-ledgers-5-blocks")
     result = offload("inspect", tmp_path, case.key.data_key, "--json")
@@ -57,14 +52,14 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
     assert {ledger["metadata"]["ledger_id"] for ledger in shown["ledgers"]} == {15, 16, 17}
 
 
-def test_metadata_of_a_ledger_is_json_that_people_can_read(offload: Offload, broker: Path) -> None:
+def test_metadata_of_a_ledger_is_json_that_people_can_read(offload, broker):
     metadata = offload("inspect", broker, BIG, "--json").json["ledgers"][0]["metadata"]
     assert metadata["state"] == "CLOSED"
     assert metadata["digest_type"] == "CRC32C"
     assert ["pulsar/managed-ledger", "acme/cold/persistent/big"] in metadata["custom"]
 
 
-def change(tmp_path: Path, offset: int, data: bytes) -> str:
+def change(tmp_path, offset, data):
     """A ledger of two blocks of 1000 bytes, changed."""
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     new = bytearray(written.data)
@@ -89,9 +84,7 @@ def change(tmp_path: Path, offset: int, data: bytes) -> str:
         ),
     ],
 )
-def test_a_damaged_header_is_told_for_its_block(
-    offload: Offload, tmp_path: Path, offset: int, data: bytes, told: str
-) -> None:
+def test_a_damaged_header_is_told_for_its_block(offload, tmp_path, offset, data, told):
     key = change(tmp_path, offset, data)
     result = offload("inspect", tmp_path, key, "--json")
     assert result.code == 0
@@ -101,9 +94,7 @@ def test_a_damaged_header_is_told_for_its_block(
     assert told in offload("inspect", tmp_path, key).out
 
 
-def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it_goes(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it_goes(offload, tmp_path):
     written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
     cut = WrittenObject(
         key=written.key, data=written.data[:1100], index=written.index, entries=written.entries
@@ -115,7 +106,7 @@ def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it
     assert "1,100 bytes; its index says 2,000" in offload("inspect", tmp_path, key).out
 
 
-def test_what_pulsar_damaged_is_shown(offload: Offload, tmp_path: Path) -> None:
+def test_what_pulsar_damaged_is_shown(offload, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     key = load_case("java-damaged", "st-drift").key.data_key
     shown = offload("inspect", tmp_path, key, "--json").json
@@ -125,7 +116,7 @@ def test_what_pulsar_damaged_is_shown(offload: Offload, tmp_path: Path) -> None:
     assert headers[1] != "ok"
 
 
-def test_an_index_that_cannot_be_read_is_an_error(offload: Offload, tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_read_is_an_error(offload, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "v1-oversized-entry")
     key = load_case("java-damaged", "v1-oversized-entry").key
     result = offload("inspect", tmp_path, key.data_key)
@@ -134,7 +125,7 @@ def test_an_index_that_cannot_be_read_is_an_error(offload: Offload, tmp_path: Pa
     assert key.index_key in result.err
 
 
-def test_a_missing_data_object_is_told(offload: Offload, tmp_path: Path) -> None:
+def test_a_missing_data_object_is_told(offload, tmp_path):
     key = lay_out(tmp_path, pip17_object([b"a"]), parts=["index"])
     shown = offload("inspect", tmp_path, key, "--json").json
     assert shown["data_bytes"] is None
@@ -144,7 +135,7 @@ def test_a_missing_data_object_is_told(offload: Offload, tmp_path: Path) -> None
     assert f"{key}, not there" in offload("inspect", tmp_path, key).out
 
 
-def test_a_missing_index_is_an_error_that_names_it(offload: Offload, tmp_path: Path) -> None:
+def test_a_missing_index_is_an_error_that_names_it(offload, tmp_path):
     key = lay_out(tmp_path, pip17_object([b"a"]), parts=["data"])
     result = offload("inspect", tmp_path, key)
     assert (result.code, result.out) == (2, "")
@@ -155,12 +146,12 @@ def test_a_missing_index_is_an_error_that_names_it(offload: Offload, tmp_path: P
 @pytest.mark.parametrize(
     "key", ["readme.txt", "", "../../etc/passwd", "00000000-0000-4000-8000-000000000000-ledger-x"]
 )
-def test_what_is_no_key_of_an_object_is_refused(offload: Offload, tmp_path: Path, key: str) -> None:
+def test_what_is_no_key_of_an_object_is_refused(offload, tmp_path, key):
     result = offload("inspect", tmp_path, key)
     assert result.code == 2
     assert result.err.startswith("offload: this is not the key of an offloaded object: expected <uuid>")
 
 
-def test_user_metadata_is_shown_as_it_is(offload: Offload, tmp_path: Path) -> None:
+def test_user_metadata_is_shown_as_it_is(offload, tmp_path):
     key = lay_out(tmp_path, pip17_object([b"a"]), names=Names(cluster="[red]east[/red]"))
     assert "[red]east[/red]" in offload("inspect", tmp_path, key).out

@@ -1,35 +1,32 @@
 """`offload topics layout` where there is much, little or no room, and much, little or nothing to draw."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
 import subprocess
 from contextlib import closing, suppress
 from fcntl import ioctl
-from pathlib import Path
 from struct import pack
 from termios import TIOCSWINSZ
 
 import pytest
-from commands import COMMAND, Offload, configuration_file
+from commands import COMMAND, configuration_file
 from records import closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, uuid_of
 
-from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.records import OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 
 
-def recorded(folder: Path, *ledgers: LedgerRecord, name: str = MANAGED_LEDGER) -> Path:
+def recorded(folder, *ledgers, name=MANAGED_LEDGER):
     """A configuration whose metadata has this topic."""
     with closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)) as store:
         ManagedLedgerRecords(store).write(name, managed_ledger(*ledgers), None)
     return configuration_file(folder)
 
 
-def on_terminal(config: Path, columns: int) -> list[str]:
+def on_terminal(config, columns):
     """What is seen on a terminal of this width, without colours."""
     ours, its = pty.openpty()
     ioctl(its, TIOCSWINSZ, pack("HHHH", 40, columns, 0, 0))
@@ -49,7 +46,7 @@ def on_terminal(config: Path, columns: int) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_a_narrow_terminal_loses_nothing(tmp_path: Path, columns: int) -> None:
+def test_a_narrow_terminal_loses_nothing(tmp_path, columns):
     context = OffloadContext.of_segments([segment(uuid_of(1), 49), segment(uuid_of(2), 99)], complete=True)
     lines = on_terminal(recorded(tmp_path, closed(12345, 100, context)), columns)
     bar = lines[0].split()[2]
@@ -59,7 +56,7 @@ def test_a_narrow_terminal_loses_nothing(tmp_path: Path, columns: int) -> None:
     assert str(uuid_of(2)) in "".join("".join(line.split()[-1:]) for line in lines[2:])
 
 
-def test_many_ledgers_and_more_objects_than_letters(offload: Offload, tmp_path: Path) -> None:
+def test_many_ledgers_and_more_objects_than_letters(offload, tmp_path):
     ledgers = [closed(each, 10, copied(uuid_of(each))) for each in range(500)]
     config = recorded(tmp_path, *ledgers)
     lines = offload("topics", "layout", TOPIC, "--config", config).out.splitlines()
@@ -69,7 +66,7 @@ def test_many_ledgers_and_more_objects_than_letters(offload: Offload, tmp_path: 
     assert len(offload("topics", "layout", TOPIC, "--config", config, "--json").json) == 500
 
 
-def test_a_ledger_of_more_segments_than_columns(tmp_path: Path) -> None:
+def test_a_ledger_of_more_segments_than_columns(tmp_path):
     shares = [segment(uuid_of(each), each) for each in range(150)]
     config = recorded(tmp_path, closed(3, 150, OffloadContext.of_segments(shares, complete=True)))
     lines = on_terminal(config, 80)
@@ -77,14 +74,14 @@ def test_a_ledger_of_more_segments_than_columns(tmp_path: Path) -> None:
     assert len(re.findall(r"[A-Z]", drawn)) == 150
 
 
-def test_a_topic_without_entries(offload: Offload, tmp_path: Path) -> None:
+def test_a_topic_without_entries(offload, tmp_path):
     config = recorded(tmp_path)
     result = offload("topics", "layout", TOPIC, "--config", config)
     assert (result.code, result.out) == (0, f"{TOPIC} has no entries\n")
     assert offload("topics", "layout", TOPIC, "--config", config, "--json").out == "[]\n"
 
 
-def test_of_a_partitioned_topic_a_partition_is_to_be_named(offload: Offload, tmp_path: Path) -> None:
+def test_of_a_partitioned_topic_a_partition_is_to_be_named(offload, tmp_path):
     config = recorded(tmp_path, closed(3, 1), name=f"{MANAGED_LEDGER}-partition-2")
     result = offload("topics", "layout", TOPIC, "--config", config)
     assert (result.code, result.out) == (2, "")

@@ -1,30 +1,22 @@
 """Lost data: objects that are gone are no success to read; entries that a saved object lacks are named everywhere."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from commands import Offload
-from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from tiers import TOPIC, lay_out
 
 THREE = [entry(b"%04d" % i) for i in range(3)]
 
 
-def as_pip17() -> WrittenObject:
+def as_pip17():
     return pip17_object(THREE, ledger_id=5)
 
 
-def as_segment() -> WrittenObject:
+def as_segment():
     return streaming_object([LedgerPart(ledger_id=5, blocks=[THREE])])
 
 
 @pytest.mark.parametrize("make", [as_pip17, as_segment])
-def test_what_is_lost_is_no_success_unless_it_is_accepted(
-    offload: Offload, tmp_path: Path, make: Callable[[], WrittenObject], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_lost_is_no_success_unless_it_is_accepted(offload, tmp_path, make, caplog):
     root = tmp_path / "tier"
     root.mkdir()
     lay_out(root, make(), parts=["index"])
@@ -44,7 +36,7 @@ SAID = "1 entries: 7:5"
 
 
 @pytest.fixture
-def salvaged(offload: Offload, tmp_path: Path) -> tuple[Path, str]:
+def salvaged(offload, tmp_path):
     """A tier with what was saved of an object; its key."""
     root = tmp_path / "tier"
     root.mkdir()
@@ -58,9 +50,7 @@ def salvaged(offload: Offload, tmp_path: Path) -> tuple[Path, str]:
     return root, result.json["repairs"][0]["target"]
 
 
-def test_commands_name_the_entries_that_a_saved_object_lacks(
-    offload: Offload, salvaged: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_commands_name_the_entries_that_a_saved_object_lacks(offload, salvaged, tmp_path):
     root, key = salvaged
     header, topic, _, problem = offload("ls", root).out.splitlines()
     assert header.rstrip().endswith("problems")
@@ -79,7 +69,7 @@ def test_commands_name_the_entries_that_a_saved_object_lacks(
     assert (page.code, "lost-entries" in (tmp_path / "report.html").read_text()) == (0, True), page.err
 
 
-def test_bytes_after_a_lost_entry_are_shown_as_right(offload: Offload, salvaged: tuple[Path, str]) -> None:
+def test_bytes_after_a_lost_entry_are_shown_as_right(offload, salvaged):
     root, key = salvaged
     shown = offload("inspect", root, key, "--hex", "--block", "1").out
     assert "wrong" not in shown
@@ -87,7 +77,7 @@ def test_bytes_after_a_lost_entry_are_shown_as_right(offload: Offload, salvaged:
     assert ids == [*range(5), 6, 7]
 
 
-def test_a_record_that_is_recovered_from_it_says_so(offload: Offload, salvaged: tuple[Path, str]) -> None:
+def test_a_record_that_is_recovered_from_it_says_so(offload, salvaged):
     root, key = salvaged
     result = offload("recover", root, "--json")
     assert result.code == 1

@@ -1,23 +1,19 @@
 """`offload ls`: what lies in a tier, for people and for programs."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from tiers import CLUSTER, MODIFIED_AT, TOPIC, Names, lay_out
 
 LATER = MODIFIED_AT + timedelta(hours=3)
 
 
-def words(line: str) -> list[str]:
+def words(line):
     return line.split()
 
 
-def lay_out_some(root: Path) -> None:
+def lay_out_some(root):
     """Ledger 3 with two copies, ledger 4 without an index, ledger 5 in a segment."""
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=1)
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=2, modified_at=LATER)
@@ -25,7 +21,7 @@ def lay_out_some(root: Path) -> None:
     lay_out(root, streaming_object([LedgerPart(ledger_id=5, blocks=[[b"d"], [b"e", b"f"]])]), attempt=4)
 
 
-def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload: Offload, broker: Path) -> None:
+def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload, broker):
     result = offload("ls", broker)
     assert (result.code, result.err) == (0, "")
     header, *lines = result.out.splitlines()
@@ -35,9 +31,7 @@ def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload: Offload
     assert words(lines[11])[:7] == ["acme/cold/nobatch", "3", "2,500", "705.6", "kB", "3", "pip17"]
 
 
-def test_problems_and_superseded_copies_are_counted_and_problems_named(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_problems_and_superseded_copies_are_counted_and_problems_named(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("ls", tmp_path)
     assert result.code == 0
@@ -64,7 +58,7 @@ def test_problems_and_superseded_copies_are_counted_and_problems_named(
     ]
 
 
-def test_ledgers_are_listed_with_their_copies(offload: Offload, tmp_path: Path) -> None:
+def test_ledgers_are_listed_with_their_copies(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("ls", "--ledgers", tmp_path)
     lines = [words(line) for line in result.out.splitlines()]
@@ -94,7 +88,7 @@ def test_ledgers_are_listed_with_their_copies(offload: Offload, tmp_path: Path) 
     ]  # fmt: skip
 
 
-def test_clusters_are_shown_where_there_are_several(offload: Offload, tmp_path: Path) -> None:
+def test_clusters_are_shown_where_there_are_several(offload, tmp_path):
     for attempt, cluster in enumerate(["east", "west", None]):
         lay_out(tmp_path, pip17_object([b"a"]), attempt=attempt, names=Names(cluster=cluster))
     header, *lines = offload("ls", tmp_path).out.splitlines()
@@ -104,7 +98,7 @@ def test_clusters_are_shown_where_there_are_several(offload: Offload, tmp_path: 
     ]
 
 
-def test_a_prefix_narrows_the_listing(offload: Offload, tmp_path: Path) -> None:
+def test_a_prefix_narrows_the_listing(offload, tmp_path):
     for number, folder in enumerate(["east/", "west/"]):
         lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), folder=folder)
     result = offload("ls", tmp_path, "--prefix", "west/", "--json")
@@ -112,7 +106,7 @@ def test_a_prefix_narrows_the_listing(offload: Offload, tmp_path: Path) -> None:
     assert [ledger["ledger"] for ledger in topic["ledgers"]] == [1]
 
 
-def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
+def test_json_says_all_of_it(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("ls", tmp_path, "--json")
     assert (result.code, result.err) == (0, "")
@@ -142,28 +136,28 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
     assert problem == four["attempts"][0]
 
 
-def test_an_unknown_topic_is_null_in_json_and_said_in_the_table(offload: Offload, tmp_path: Path) -> None:
+def test_an_unknown_topic_is_null_in_json_and_said_in_the_table(offload, tmp_path):
     lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=None))
     assert offload("ls", tmp_path, "--json").json["topics"][0]["topic"] is None
     assert offload("ls", tmp_path).out.splitlines()[1].startswith("(unknown topic)")
 
 
-def test_an_empty_tier_lists_nothing(offload: Offload, tmp_path: Path) -> None:
+def test_an_empty_tier_lists_nothing(offload, tmp_path):
     assert offload("ls", tmp_path, "--json").json == {"topics": [], "problems": []}
 
 
-def test_lines_are_not_broken_in_a_pipe(offload: Offload, tmp_path: Path) -> None:
+def test_lines_are_not_broken_in_a_pipe(offload, tmp_path):
     name = "n" * 200
     lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=f"a/b/persistent/{name}"))
     assert offload("ls", "-l", tmp_path).out.splitlines()[1].startswith(f"a/b/{name} ")
 
 
-def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload: Offload, tmp_path: Path) -> None:
+def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload, tmp_path):
     lay_out_some(tmp_path)
     other = Names(managed_ledger="acme/warm/persistent/orders")
     lay_out(tmp_path, pip17_object([b"g"], ledger_id=9), attempt=9, names=other)
 
-    def rows(level: str, *given: str) -> list[list[str]]:
+    def rows(level, *given):
         result = offload("ls", tmp_path, "--by", level, *given)
         assert result.code == 0
         return [words(line) for line in result.out.splitlines()][1:]
@@ -187,9 +181,7 @@ def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload: Offload, tm
     assert len(said["problems"]) == 1
 
 
-def test_a_segment_over_ledgers_is_one_line_and_is_read_if_one_of_them_is(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_a_segment_over_ledgers_is_one_line_and_is_read_if_one_of_them_is(offload, tmp_path):
     parts = [LedgerPart(ledger_id=number, blocks=[[b"d"]]) for number in (5, 6)]
     lay_out(tmp_path, streaming_object(parts), attempt=4)
     (row,) = offload("ls", tmp_path, "--by", "segment", "--json").json["rows"]
@@ -208,7 +200,7 @@ def test_a_segment_over_ledgers_is_one_line_and_is_read_if_one_of_them_is(
         ("other", 0),
     ],
 )
-def test_topics_are_chosen_by_patterns(offload: Offload, tmp_path: Path, pattern: str, topics: int) -> None:
+def test_topics_are_chosen_by_patterns(offload, tmp_path, pattern, topics):
     names = [
         "cold/persistent/orders",
         "cold/persistent/parted-partition-0",
@@ -221,6 +213,6 @@ def test_topics_are_chosen_by_patterns(offload: Offload, tmp_path: Path, pattern
     assert len(offload("ls", tmp_path, "--topic", pattern, "--json").json["topics"]) == topics
 
 
-def test_wrong_use_is_told(offload: Offload, tmp_path: Path) -> None:
+def test_wrong_use_is_told(offload, tmp_path):
     assert offload("ls", tmp_path, "--ledgers", "--by", "topic").code == 2
     assert offload("ls", tmp_path, "--sort", "colour").code == 2

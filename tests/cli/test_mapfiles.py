@@ -1,11 +1,6 @@
 """`offload ls`, `inspect` and `cat` on what Pulsar's filesystem offloader stored."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from commands import Offload
 from mapfiles import FILESYSTEM_OBJECTS, lay_out_golden, lay_out_mapfile, mapfile
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
@@ -17,7 +12,7 @@ BATCH = "acme/cold/persistent/batch/13-dbe377da-b1fe-46bd-824b-814014508e34"
     "tier",
     [(str(FILESYSTEM_OBJECTS),), ("filesystem", "--option", f"fileSystemURI=file://{FILESYSTEM_OBJECTS}")],
 )
-def test_topics_are_listed(offload: Offload, tier: tuple[str, ...]) -> None:
+def test_topics_are_listed(offload, tier):
     result = offload("ls", *tier, "--json")
     assert (result.code, result.err) == (0, "")
     shown = result.json
@@ -32,7 +27,7 @@ def test_topics_are_listed(offload: Offload, tier: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["data", "index"])
-def test_a_ledger_is_inspected_by_either_key(offload: Offload, name: str) -> None:
+def test_a_ledger_is_inspected_by_either_key(offload, name):
     result = offload("inspect", FILESYSTEM_OBJECTS, f"{BATCH}/{name}")
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
@@ -46,7 +41,7 @@ def test_a_ledger_is_inspected_by_either_key(offload: Offload, name: str) -> Non
     assert lines[-1] == "1 0 303206 0 138 ok"
 
 
-def test_a_stretch_that_is_not_where_the_index_says_is_shown(offload: Offload, tmp_path: Path) -> None:
+def test_a_stretch_that_is_not_where_the_index_says_is_shown(offload, tmp_path):
     payloads = [bytes([i]) * 30_000 for i in range(100)]
     written = mapfile(payloads, compression=FileCompression.NONE, index_interval=1)
     lay_out_mapfile(tmp_path, written)
@@ -64,7 +59,7 @@ def test_a_stretch_that_is_not_where_the_index_says_is_shown(offload: Offload, t
     assert headers[1].startswith("a key is not above the one before it")
 
 
-def test_an_index_without_data_is_an_error(offload: Offload, tmp_path: Path) -> None:
+def test_an_index_without_data_is_an_error(offload, tmp_path):
     lay_out_golden(tmp_path)
     (tmp_path / f"{BATCH}/data").unlink()
     result = offload("inspect", tmp_path, f"{BATCH}/index")
@@ -72,7 +67,7 @@ def test_an_index_without_data_is_an_error(offload: Offload, tmp_path: Path) -> 
     assert f"{BATCH}/data" in result.err
 
 
-def test_messages_are_written_out(offload: Offload) -> None:
+def test_messages_are_written_out(offload):
     result = offload("cat", FILESYSTEM_OBJECTS, "--topic", "acme/cold/avro", "--format", "jsonl")
     assert (result.code, result.err) == (0, "")
     assert len(result.out.splitlines()) == 2500

@@ -1,11 +1,6 @@
 """Tables on a terminal of 80 columns lose no key or amount; ids that follow one another are shown in short."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from commands import Offload
 from entries import pip17_object
 from tiers import TOPIC, lay_out
 
@@ -26,9 +21,7 @@ LEDGER = pip17_object([b"some entry"], ledger_id=1234567)
     ],
     ids=lambda each: each[0],
 )
-def test_nothing_is_cut_off(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
+def test_nothing_is_cut_off(offload, tmp_path, monkeypatch, arguments):
     lay_out(tmp_path, LEDGER, attempt=1)
     lay_out(tmp_path, LEDGER, attempt=2, parts=("data",))
     monkeypatch.setattr(terminal.out, "width", 80)
@@ -48,5 +41,5 @@ def test_nothing_is_cut_off(
         ([0, 1, 2, 5, 7, 8, 1 << 40], "0–2, 5, 7–8, 1099511627776"),
     ],
 )
-def test_ids_that_follow_one_another_are_told_by_first_and_last(ids: list[int], text: str) -> None:
+def test_ids_that_follow_one_another_are_told_by_first_and_last(ids, text):
     assert id_ranges(ids) == text

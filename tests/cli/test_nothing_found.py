@@ -1,13 +1,9 @@
 """Nothing is passed over in silence: names that are not there, patterns that mean nothing, empty places."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import entry, pip17_object
 from tiers import lay_out
 
@@ -17,14 +13,14 @@ ORDERS, TYPO = "acme/cold/orders", "acme/cold/oders"
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     """Two entries of acme/cold/orders."""
     lay_out(tmp_path / "tier", pip17_object([entry(b"a"), entry(b"b")]))
     return tmp_path / "tier"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path):
     """A metadata store that has the record of another topic, which nothing was offloaded of."""
     found = f"sqlite:{tmp_path}/records.db"
     with closing(open_metadata_store(found, {"create": True})) as store:
@@ -46,9 +42,7 @@ def url(tmp_path: Path) -> str:
         ["rollback", "delete", "{tier}", "-t", TYPO, "--records", "{url}"],
     ],
 )
-def test_a_name_of_a_topic_that_is_not_there_is_an_error_that_names_it(
-    offload: Offload, tier: Path, url: str, arguments: list[str]
-) -> None:
+def test_a_name_of_a_topic_that_is_not_there_is_an_error_that_names_it(offload, tier, url, arguments):
     result = offload(*(each.format(tier=tier, url=url) for each in arguments))
     assert result.code == 2
     (line,) = [line for line in result.err.splitlines() if line.startswith("offload: ")]
@@ -57,19 +51,19 @@ def test_a_name_of_a_topic_that_is_not_there_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize("command", ["ls", "du", "cost", "verify"])
-def test_a_tier_that_is_not_there_is_an_error(offload: Offload, tmp_path: Path, command: str) -> None:
+def test_a_tier_that_is_not_there_is_an_error(offload, tmp_path, command):
     result = offload(command, tmp_path / "nowhere")
     assert (result.code, "nowhere of the local tier does not exist" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--ledgers"], ["--by", "tenant", "--json"]])
-def test_ls_names_the_patterns_that_mean_nothing(offload: Offload, tier: Path, more: list[str]) -> None:
+def test_ls_names_the_patterns_that_mean_nothing(offload, tier, more):
     result = offload("ls", tier, "-t", "acme/*", "-t", "acme/hot/*", *more)
     assert (result.code, "orders" in result.out or "acme" in result.out) == (0, True)
     assert result.err == f"offload: no offloaded object under {tier.as_uri()} is of acme/hot/*\n"
 
 
-def test_du_names_the_patterns_that_mean_nothing(offload: Offload, tier: Path) -> None:
+def test_du_names_the_patterns_that_mean_nothing(offload, tier):
     result = offload("du", tier, "-t", "acme", "-t", "other", "-d", "0")
     assert (result.code, result.err) == (
         0,
@@ -89,9 +83,7 @@ def test_du_names_the_patterns_that_mean_nothing(offload: Offload, tier: Path) -
         ["gc", "--records", "{url}"],
     ],
 )
-def test_a_prefix_where_nothing_lies_is_said(
-    offload: Offload, tier: Path, url: str, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_prefix_where_nothing_lies_is_said(offload, tier, url, tmp_path, arguments):
     command, *more = (each.format(url=url, folder=tmp_path) for each in arguments)
     result = offload(command, tier, *more, "--prefix", "wrong/")
     assert result.code == 0
@@ -99,14 +91,14 @@ def test_a_prefix_where_nothing_lies_is_said(
     assert "no offloaded object" not in offload(command, tier, *more).err
 
 
-def test_what_is_no_offloaders_is_not_taken_for_a_find(offload: Offload, tmp_path: Path) -> None:
+def test_what_is_no_offloaders_is_not_taken_for_a_find(offload, tmp_path):
     (tmp_path / "cat.png").write_bytes(b"x")
     for command in ("ls", "du"):
         assert "no offloaded object" in offload(command, tmp_path).err, command
 
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--deep"]])
-def test_nothing_does_not_verify(offload: Offload, tier: Path, more: list[str]) -> None:
+def test_nothing_does_not_verify(offload, tier, more):
     result = offload("verify", tier, "--prefix", "wrong/", *more)
     assert result.code == 2
     assert f"no offloaded object under {tier.as_uri()} with the prefix wrong/" in result.err
@@ -114,9 +106,7 @@ def test_nothing_does_not_verify(offload: Offload, tier: Path, more: list[str]) 
     assert offload("verify", tier, "--prefix", "wrong/", "--allow-empty", *more).code == 0
 
 
-def test_gc_names_what_it_knows_nothing_of_and_not_what_has_a_record(
-    offload: Offload, tier: Path, url: str
-) -> None:
+def test_gc_names_what_it_knows_nothing_of_and_not_what_has_a_record(offload, tier, url):
     result = offload(
         "gc", tier, "--records", url, "-t", TYPO, "-t", "acme/cold/other", "--namespace", "odd/n"
     )
@@ -126,9 +116,7 @@ def test_gc_names_what_it_knows_nothing_of_and_not_what_has_a_record(
     )
 
 
-def test_delete_gives_no_receipt_for_what_was_never_there(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_delete_gives_no_receipt_for_what_was_never_there(offload, tier, url, tmp_path):
     receipt, log = tmp_path / "receipt", tmp_path / "log"
     yes = ["--records", url, "--not-shared", "--yes", "--audit-log", log, "--receipt", receipt]
     result = offload("delete", tier, TYPO, *yes)
@@ -138,9 +126,7 @@ def test_delete_gives_no_receipt_for_what_was_never_there(
     assert json.loads(receipt.read_text())["is_clean"]
 
 
-def test_delete_knows_from_the_audit_log_what_it_deleted_before(
-    offload: Offload, tier: Path, url: str, tmp_path: Path
-) -> None:
+def test_delete_knows_from_the_audit_log_what_it_deleted_before(offload, tier, url, tmp_path):
     receipt, log = tmp_path / "receipt", tmp_path / "log"
     grace = ["--grace", "0", "--accept-short-grace", "--clock-skew", "0"]
     yes = ["--records", url, "--not-shared", "--yes", "--audit-log", log, *grace]

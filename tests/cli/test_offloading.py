@@ -1,24 +1,15 @@
 """`offload topics offload` and `delete-hot-copies`, beside the process that owns the topic."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from commands import Offload, Result, configuration_file, opened_topic
+from commands import configuration_file, opened_topic
 from scenes.transactions import message
 
-from offload_core.metadata.records import LedgerRecord
-from offload_core.writing.managed_ledger import (
-    ManagedLedger,
-    RolloverPolicy,
-    TransactionalTopic,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic
 
 TOPIC = "persistent://acme/n/orders"
 
@@ -31,12 +22,12 @@ main()
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     return configuration_file(tmp_path)
 
 
 @pytest.fixture
-def topic(config: Path) -> Iterator[ManagedLedger]:
+def topic(config):
     """Three ledgers of 100 bytes; the last one is open."""
     rollover = RolloverPolicy(max_entries=1, min_age_s=0)
     with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
@@ -46,14 +37,12 @@ def topic(config: Path) -> Iterator[ManagedLedger]:
 
 
 @pytest.fixture
-def on_topic(offload: Offload, config: Path) -> Callable[..., Result]:
+def on_topic(offload, config):
     """Run a command of `offload topics` with the configuration."""
     return lambda command, *arguments: offload("topics", command, TOPIC, *arguments, "--config", config)
 
 
-def test_sealed_ledgers_are_offloaded_and_the_others_named(
-    topic: ManagedLedger, on_topic: Callable[..., Result]
-) -> None:
+def test_sealed_ledgers_are_offloaded_and_the_others_named(topic, on_topic):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     done = on_topic("offload")
     assert (done.code, done.out.splitlines()) == (
@@ -69,9 +58,7 @@ def test_sealed_ledgers_are_offloaded_and_the_others_named(
     topic.add_entry(b"the owner was not disturbed")
 
 
-def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs(
-    config: Path, on_topic: Callable[..., Result]
-) -> None:
+def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs(config, on_topic):
     with opened_topic(config, "acme/n/persistent/orders") as (environment, managed):
         topic = TransactionalTopic(environment, managed)
         aborted, left_open = topic.begin(), topic.begin()
@@ -100,18 +87,14 @@ def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs
         assert list(again["skipped"]) == [str(second)]
 
 
-def test_the_newest_ledgers_stay_hot_up_to_a_size(
-    topic: ManagedLedger, on_topic: Callable[..., Result]
-) -> None:
+def test_the_newest_ledgers_stay_hot_up_to_a_size(topic, on_topic):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     done = on_topic("offload", "-s", "100", "--json").json
     assert done["offloaded"] == [first]
     assert done["skipped"].keys() == {str(second), str(third)}
 
 
-def test_hot_copies_are_deleted_after_the_lag(
-    topic: ManagedLedger, on_topic: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_hot_copies_are_deleted_after_the_lag(topic, on_topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     on_topic("offload")
     assert (on_topic("delete-hot-copies").out, on_topic("delete-hot-copies", "-l", "1h").out) == ("", "")
@@ -130,9 +113,7 @@ def test_hot_copies_are_deleted_after_the_lag(
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 2
 
 
-def test_what_cannot_be_done_is_one_line(
-    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result], offload: Offload
-) -> None:
+def test_what_cannot_be_done_is_one_line(topic, config, on_topic, offload):
     unknown = offload("topics", "offload", "persistent://acme/n/none", "--config", config)
     assert (unknown.code, unknown.out) == (2, "")
     assert unknown.err.startswith("offload: there is no record of this managed ledger")
@@ -142,9 +123,7 @@ def test_what_cannot_be_done_is_one_line(
     assert (without.code, "no tier is configured" in without.err) == (2, True)
 
 
-def test_of_a_streamed_topic_too_a_wrong_size_is_refused_and_an_absent_owner_named(
-    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result]
-) -> None:
+def test_of_a_streamed_topic_too_a_wrong_size_is_refused_and_an_absent_owner_named(topic, config, on_topic):
     config.write_text(
         config.read_text().replace("[policies]", "[policies]\nmanagedLedgerOffloadStreaming = true")
     )
@@ -154,9 +133,7 @@ def test_of_a_streamed_topic_too_a_wrong_size_is_refused_and_an_absent_owner_nam
     assert "The process that has it open must run, and keep it by an UpkeepLoop" in waited.err
 
 
-def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(
-    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result]
-) -> None:
+def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(topic, config, on_topic):
     config.write_text(
         config.read_text().replace("[policies]", "[policies]\nmanagedLedgerOffloadStreaming = true")
     )
@@ -176,9 +153,7 @@ def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(
     assert deleted.json == {"deleted": ids, "would_be_deleted": []}
 
 
-def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
-    topic: ManagedLedger, config: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(topic, config, tmp_path):
     slow = "max_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 1000000\n[policies."
     config.write_text(
         config.read_text().replace("extra_configurations.root", f"{slow}extra_configurations]\nroot")
@@ -198,13 +173,11 @@ def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
     assert not any(is_begun(ledger) for ledger in topic.read_info().in_order)
 
 
-def is_begun(ledger: LedgerRecord) -> bool:
+def is_begun(ledger):
     return ledger.context is not None and not ledger.context.complete
 
 
-def test_the_layout_draws_which_positions_lie_in_which_object(
-    topic: ManagedLedger, on_topic: Callable[..., Result], offload: Offload, config: Path
-) -> None:
+def test_the_layout_draws_which_positions_lie_in_which_object(topic, on_topic, offload, config):
     assert on_topic("offload").code == 0
     drawn = on_topic("layout").out.splitlines()
     ids = [ledger.ledger_id for ledger in topic.read_info().in_order]

@@ -1,7 +1,5 @@
 """`offload plugins new`: a project that works at once, and what it is refused for."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commands import COMMAND, Offload, install_into
+from commands import COMMAND, install_into
 from golden import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
@@ -35,14 +33,14 @@ FILES = {
 }
 
 
-def make(folder: Path, name: str = NAME, **environment: str) -> Path:
+def make(folder, name=NAME, **environment):
     """A new project, made by the command."""
     command = [str(COMMAND), "plugins", "new", name, "--directory", str(folder)]
     subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, timeout=120)
     return folder / f"pulsar-offload-{name}"
 
 
-def files(folder: Path) -> dict[str, str]:
+def files(folder):
     return {
         str(path.relative_to(folder)): path.read_text()
         for path in folder.rglob("*")
@@ -50,7 +48,7 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-def run_tests(project: Path, *arguments: str, site: Path | None = None) -> tuple[int, str]:
+def run_tests(project, *arguments, site=None):
     """The exit code and output of the project's own tests; the project is on the path or, with `site`, installed."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     elsewhere = {
@@ -71,12 +69,12 @@ def run_tests(project: Path, *arguments: str, site: Path | None = None) -> tuple
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory):
     return make(tmp_path_factory.mktemp("projects"))
 
 
 @pytest.fixture(scope="module")
-def site(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(project, tmp_path_factory):
     """The project, installed into a directory."""
     target = tmp_path_factory.mktemp("site")
     install_into(target, project)
@@ -86,7 +84,7 @@ def site(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- what is written ---------------------------------------------------------------------------
 
 
-def test_it_writes_a_project_and_says_what_to_do_next(offload: Offload, tmp_path: Path) -> None:
+def test_it_writes_a_project_and_says_what_to_do_next(offload, tmp_path):
     result = offload("plugins", "new", NAME, "--directory", tmp_path)
     target = tmp_path / "pulsar-offload-acme-tape"
     assert (result.code, result.err) == (0, "")
@@ -102,24 +100,20 @@ def test_it_writes_a_project_and_says_what_to_do_next(offload: Offload, tmp_path
     assert "AcmeTapeDriver" in files(target)["offload_acme_tape/driver.py"]
 
 
-def test_the_driver_has_some_60_lines_of_code(project: Path) -> None:
+def test_the_driver_has_some_60_lines_of_code(project):
     source = (project / "offload_acme_tape" / "driver.py").read_text()
     (driver,) = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     lines = [line.strip() for line in source.splitlines()[driver.lineno - 1 : driver.end_lineno]]
     assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 62
 
 
-def test_without_a_directory_it_writes_here(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_directory_it_writes_here(offload, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert offload("plugins", "new", NAME).code == 0
     assert set(files(tmp_path / "pulsar-offload-acme-tape")) == FILES
 
 
-def test_what_pip_compiled_of_the_template_is_not_written(
-    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_pip_compiled_of_the_template_is_not_written(offload, tmp_path, monkeypatch):
     shutil.copytree(TEMPLATE, tmp_path / "template")
     for folder in [path for path in (tmp_path / "template").rglob("*") if path.is_dir()]:
         (folder / "__pycache__").mkdir(exist_ok=True)
@@ -130,7 +124,7 @@ def test_what_pip_compiled_of_the_template_is_not_written(
 
 
 @pytest.mark.parametrize("name", ["a", "zz-9", "x" * MAX_NAME_LENGTH])
-def test_what_is_written_is_clean_for_ruff(offload: Offload, tmp_path: Path, name: str) -> None:
+def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name):
     offload("plugins", "new", name, "--directory", tmp_path)
     target = tmp_path / f"pulsar-offload-{name}"
     for command in (["check"], ["format", "--check"]):
@@ -144,7 +138,7 @@ def test_what_is_written_is_clean_for_ruff(offload: Offload, tmp_path: Path, nam
         assert done.returncode == 0, done.stdout
 
 
-def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path: Path, project: Path) -> None:
+def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, project):
     home = tmp_path / "home"
     home.mkdir()
     settings = {"default_context": {"driver": "Evil", "module": "evil"}, "replay_dir": str(home / "replay")}
@@ -157,7 +151,7 @@ def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path: Path, 
     assert files(home) == before
 
 
-def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path: Path) -> None:
+def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path):
     home = {"HOME": str(tmp_path)}
     command = [
         sys.executable,
@@ -179,7 +173,7 @@ def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path: Path) -
     "name",
     ["", "Tape", "9tape", "a_b", "a-", "a--b", "../tape", "tape/x", "täpe", "a" * (MAX_NAME_LENGTH + 1)],
 )
-def test_what_is_no_name_is_refused(offload: Offload, tmp_path: Path, name: str) -> None:
+def test_what_is_no_name_is_refused(offload, tmp_path, name):
     result = offload("plugins", "new", name, "--directory", tmp_path)
     assert (result.code, result.out) == (2, "")
     assert "this is no name for a driver" in result.err
@@ -195,7 +189,7 @@ def test_what_is_no_name_is_refused(offload: Offload, tmp_path: Path, name: str)
         ("core", "a package 'offload_core' is installed"),
     ],
 )
-def test_a_name_that_is_taken_is_refused(offload: Offload, tmp_path: Path, name: str, why: str) -> None:
+def test_a_name_that_is_taken_is_refused(offload, tmp_path, name, why):
     result = offload("plugins", "new", name, "--directory", tmp_path)
     assert result.code == 2
     assert f"the name is taken: {why}" in result.err
@@ -203,7 +197,7 @@ def test_a_name_that_is_taken_is_refused(offload: Offload, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("kind", ["directory", "file", "dangling link"])
-def test_what_is_there_already_is_left_alone(offload: Offload, tmp_path: Path, kind: str) -> None:
+def test_what_is_there_already_is_left_alone(offload, tmp_path, kind):
     target = tmp_path / "pulsar-offload-acme-tape"
     if kind == "directory":
         target.mkdir()
@@ -220,7 +214,7 @@ def test_what_is_there_already_is_left_alone(offload: Offload, tmp_path: Path, k
 # --- the project's own tests -------------------------------------------------------------------
 
 
-def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
+def test_the_driver_passes_the_conformance_suite_at_once(project):
     code, output = run_tests(project, "tests/test_conformance.py")
     assert code == 0, output
     passed = re.search(r"(\d+) passed", output)
@@ -238,9 +232,7 @@ def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
         ("lowered = {name.lower(): text", "lowered = {name: text"),
     ],
 )
-def test_the_conformance_suite_catches_a_driver_that_breaks_it(
-    project: Path, tmp_path: Path, right: str, wrong: str
-) -> None:
+def test_the_conformance_suite_catches_a_driver_that_breaks_it(project, tmp_path, right, wrong):
     target = shutil.copytree(project, tmp_path / "project")
     changed = [path for path in target.glob("offload_acme_tape/*.py") if right in path.read_text()]
     assert len(changed) == 1
@@ -250,7 +242,7 @@ def test_the_conformance_suite_catches_a_driver_that_breaks_it(
     assert "1 failed" in output
 
 
-def test_the_driver_itself_imports_the_hooks_only(project: Path) -> None:
+def test_the_driver_itself_imports_the_hooks_only(project):
     for path in project.glob("offload_acme_tape/*.py"):
         assert "offload_core" not in path.read_text()
 
@@ -259,16 +251,14 @@ def test_the_driver_itself_imports_the_hooks_only(project: Path) -> None:
 
 
 @pytest.mark.install
-def test_installed_all_its_tests_pass(project: Path, site: Path) -> None:
+def test_installed_all_its_tests_pass(project, site):
     code, output = run_tests(project, "tests/test_installed.py", site=site)
     assert code == 0, output
     assert "2 passed" in output
 
 
 @pytest.mark.install
-def test_installed_the_doctor_finds_nothing_wrong(
-    offload: Offload, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_the_doctor_finds_nothing_wrong(offload, site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
     result = offload("doctor", f"{NAME}://{tmp_path}", "--json")
     assert result.json["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
@@ -302,9 +292,7 @@ spark.stop()
 @pytest.mark.nightly
 @pytest.mark.install
 @pytest.mark.spark
-def test_installed_spark_reads_through_it(
-    java: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_spark_reads_through_it(java, site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
     topics = ["comp-zstd", "jkv-inline", "jstring"]
     with open_store(NAME, root=str(tmp_path / "tier")) as tier:

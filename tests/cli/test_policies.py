@@ -1,34 +1,29 @@
 """`offload namespaces`, `offload topics` and `offload config explain`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from commands import Offload, Result
 
 TOPIC = "persistent://acme/n/orders"
 
 
 @pytest.fixture
-def on_metadata(offload: Offload, tmp_path: Path) -> Callable[..., Result]:
+def on_metadata(offload, tmp_path):
     """Run a command on a database of the test's own."""
     place = ("--metadata", f"sqlite:{tmp_path}/metadata.db", "--metadata-option", "create=true")
 
-    def run(*arguments: object) -> Result:
+    def run(*arguments):
         return offload(*arguments, *place)
 
     return run
 
 
 @pytest.fixture(params=[("namespaces", "acme/n"), ("topics", TOPIC)], ids=["namespace", "topic"])
-def said(request: pytest.FixtureRequest, on_metadata: Callable[..., Result]) -> Callable[..., str]:
+def said(request, on_metadata):
     """What a command of a level says about one namespace or topic."""
     group, name = request.param
 
-    def run(command: str, *arguments: object) -> str:
+    def run(command, *arguments):
         done = on_metadata(group, command, name, *arguments)
         assert done.code == 0, done.err
         return done.out.strip()
@@ -36,7 +31,7 @@ def said(request: pytest.FixtureRequest, on_metadata: Callable[..., Result]) -> 
     return run
 
 
-def test_offload_policies_are_set_shown_and_removed(said: Callable[..., str]) -> None:
+def test_offload_policies_are_set_shown_and_removed(said):
     assert said("get-offload-policies") == "null"
     assert (
         said("set-offload-policies", "driver=aws-s3", "managedLedgerOffloadBucket=cold", "offloadSizeInMB=1")
@@ -54,7 +49,7 @@ def test_offload_policies_are_set_shown_and_removed(said: Callable[..., str]) ->
     assert said("get-offload-policies") == "null"
 
 
-def test_single_policies_are_set_beside_the_others(said: Callable[..., str]) -> None:
+def test_single_policies_are_set_beside_the_others(said):
     said("set-offload-threshold", "--size", "20M", "--time", "5m")
     said("set-offload-threshold", "--size", "30M")
     assert said("get-offload-threshold").splitlines() == [
@@ -76,16 +71,14 @@ def test_single_policies_are_set_beside_the_others(said: Callable[..., str]) -> 
     }
 
 
-def test_retention_is_set_shown_and_removed(said: Callable[..., str]) -> None:
+def test_retention_is_set_shown_and_removed(said):
     said("set-retention", "--size", "1G", "--time", "3h")
     assert json.loads(said("get-retention")) == {"retentionTimeInMinutes": 180, "retentionSizeInMB": 1024}
     said("remove-retention")
     assert said("get-retention") == "null"
 
 
-def test_what_holds_is_explained_with_its_origin(
-    on_metadata: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_holds_is_explained_with_its_origin(on_metadata, tmp_path, monkeypatch):
     config = tmp_path / "offload.toml"
     config.write_text('[policies]\ndriver = "aws-s3"\ns3_credential_secret = "hunter2"\n')
     monkeypatch.setenv("PULSAR_OFFLOAD_CONFIG", str(config))
@@ -107,7 +100,7 @@ def test_what_holds_is_explained_with_its_origin(
     assert known["policies"]["retentionSizeInMB"] == {"value": "0", "origin": "default"}
 
 
-def test_a_secret_comes_from_a_file_and_is_masked(on_metadata: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_secret_comes_from_a_file_and_is_masked(on_metadata, tmp_path):
     file = tmp_path / "policies.json"
     file.write_text(
         '{"s3ManagedLedgerOffloadCredentialSecret": "hunter2", "managedLedgerOffloadDriver": "s3"}'
@@ -118,7 +111,7 @@ def test_a_secret_comes_from_a_file_and_is_masked(on_metadata: Callable[..., Res
     assert shown.json["s3ManagedLedgerOffloadCredentialSecret"] == "********"
 
 
-def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said: Callable[..., str]) -> None:
+def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said):
     assert said("get-offload-filter") == "null"
     said("set-offload-filter", "transactions", "--mode", "gap")
     assert json.loads(said("get-offload-filter")) == {
@@ -153,21 +146,19 @@ def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said
         (("get-retention", "acme"), "this is no namespace"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    on_metadata: Callable[..., Result], arguments: tuple[str, ...], message: str
-) -> None:
+def test_what_makes_no_sense_is_refused(on_metadata, arguments, message):
     done = on_metadata("namespaces", *arguments)
     assert done.code == 2
     assert message in done.err
 
 
-def test_a_filter_that_nobody_has_is_refused(on_metadata: Callable[..., Result]) -> None:
+def test_a_filter_that_nobody_has_is_refused(on_metadata):
     done = on_metadata("namespaces", "set-offload-filter", "acme/n", "transaction")
     assert done.code == 2
     assert "Did you mean 'transactions'?" in done.err
 
 
-def test_a_threshold_beyond_retention_is_refused_with_both(on_metadata: Callable[..., Result]) -> None:
+def test_a_threshold_beyond_retention_is_refused_with_both(on_metadata):
     on_metadata("namespaces", "set-retention", "acme/n", "--size=-1", "--time", "1h")
     done = on_metadata("topics", "set-offload-threshold", TOPIC, "--time", "1h")
     assert done.code == 2
@@ -175,7 +166,7 @@ def test_a_threshold_beyond_retention_is_refused_with_both(on_metadata: Callable
     assert "managedLedgerOffloadThresholdInSeconds = 3600" in done.err
 
 
-def test_without_a_metadata_store_it_is_said_how_to_name_one(offload: Offload) -> None:
+def test_without_a_metadata_store_it_is_said_how_to_name_one(offload):
     done = offload("config", "explain", TOPIC)
     assert done.code == 2
     assert "where is the metadata?" in done.err

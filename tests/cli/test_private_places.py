@@ -1,7 +1,5 @@
 """All that a life of a topic creates, under a umask that takes nothing away: files and folders for this user alone."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -93,7 +91,7 @@ for path in Path(sys.argv[1]).rglob("*"):
 """
 
 
-def modes(folder: Path) -> dict[str, int]:
+def modes(folder):
     return {
         str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode)
         for path in folder.rglob("*")
@@ -102,7 +100,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def lived(tmp_path: Path) -> Path:
+def lived(tmp_path):
     folder = tmp_path / "life"
     folder.mkdir()
     config = configuration_file(folder)
@@ -121,7 +119,7 @@ def lived(tmp_path: Path) -> Path:
     return folder
 
 
-def test_all_that_a_life_of_a_topic_creates_is_for_its_owner_alone(lived: Path) -> None:
+def test_all_that_a_life_of_a_topic_creates_is_for_its_owner_alone(lived):
     found = modes(lived)
     assert len(found) > 30
     names = {Path(name).name for name in found}

@@ -1,12 +1,7 @@
 """`--records` of ls, inspect and cat."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
-from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from golden import COLUMNS, STREAMING_CASES, TOPICS, as_entries, assert_topic_is_as_expected
 from network.admin import AdminRest, golden_answers, reason
@@ -25,7 +20,6 @@ from tiers import TOPIC, Names, lay_out, lay_out_case, uuid_of
 
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.records import (
-    ManagedLedgerInfo,
     OffloadContext,
     StoredRecord,
     pack_managed_ledger_info,
@@ -35,7 +29,7 @@ from offload_core.metadata.records import (
 NAMELESS = Names(managed_ledger=None)
 
 
-def some(tmp_path: Path) -> tuple[Path, str]:
+def some(tmp_path):
     """A tier and its topic's record: ledger 3 offloaded, 4 missing, 5 in segments (one failed), 6 hot."""
     tier = tmp_path / "tier"
     lay_out(tier, pip17_object([b"a", b"b"], ledger_id=3), attempt=3, names=NAMELESS)
@@ -51,7 +45,7 @@ def some(tmp_path: Path) -> tuple[Path, str]:
     return tier, record_of(tmp_path, info)
 
 
-def record_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
+def record_of(tmp_path, info):
     path = tmp_path / "a-record"
     path.write_bytes(pack_managed_ledger_info(info))
     return f"{TOPIC}={path}"
@@ -60,9 +54,7 @@ def record_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
 # --- ls ----------------------------------------------------------------------------------------
 
 
-def test_ls_counts_what_is_in_bookkeeper_only_and_names_what_is_missing(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_ls_counts_what_is_in_bookkeeper_only_and_names_what_is_missing(offload, tmp_path):
     tier, record = some(tmp_path)
     result = offload("ls", tier, "--records", record)
     assert (result.code, result.err) == (0, "")
@@ -76,7 +68,7 @@ def test_ls_counts_what_is_in_bookkeeper_only_and_names_what_is_missing(
     ]  # fmt: skip
 
 
-def test_ls_shows_what_the_record_says_of_each_ledger(offload: Offload, tmp_path: Path) -> None:
+def test_ls_shows_what_the_record_says_of_each_ledger(offload, tmp_path):
     tier, record = some(tmp_path)
     header, *lines = offload("ls", "-l", tier, "--records", record).out.splitlines()
     at = header.index("record ")
@@ -92,7 +84,7 @@ def test_ls_shows_what_the_record_says_of_each_ledger(offload: Offload, tmp_path
     ]  # fmt: skip
 
 
-def test_ls_says_all_of_it_in_json(offload: Offload, tmp_path: Path) -> None:
+def test_ls_says_all_of_it_in_json(offload, tmp_path):
     tier, record = some(tmp_path)
     listed = offload("ls", tier, "--records", record, "--json").json
     three, four, five, six = listed["topics"][0]["ledgers"]
@@ -132,7 +124,7 @@ def test_ls_says_all_of_it_in_json(offload: Offload, tmp_path: Path) -> None:
 # --- inspect -----------------------------------------------------------------------------------
 
 
-def test_inspect_says_whose_record_names_an_object(offload: Offload, tmp_path: Path) -> None:
+def test_inspect_says_whose_record_names_an_object(offload, tmp_path):
     tier, record = some(tmp_path)
     key = str(uuid_of(5))
     text = offload("inspect", tier, key, "--records", record).out
@@ -149,9 +141,7 @@ def test_inspect_says_whose_record_names_an_object(offload: Offload, tmp_path: P
     assert "records" not in offload("inspect", tier, key, "--json").json
 
 
-def test_inspect_refuses_a_format_that_record_and_key_disagree_on_and_names_both(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_inspect_refuses_a_format_that_record_and_key_disagree_on_and_names_both(offload, tmp_path):
     tier, _ = some(tmp_path)
     record = record_of(tmp_path, managed_ledger(closed(5, 1, copied(uuid_of(5)))))
     result = offload("inspect", tier, uuid_of(5), "--records", record)
@@ -163,9 +153,7 @@ def test_inspect_refuses_a_format_that_record_and_key_disagree_on_and_names_both
 
 
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_cat_reads_a_topic_by_its_record_as_pulsars_clients_read_it(
-    offload: Offload, broker: Path, tmp_path: Path, topic: str
-) -> None:
+def test_cat_reads_a_topic_by_its_record_as_pulsars_clients_read_it(offload, broker, tmp_path, topic):
     target = tmp_path / "rows.parquet"
     result = offload(
         "cat", broker, "--records", MANAGED_LEDGERS, "-t", f"acme/cold/{topic}",
@@ -175,9 +163,7 @@ def test_cat_reads_a_topic_by_its_record_as_pulsars_clients_read_it(
     assert_topic_is_as_expected(pq.read_table(target).to_pylist(), topic)
 
 
-def test_cat_reads_pulsars_streaming_objects_under_their_topics_name(
-    offload: Offload, tmp_path: Path
-) -> None:
+def test_cat_reads_pulsars_streaming_objects_under_their_topics_name(offload, tmp_path):
     for name in STREAMING_CASES:
         lay_out_case(tmp_path / "tier", "streaming", name)
     path = tmp_path / "managed-ledgers" / "acme" / "cold" / "persistent" / "streamed"
@@ -194,7 +180,7 @@ def test_cat_reads_pulsars_streaming_objects_under_their_topics_name(
     assert as_entries(pq.read_table(target).to_pylist()) == streaming_entries()
 
 
-def test_a_place_without_records_is_wrong_use(offload: Offload, tmp_path: Path) -> None:
+def test_a_place_without_records_is_wrong_use(offload, tmp_path):
     tier, _ = some(tmp_path)
     for command in (["ls", tier], ["cat", tier, "--ledger", "3"], ["inspect", tier, uuid_of(5)]):
         result = offload(*command, "--records", tmp_path / "tier")
@@ -202,9 +188,7 @@ def test_a_place_without_records_is_wrong_use(offload: Offload, tmp_path: Path) 
         assert "no record of a managed ledger is there" in result.err
 
 
-def test_records_of_an_admin_rest_with_its_options(
-    offload: Offload, broker: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_records_of_an_admin_rest_with_its_options(offload, broker, tmp_path, caplog):
     token = tmp_path / "token"
     token.write_text("geheim")
     with AdminRest(golden_answers()) as rest:

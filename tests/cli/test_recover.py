@@ -1,14 +1,9 @@
 """`offload recover`: what it says, what it writes, and how it ends."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, TOPIC
 
@@ -16,11 +11,11 @@ from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier import open_store
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Iterator[Tier]:
+def tier(tmp_path):
     """Ledgers 5 and 6 in a segment, 8 in an object of its own."""
     with open_store(tmp_path / "tier") as store:
         put_segment(store, 1, (5, 0, 3), (6, 0, 4))
@@ -28,13 +23,13 @@ def tier(tmp_path: Path) -> Iterator[Tier]:
         yield store
 
 
-def info_in(path: Path) -> ManagedLedgerInfo | None:
+def info_in(path):
     with closing(SqliteStore(f"sqlite:{path}")) as store:
         known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
     return None if known is None else known.info
 
 
-def test_it_says_what_it_would_do_and_what_is_not_known(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_it_says_what_it_would_do_and_what_is_not_known(offload, tier, tmp_path):
     result = offload("recover", tmp_path / "tier")
     assert (result.code, result.err) == (1, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
@@ -45,9 +40,7 @@ def test_it_says_what_it_would_do_and_what_is_not_known(offload: Offload, tier: 
     assert list(tmp_path.iterdir()) == [tmp_path / "tier"]
 
 
-def test_it_writes_once_and_says_the_second_time_that_all_is_there(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_it_writes_once_and_says_the_second_time_that_all_is_there(offload, tier, tmp_path):
     store, log = tmp_path / "records.db", tmp_path / "audit.jsonl"
     given = ("recover", tmp_path / "tier", "--into", f"sqlite:{store}", "--into-option", "create=true")
     result = offload(*given, "--yes", "--audit-log", log, "--json", "--hot", tmp_path / "hot")
@@ -80,7 +73,7 @@ def test_it_writes_once_and_says_the_second_time_that_all_is_there(
     assert verified.code == 0, verified.out
 
 
-def test_another_record_stays_and_the_exit_code_says_so(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_another_record_stays_and_the_exit_code_says_so(offload, tier, tmp_path):
     url = f"sqlite:{tmp_path}/records.db"
     with closing(SqliteStore(url, create=True)) as store:
         ManagedLedgerRecords(store).write(MANAGED_LEDGER, ManagedLedgerInfo(), None)
@@ -90,7 +83,7 @@ def test_another_record_stays_and_the_exit_code_says_so(offload: Offload, tier: 
     assert info_in(tmp_path / "records.db") == ManagedLedgerInfo()
 
 
-def test_what_is_in_no_record_makes_it_end_with_1(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_what_is_in_no_record_makes_it_end_with_1(offload, tier, tmp_path):
     put_segment(tier, 3, (9, 0, 2), names=NAMELESS)
     into = ("--into", f"sqlite:{tmp_path}/records.db", "--into-option", "create=true")
     into += ("--yes", "--audit-log", str(tmp_path / "log"))
@@ -101,10 +94,10 @@ def test_what_is_in_no_record_makes_it_end_with_1(offload: Offload, tier: Tier, 
 
 
 @pytest.mark.parametrize("given", [["--yes"], ["--yes", "--into", "sqlite:x.db"], ["--topic", "nonsense"]])
-def test_wrong_use_is_told(offload: Offload, tier: Tier, tmp_path: Path, given: list[str]) -> None:
+def test_wrong_use_is_told(offload, tier, tmp_path, given):
     assert offload("recover", tmp_path / "tier", *given).code == 2
 
 
-def test_nothing_to_recover_is_said(offload: Offload, tmp_path: Path) -> None:
+def test_nothing_to_recover_is_said(offload, tmp_path):
     result = offload("recover", tmp_path)
     assert (result.code, result.out.splitlines()[0]) == (0, "no topics: nothing to be recovered was found")

@@ -1,16 +1,10 @@
 """`offload recover` into a real ZooKeeper: at Pulsar's paths below a root of ours, never into a live Pulsar's tree."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from kazoo.client import KazooClient
 from scenes.rollbacks import put_segment, put_whole
-from servers.zookeeper import ZooKeeper
 from tiers import MANAGED_LEDGER
 
 from offload_core.metadata.records.stored_record import parse_stored_record
@@ -18,7 +12,7 @@ from offload_core.storage.tier import open_store
 
 
 @pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+def client(zookeeper):
     with closing(KazooClient(f"{zookeeper.host}:{zookeeper.port}")) as client:
         client.start()
         yield client
@@ -26,7 +20,7 @@ def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     """Ledgers 5 and 6 in a segment, 8 in an object of its own."""
     with open_store(tmp_path / "tier") as store:
         put_segment(store, 1, (5, 0, 3), (6, 0, 4))
@@ -34,15 +28,13 @@ def tier(tmp_path: Path) -> Path:
     return tmp_path / "tier"
 
 
-def nodes(client: KazooClient, path: str) -> set[str]:
+def nodes(client, path):
     """All nodes below a path."""
     below = {f"{path.rstrip('/')}/{name}" for name in client.get_children(path)}
     return below.union(*(nodes(client, each) for each in below))
 
 
-def test_records_are_written_once_where_pulsar_has_them(
-    offload: Offload, zookeeper: ZooKeeper, client: KazooClient, tier: Path, tmp_path: Path
-) -> None:
+def test_records_are_written_once_where_pulsar_has_them(offload, zookeeper, client, tier, tmp_path):
     root, log = "/recovered", tmp_path / "audit.jsonl"
     into = ("recover", tier, "--into", f"{zookeeper.endpoint}{root}")
     assert offload(*into).code == 1
@@ -60,8 +52,8 @@ def test_records_are_written_once_where_pulsar_has_them(
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_a_live_pulsars_tree_is_refused_also_by_a_dry_run(
-    offload: Offload, zookeeper: ZooKeeper, client: KazooClient, tier: Path, tmp_path: Path, is_written: bool
-) -> None:
+    offload, zookeeper, client, tier, tmp_path, is_written
+):
     root = f"/pulsar-{is_written}"
     for name in ("managed-ledgers/acme/cold/persistent/a", "ledgers/available", "admin/clusters"):
         client.create(f"{root}/{name}", b"", makepath=True)

@@ -1,25 +1,20 @@
 """`offload relocate`: what it says, how it ends, and that readers follow: records, a mapping, or a bucket alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from commands import COMMAND, Offload
+from commands import COMMAND
 from golden import topic_rows
 from managed_ledgers import NAME
 from scenes.moves import MovedTopic
 from tiers import TOPIC, lay_out_broker_objects
 
-from offload_core.maintenance.relocate import Outcome, make_moves, throttled
+from offload_core.maintenance.relocate import make_moves, throttled
 from offload_core.metadata.records import (
     ManagedLedgerInfo,
     OtherRole,
@@ -27,18 +22,17 @@ from offload_core.metadata.records import (
     pack_managed_ledger_info,
     read_copies,
 )
-from offload_core.storage.tier import Tier
 from pulsar_offload import open_tier, scan
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path):
     """Of the records."""
     return f"sqlite:{tmp_path}/records.db"
 
 
 @pytest.fixture
-def world(tmp_path: Path, url: str) -> Iterator[MovedTopic]:
+def world(tmp_path, url):
     """Two ledgers of one object each, and one in two segments."""
     made = MovedTopic.make(tmp_path, url)
     ledgers = [made.add_ledger(count) for count in (20, 10, 15)]
@@ -50,25 +44,23 @@ def world(tmp_path: Path, url: str) -> Iterator[MovedTopic]:
 
 
 @pytest.fixture
-def arguments(world: MovedTopic, tmp_path: Path) -> list[str]:
+def arguments(world, tmp_path):
     """Of a relocation from one folder to the other."""
     return ["relocate", str(tmp_path / "source"), "--to", str(tmp_path / "target")]
 
 
-def done(tmp_path: Path) -> list[str]:
+def done(tmp_path):
     return ["--yes", "--audit-log", str(tmp_path / "audit.jsonl")]
 
 
-def scanned(tier: Path, **given: object) -> list[tuple[int, int, bytes]]:
+def scanned(tier, **given):
     """All entries that a scan finds there."""
     with open_tier(tier) as reader:
         rows = scan(reader, TOPIC, level="entries", **given).to_table().to_pylist()  # type: ignore[arg-type]
     return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
 
 
-def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload
-) -> None:
+def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(world, arguments, url, offload):
     before = world.info
     result = offload(*arguments, "--records", url)
     assert result.code == 1
@@ -78,9 +70,7 @@ def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
     assert world.keys(world.target) == []
 
 
-def test_copies_are_moved_and_scans_by_the_records_follow(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+def test_copies_are_moved_and_scans_by_the_records_follow(world, arguments, url, offload, tmp_path):
     before = scanned(tmp_path / "source", records=url)
     assert len(before) == 45
     result = offload(*arguments, "--records", url, *done(tmp_path), "--json")
@@ -105,9 +95,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert scanned(tmp_path / "target", records=url) == before
 
 
-def test_old_copies_of_later_topics_go_though_one_stays(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+def test_old_copies_of_later_topics_go_though_one_stays(world, arguments, url, offload, tmp_path):
     assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
     world.records.write(NAME.replace("orders", "archive"), gone_copies(world.info), None)
     given = ["--delete-source", "--grace", "0", "--json"]
@@ -124,7 +112,7 @@ def test_old_copies_of_later_topics_go_though_one_stays(
     assert (people.code, "archive: old copies are not deleted: " in people.err) == (1, True)
 
 
-def gone_copies(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+def gone_copies(info):
     """The ledgers in one object, whose copies took the place of others, and are not there."""
     first = info.in_order[0]
     assert first.context is not None
@@ -132,8 +120,8 @@ def gone_copies(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 
 
 def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+    world, arguments, url, offload, tmp_path
+):
     before = scanned(tmp_path / "source", records=url)
     given = [*arguments, "--records", url, "--processes", "--workers", "2", *done(tmp_path)]
     process = subprocess.Popen([COMMAND, *given, "--rate", "200"], stdout=subprocess.DEVNULL)
@@ -155,14 +143,9 @@ def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
 
 
 def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
-    world: MovedTopic,
-    arguments: list[str],
-    url: str,
-    offload: Offload,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken_off(*given: Any, **named: Any) -> Iterator[Outcome]:
+    world, arguments, url, offload, tmp_path, monkeypatch
+):
+    def broken_off(*given, **named):
         with closing(make_moves(*given, **named)) as outcomes:
             yield next(outcomes)
         raise KeyboardInterrupt
@@ -175,9 +158,7 @@ def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
 
 
 @pytest.mark.parametrize("format_", ["pip17", "streaming", "mapfile"])
-def test_copies_change_their_format(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path, format_: str
-) -> None:
+def test_copies_change_their_format(world, arguments, url, offload, tmp_path, format_):
     before = scanned(tmp_path / "source", records=url)
     assert offload(*arguments, "--records", url, "--format", format_, *done(tmp_path)).code == 0
     assert scanned(tmp_path / "target", records=url) == before
@@ -185,9 +166,7 @@ def test_copies_change_their_format(
     assert {key.startswith(f"{NAME}/") for key in world.keys(world.target)} == {format_ == "mapfile"}
 
 
-def test_ledgers_are_merged(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+def test_ledgers_are_merged(world, arguments, url, offload, tmp_path):
     before = scanned(tmp_path / "source", records=url)
     result = offload(*arguments, "--records", url, "--merge", "--segment-size", "1M", *done(tmp_path))
     assert result.code == 0
@@ -195,9 +174,7 @@ def test_ledgers_are_merged(
     assert scanned(tmp_path / "target", records=url) == before
 
 
-def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(world, arguments, url, offload, tmp_path):
     before = scanned(tmp_path / "source", records=url)
     assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
     collect = ["gc", tmp_path / "source", "--records", url, "--not-shared", "--clock-skew", "0"]
@@ -212,9 +189,7 @@ def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(
     assert scanned(tmp_path / "target", records=url) == before
 
 
-def test_what_fails_is_said_and_the_others_are_moved(
-    world: MovedTopic, arguments: list[str], url: str, offload: Offload, tmp_path: Path
-) -> None:
+def test_what_fails_is_said_and_the_others_are_moved(world, arguments, url, offload, tmp_path):
     damaged = next(key for key in world.keys(world.source) if key.endswith("-ledger-0"))
     path = tmp_path / "source" / damaged
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -225,9 +200,7 @@ def test_what_fails_is_said_and_the_others_are_moved(
     assert "3 of 4 copies" in result.out
 
 
-def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
-    world: MovedTopic, arguments: list[str], offload: Offload, tmp_path: Path
-) -> None:
+def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(world, arguments, offload, tmp_path):
     record = tmp_path / "a-record"
     record.write_bytes(pack_managed_ledger_info(world.info))
     records, mapping = f"{TOPIC}={record}", tmp_path / "mapping.jsonl"
@@ -260,7 +233,7 @@ def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
     assert scanned(tmp_path / "target", records=records, records_options=own) == before
 
 
-def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path: Path) -> None:
+def test_a_bucket_alone_is_copied_under_the_same_keys(offload, tmp_path):
     source, target = tmp_path / "broker", tmp_path / "there"
     source.mkdir()
     target.mkdir()
@@ -288,9 +261,7 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path
 
 
 @pytest.mark.parametrize("half", ["data", "index"])
-def test_what_lies_there_under_the_same_key_is_not_overwritten(
-    offload: Offload, tmp_path: Path, half: str
-) -> None:
+def test_what_lies_there_under_the_same_key_is_not_overwritten(offload, tmp_path, half):
     source, target = tmp_path / "broker", tmp_path / "there"
     source.mkdir()
     target.mkdir()
@@ -329,25 +300,16 @@ def test_what_lies_there_under_the_same_key_is_not_overwritten(
         (["--topic", "orders"], "not the name"),
     ],
 )
-def test_wrong_use_is_refused(
-    arguments: list[str], url: str, offload: Offload, given: list[str], message: str
-) -> None:
+def test_wrong_use_is_refused(arguments, url, offload, given, message):
     result = offload(*arguments, *(each.format(url=url) for each in given))
     assert result.code == 2
     assert message in result.err
 
 
-def test_a_relocation_is_throttled(
-    world: MovedTopic,
-    arguments: list[str],
-    url: str,
-    offload: Offload,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_relocation_is_throttled(world, arguments, url, offload, tmp_path, monkeypatch):
     from offload_layers.rate_limit import RateLimitLayer
 
-    waited: list[float] = []
+    waited = []
     monkeypatch.setattr(RateLimitLayer, "sleep", staticmethod(waited.append))
     monkeypatch.setattr(RateLimitLayer, "clock", staticmethod(lambda: 0.0))
     assert offload(*arguments, "--records", url, "--rate", "1000", *done(tmp_path)).code == 0
@@ -358,18 +320,10 @@ def test_a_relocation_is_throttled(
 @pytest.mark.parametrize(
     ("given", "share"), [([], 1000), (["--processes", "--workers", "4"], 250), (["--workers", "4"], 1000)]
 )
-def test_each_process_has_its_share_of_a_rate(
-    world: MovedTopic,
-    arguments: list[str],
-    url: str,
-    offload: Offload,
-    monkeypatch: pytest.MonkeyPatch,
-    given: list[str],
-    share: int,
-) -> None:
-    shares: list[int | None] = []
+def test_each_process_has_its_share_of_a_rate(world, arguments, url, offload, monkeypatch, given, share):
+    shares = []
 
-    def note(tier: Tier, bytes_per_s: int | None) -> Tier:
+    def note(tier, bytes_per_s):
         shares.append(bytes_per_s)
         return throttled(tier, bytes_per_s)
 

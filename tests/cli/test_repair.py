@@ -1,7 +1,5 @@
 """`offload repair`: what it shows, the report for machines, how it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,15 +7,14 @@ import pty
 import subprocess
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload, configuration_file, opened_topic
+from commands import COMMAND, configuration_file, opened_topic
 from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import open_store
@@ -28,7 +25,7 @@ LEDGER = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1000)
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> tuple[Path, str, str]:
+def damaged(tmp_path):
     """A tier of two ledgers: of one an entry is damaged, the other's index is gone a long time; their keys."""
     root = tmp_path / "tier"
     root.mkdir()
@@ -40,14 +37,12 @@ def damaged(tmp_path: Path) -> tuple[Path, str, str]:
     return root, one, two
 
 
-def keys(root: Path) -> set[str]:
+def keys(root):
     with open_store(root) as tier:
         return {listed.key for listed in tier.list_objects()}
 
 
-def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
-    offload: Offload, damaged: tuple[Path, str, str]
-) -> None:
+def test_a_dry_run_says_what_would_be_done_and_changes_nothing(offload, damaged):
     root, one, two = damaged
     before = keys(root)
     result = offload("repair", root)
@@ -60,9 +55,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
     assert lines[-1] == "2 damaged, 2 would be repaired; nothing was changed"
 
 
-def test_what_is_done_stands_in_the_audit_log_and_is_not_done_again(
-    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_what_is_done_stands_in_the_audit_log_and_is_not_done_again(offload, damaged, tmp_path):
     root, one, two = damaged
     log = tmp_path / "audit.jsonl"
     result = offload("repair", root, "--yes", "--audit-log", log, "--quarantine", "--json")
@@ -87,9 +80,7 @@ def test_what_is_done_stands_in_the_audit_log_and_is_not_done_again(
     assert len(log.read_text().splitlines()) == len(logged)
 
 
-def test_only_what_is_named_is_repaired(
-    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_only_what_is_named_is_repaired(offload, damaged, tmp_path):
     root, _, two = damaged
     log, before = tmp_path / "audit.jsonl", keys(root)
     assert offload("repair", root, f"{two}-index", "--yes", "--audit-log", log).code == 0
@@ -97,9 +88,7 @@ def test_only_what_is_named_is_repaired(
     assert offload("verify", root, "--prefix", two, "--deep").code == 0
 
 
-def test_a_copy_that_is_right_is_told_and_the_damaged_one_put_aside(
-    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_a_copy_that_is_right_is_told_and_the_damaged_one_put_aside(offload, damaged, tmp_path):
     root, one, _ = damaged
     other = lay_out(root, LEDGER, attempt=3)
     told = offload("repair", root, one)
@@ -123,13 +112,13 @@ def test_a_copy_that_is_right_is_told_and_the_damaged_one_put_aside(
         (("no-key",), "no key of an offloaded object"),
     ],
 )
-def test_wrong_use(offload: Offload, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_use(offload, tmp_path, arguments, said):
     result = offload("repair", tmp_path, *arguments)
     assert result.code == 2
     assert said in result.err
 
 
-def test_a_sound_tier_needs_nothing(offload: Offload, tmp_path: Path) -> None:
+def test_a_sound_tier_needs_nothing(offload, tmp_path):
     lay_out(tmp_path, LEDGER)
     result = offload("repair", tmp_path)
     assert (result.code, result.out) == (0, "0 damaged, 0 would be repaired; nothing was changed\n")
@@ -143,9 +132,7 @@ def test_a_sound_tier_needs_nothing(offload: Offload, tmp_path: Path) -> None:
         (("--topic", "acme/cold/others"), "persistent://acme/cold/others"),
     ],
 )
-def test_what_is_named_must_be_there(
-    offload: Offload, damaged: tuple[Path, str, str], arguments: tuple[str, ...], named: str
-) -> None:
+def test_what_is_named_must_be_there(offload, damaged, arguments, named):
     for more in ((), ("--json",)):
         result = offload("repair", damaged[0], *arguments, *more)
         assert (result.code, result.out) == (2, "")
@@ -153,22 +140,20 @@ def test_what_is_named_must_be_there(
     assert offload("repair", damaged[0], "--ledger", "7", "--ledger", "8").code == 1
 
 
-def test_a_key_that_was_put_aside_is_no_error(
-    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_a_key_that_was_put_aside_is_no_error(offload, damaged, tmp_path):
     root, one, _ = damaged
     for _ in range(2):
         done = offload("repair", root, one, "--quarantine", "--yes", "--audit-log", tmp_path / "audit.jsonl")
         assert done.code in (0, 1), done.err
 
 
-def test_a_streaming_objects_ledgers_are_there(offload: Offload, tmp_path: Path) -> None:
+def test_a_streaming_objects_ledgers_are_there(offload, tmp_path):
     lay_out(tmp_path, first_segment())
     assert offload("repair", tmp_path, "--ledger", "7").code == 0
     assert offload("repair", tmp_path, "--ledger", "9").code == 2
 
 
-def test_json_on_a_terminal_is_json_only(damaged: tuple[Path, str, str]) -> None:
+def test_json_on_a_terminal_is_json_only(damaged):
     reader, writer = pty.openpty()
     with subprocess.Popen(
         [COMMAND, "repair", damaged[0], "--json"], stdout=writer, stderr=subprocess.DEVNULL
@@ -184,9 +169,7 @@ def test_json_on_a_terminal_is_json_only(damaged: tuple[Path, str, str]) -> None
     assert b"\x1b" not in said
 
 
-def test_one_object_that_fails_does_not_keep_the_others(
-    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_one_object_that_fails_does_not_keep_the_others(offload, damaged, tmp_path):
     root, one, two = damaged
     fault = "fault-plan:faults=fail-before begin_data #1"
     log = tmp_path / "audit.jsonl"
@@ -199,7 +182,7 @@ def test_one_object_that_fails_does_not_keep_the_others(
     assert (by_key[two]["error"], by_key[two]["is_done"]) == (None, True)
 
 
-def test_so_many_at_once_as_one_likes(offload: Offload, damaged: tuple[Path, str, str]) -> None:
+def test_so_many_at_once_as_one_likes(offload, damaged):
     plain = offload("repair", damaged[0], "--topic", TOPIC, "--json")
     chosen = offload("repair", damaged[0], "--json", "--workers", "2")
     assert (chosen.code, chosen.out, len(plain.json["repairs"])) == (plain.code, plain.out, 2)
@@ -209,7 +192,7 @@ def test_so_many_at_once_as_one_likes(offload: Offload, damaged: tuple[Path, str
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> tuple[Path, Path, str]:
+def service(tmp_path):
     """A topic of two ledgers that are offloaded, of one the cold copy is damaged: configuration, tier, its key."""
     config = configuration_file(tmp_path)
     rollover = RolloverPolicy(max_entries=3, min_age_s=0)
@@ -226,9 +209,7 @@ def service(tmp_path: Path) -> tuple[Path, Path, str]:
     return config, tmp_path / "cold", key
 
 
-def test_a_damaged_copy_is_offloaded_again_by_the_services_configuration(
-    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
-) -> None:
+def test_a_damaged_copy_is_offloaded_again_by_the_services_configuration(offload, service, tmp_path):
     config, cold, key = service
     records = f"sqlite:{tmp_path}/records.db"
     given = ("--records", records, "--switch-records", "--offload-again", "--config", config)
@@ -243,15 +224,13 @@ def test_a_damaged_copy_is_offloaded_again_by_the_services_configuration(
     assert offload("verify", cold, "--records", records, "--deep").code == 0
 
 
-def test_counts_are_corrected_once_the_hot_tier_says_the_same(
-    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
-) -> None:
+def test_counts_are_corrected_once_the_hot_tier_says_the_same(offload, service, tmp_path):
     config, cold, key = service
     url = f"sqlite:{tmp_path}/records.db"
     ledger_id = int(key.rpartition("-")[2]) + 1  # the sound one
     with closing(SqliteStore(url)) as store:
 
-        def lie(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        def lie(info):
             ledger = info.in_order[1]
             assert ledger.ledger_id == ledger_id
             return info.with_ledger(replace(ledger, info=replace(ledger.info, entries=9, size=1)))
@@ -272,8 +251,8 @@ def test_counts_are_corrected_once_the_hot_tier_says_the_same(
 
 
 def test_a_record_does_not_name_what_lacks_entries_of_the_hot_copy_unless_that_is_accepted(
-    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
-) -> None:
+    offload, service, tmp_path
+):
     _, cold, key = service
     log = tmp_path / "repairs.jsonl"
     given = ("--records", f"sqlite:{tmp_path}/records.db", "--switch-records", "--yes", "--audit-log", log)

@@ -1,24 +1,19 @@
 """`offload report`: a file that is whole, with or without records and verifying, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
-from pathlib import Path
-from typing import Any
 
-from commands import Offload
 from records import MANAGED_LEDGERS
 
 
-def data_of(page: Path) -> dict[str, Any]:
+def data_of(page):
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
     return dict(json.loads(found[1]))
 
 
-def test_a_page_of_a_bucket(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_a_page_of_a_bucket(offload, broker, tmp_path):
     page = tmp_path / "report.html"
     page.write_text("an older one")
     result = offload("report", broker, "--output", page)
@@ -29,7 +24,7 @@ def test_a_page_of_a_bucket(offload: Offload, broker: Path, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_with_records_and_verified(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_with_records_and_verified(offload, broker, tmp_path):
     page = tmp_path / "report.html"
     arguments = ("--output", page, "--records", MANAGED_LEDGERS, "--verify", "--top", "3")
     assert offload("report", broker, *arguments).code == 0
@@ -39,7 +34,7 @@ def test_with_records_and_verified(offload: Offload, broker: Path, tmp_path: Pat
     assert data["problems"] == {"codes": [], "shown": [], "left_out": 0}
 
 
-def test_a_finding_is_in_it(offload: Offload, tmp_path: Path) -> None:
+def test_a_finding_is_in_it(offload, tmp_path):
     (tmp_path / "tier").mkdir()
     (tmp_path / "tier" / "00000000-0000-4000-8000-000000000001-ledger-7").write_bytes(b"x" * 100)
     page = tmp_path / "report.html"
@@ -48,13 +43,13 @@ def test_a_finding_is_in_it(offload: Offload, tmp_path: Path) -> None:
     assert "object.no-index" in codes
 
 
-def test_a_place_that_cannot_be_written(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(offload, broker, tmp_path):
     result = offload("report", broker, "--output", tmp_path / "none" / "report.html")
     assert result.code == 1
     assert "the page cannot be written" in result.err
 
 
-def test_a_pipe_is_written_to_and_not_replaced(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_not_replaced(offload, broker, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = subprocess.Popen(["wc", "-c", pipe], stdout=subprocess.PIPE, text=True)

@@ -1,15 +1,10 @@
 """`offload rollback delete`: what it says, how it ends, and what it leaves."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from records import closed, managed_ledger, segment, still_open
 from scenes.rollbacks import (
     MIXED,
@@ -28,13 +23,13 @@ from offload_core.metadata.records import OffloadContext
 from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
-from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier import open_store
 
 HOSTILE = "\x1b[31mred"
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Iterator[Tier]:
+def tier(tmp_path):
     with streaming_tier(tmp_path) as store:
         yield store
 
@@ -42,7 +37,7 @@ def tier(tmp_path: Path) -> Iterator[Tier]:
 # --- delete ------------------------------------------------------------------------------------
 
 
-def test_delete_shows_first_what_would_become_of_each(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_delete_shows_first_what_would_become_of_each(offload, tier, tmp_path):
     before = keys(tier)
     result = offload("rollback", "delete", tmp_path / "tier", "--records", file_of(tmp_path, MIXED))
     assert result.code == 1
@@ -56,7 +51,7 @@ def test_delete_shows_first_what_would_become_of_each(offload: Offload, tier: Ti
     assert keys(tier) == before
 
 
-def test_a_dry_run_ends_with_1_until_all_is_deleted(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_a_dry_run_ends_with_1_until_all_is_deleted(offload, tier, tmp_path):
     for number in (2, 3):
         tier.delete([f"{uuid_of(number)}{part}" for part in ("", "-index")])
     tier.delete([str(uuid_of(9))])
@@ -66,7 +61,7 @@ def test_a_dry_run_ends_with_1_until_all_is_deleted(offload: Offload, tier: Tier
     assert offload(*arguments).code == 0
 
 
-def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_delete_with_yes_and_an_audit_log(offload, tier, tmp_path):
     before, record = keys(tier), store_of(tmp_path, MIXED)
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", record, "--yes"]
     result = offload(*arguments)
@@ -94,7 +89,7 @@ def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path
     assert keys(tier) == whole | {str(uuid_of(9)), str(uuid_of(3))}
 
 
-def test_nothing_is_released_where_no_audit_can_be_kept(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_nothing_is_released_where_no_audit_can_be_kept(offload, tier, tmp_path):
     url, before = store_of(tmp_path, MIXED), keys(tier)
     result = offload(
         *("rollback", "delete", tmp_path / "tier", "--records", url, "--release", "--yes"),
@@ -104,7 +99,7 @@ def test_nothing_is_released_where_no_audit_can_be_kept(offload: Offload, tier: 
     assert (result.code, keys(tier), info_in(url)) == (2, before, as_written(MIXED))
 
 
-def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_without_records_it_only_reports(offload, tier, tmp_path):
     before = keys(tier)
     arguments = ["rollback", "delete", tmp_path / "tier", "--accept-loss"]
     result = offload(*arguments)
@@ -115,7 +110,7 @@ def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path:
     assert not (tmp_path / "audit.jsonl").exists()
 
 
-def test_records_that_may_lack_some_delete_nothing(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_records_that_may_lack_some_delete_nothing(offload, tier, tmp_path):
     before = keys(tier)
     SqliteStore(f"sqlite:{tmp_path}/empty.db", create=True).close()
     for records, why in (
@@ -129,7 +124,7 @@ def test_records_that_may_lack_some_delete_nothing(offload: Offload, tier: Tier,
         assert f"by these records nothing is deleted: {why}" in result.err
 
 
-def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_delete_releases_segments_first(offload, tier, tmp_path):
     url = store_of(tmp_path, MIXED)
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", url, "--release"]
     result = offload(*arguments)
@@ -149,9 +144,7 @@ def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: 
     }  # fmt: skip
 
 
-def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(offload, tier, tmp_path):
     context = OffloadContext.of_segments([segment(uuid_of(2), 1)])
     mine, others = managed_ledger(still_open(7, context)), managed_ledger(in_segments(5, 3, (1, 2)))
     url = store_of(tmp_path, mine)
@@ -173,7 +166,7 @@ def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
     assert str(uuid_of(2)) not in keys(tier)
 
 
-def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_a_release_needs_records_that_can_be_written(offload, tier, tmp_path):
     before = keys(tier)
     result = offload("rollback", "delete", tmp_path / "tier", "--release")
     assert (result.code, "segments are released in records" in result.err) == (2, True)
@@ -183,9 +176,7 @@ def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tie
     assert keys(tier) == before
 
 
-def test_records_that_are_none_are_an_error_and_nothing_goes(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_records_that_are_none_are_an_error_and_nothing_goes(offload, tier, tmp_path):
     before, url = keys(tier), f"sqlite:{tmp_path}/records.db"
     with closing(SqliteStore(url, create=True)) as store:
         store.put(f"/managed-ledgers/{MANAGED_LEDGER}", b"no record at all", None)
@@ -197,7 +188,7 @@ def test_records_that_are_none_are_an_error_and_nothing_goes(
     assert (tmp_path / "audit").read_bytes() == b""
 
 
-def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_delete_of_one_topic(offload, tier, tmp_path):
     put_segment(tier, 5, (5, 0, 1), names=NAMELESS)
     arguments = [
         "rollback",
@@ -223,9 +214,7 @@ def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> No
     }
 
 
-def test_a_failure_says_what_was_deleted_and_where_it_failed(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_a_failure_says_what_was_deleted_and_where_it_failed(offload, tier, tmp_path):
     faults = "fault-plan:faults=fail-before delete #3"  # which object that is of depends: several go at once
     place, log = tmp_path / "tier", tmp_path / "audit"
     put_segment(tier, 3, (7, 0, 2))
@@ -254,7 +243,7 @@ def test_a_failure_says_what_was_deleted_and_where_it_failed(
     assert {key for key in keys(tier) if "-ledger-" not in key} == {str(uuid_of(9))}
 
 
-def test_what_names_say_does_not_steer_the_terminal(offload: Offload, tmp_path: Path) -> None:
+def test_what_names_say_does_not_steer_the_terminal(offload, tmp_path):
     names = Names(managed_ledger=f"acme/cold/persistent/{HOSTILE}")
     with open_store(tmp_path / "tier") as store:
         put_segment(store, 1, (5, 0, 3), names=names)

@@ -1,25 +1,15 @@
 """`offload rollback plan` and `list`: what they say, and how they end."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from commands import Offload
 from records import closed, managed_ledger, segment, still_open
 from scenes.rollbacks import HOT, MIXED, file_of, in_one_object, streaming_tier
 from tiers import TOPIC, uuid_of
 
-from offload_core.metadata.records import (
-    ManagedLedgerInfo,
-    OffloadContext,
-)
-from offload_core.storage.tier import Tier
+from offload_core.metadata.records import OffloadContext
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Iterator[Tier]:
+def tier(tmp_path):
     with streaming_tier(tmp_path) as store:
         yield store
 
@@ -27,9 +17,7 @@ def tier(tmp_path: Path) -> Iterator[Tier]:
 # --- plan --------------------------------------------------------------------------------------
 
 
-def test_plan_names_each_ledger_and_what_to_do_and_ends_with_an_answer(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_plan_names_each_ledger_and_what_to_do_and_ends_with_an_answer(offload, tier, tmp_path):
     result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, MIXED))
     assert (result.code, result.err) == (1, "")
     header, five, _, seven, *said = result.out.splitlines()
@@ -49,10 +37,8 @@ def test_plan_names_each_ledger_and_what_to_do_and_ends_with_an_answer(
     ]
 
 
-def test_plan_waits_for_what_is_open_and_ends_with_0_when_nothing_is_lost(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
-    def plan(info: ManagedLedgerInfo) -> tuple[int, str]:
+def test_plan_waits_for_what_is_open_and_ends_with_0_when_nothing_is_lost(offload, tier, tmp_path):
+    def plan(info):
         result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, info))
         return result.code, result.out.splitlines()[-1]
 
@@ -62,7 +48,7 @@ def test_plan_waits_for_what_is_open_and_ends_with_0_when_nothing_is_lost(
     assert plan(managed_ledger(closed(5, 3), in_one_object(8, 1, 4))) == (0, "Rolling back loses nothing.")
 
 
-def test_plan_without_records_says_what_it_cannot_know(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_plan_without_records_says_what_it_cannot_know(offload, tier, tmp_path):
     result = offload("rollback", "plan", tmp_path / "tier")
     assert result.code == 1
     assert result.out.splitlines()[-3:] == [
@@ -76,7 +62,7 @@ def test_plan_without_records_says_what_it_cannot_know(offload: Offload, tier: T
     assert (result.code, result.out.splitlines()[-1]) == (0, "Rolling back loses nothing.")
 
 
-def test_plan_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_plan_in_json(offload, tier, tmp_path):
     result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, MIXED), "--json")
     assert result.code == 1
     said = result.json
@@ -103,9 +89,7 @@ def test_plan_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
 # --- list --------------------------------------------------------------------------------------
 
 
-def test_list_has_all_that_has_the_key_of_a_streaming_object(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
+def test_list_has_all_that_has_the_key_of_a_streaming_object(offload, tier, tmp_path):
     result = offload("rollback", "list", tmp_path / "tier")
     assert (result.code, result.err) == (0, "")
     header, one, two, three, cat, counts = result.out.splitlines()
@@ -119,7 +103,7 @@ def test_list_has_all_that_has_the_key_of_a_streaming_object(
     assert counts.endswith(": 2 complete, 1 no-index, 1 not-streaming")
 
 
-def test_list_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+def test_list_in_json(offload, tier, tmp_path):
     one, *_, cat = offload("rollback", "list", tmp_path / "tier", "--json").json["objects"]
     assert one.pop("modified_at").startswith("20")
     assert one == {
@@ -135,7 +119,7 @@ def test_list_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     assert cat["state"] == "not-streaming"
 
 
-def test_list_of_a_tier_without_any(offload: Offload, tmp_path: Path) -> None:
+def test_list_of_a_tier_without_any(offload, tmp_path):
     (tmp_path / "empty").mkdir()
     result = offload("rollback", "list", tmp_path / "empty")
     assert (result.code, result.out) == (0, "0 streaming objects, 0 bytes\n")

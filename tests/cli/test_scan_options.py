@@ -1,14 +1,10 @@
 """Options that `offload cat` and `offload export` share: which messages of which topics are read, and how."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import entry, pip17_object
-from golden import BROKER, GoldenObject, sent_in_transactions, topic_objects, topic_rows
+from golden import BROKER, sent_in_transactions, topic_objects, topic_rows
 from scenes.exports import parquet_rows, parquet_table, scanned
 from scenes.messages import SentMessage, interleaved, sealed_entry, write_keys
 from tiers import Names, lay_out, put_object
@@ -26,9 +22,7 @@ OTHERWISE = {"path": "URL", "layers": "--layer", "topics": "--topic", "tiers": "
 
 
 @pytest.mark.parametrize("command", ["cat", "export"])
-def test_the_options_of_spark_are_there_in_kebab_case(
-    command: str, offload: Offload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_options_of_spark_are_there_in_kebab_case(command, offload, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     shown = offload(command, "--help").out
     left_out = OF_SPARK_ONLY if command == "cat" else OF_SPARK_ONLY | OF_CAT_ONLY
@@ -37,9 +31,7 @@ def test_the_options_of_spark_are_there_in_kebab_case(
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown, re.IGNORECASE), option
 
 
-def test_an_export_reads_transactions_as_asked_for_and_keeps_summaries(
-    offload: Offload, broker: Path, tmp_path: Path
-) -> None:
+def test_an_export_reads_transactions_as_asked_for_and_keeps_summaries(offload, broker, tmp_path):
     arguments = ("export", broker, "--topic", "acme/cold/txn", "--summaries", tmp_path / "kept")
     done = offload(*arguments, "--to", tmp_path / "committed")
     assert done.code == 0, done.err
@@ -49,14 +41,12 @@ def test_an_export_reads_transactions_as_asked_for_and_keeps_summaries(
     assert len(parquet_rows(tmp_path / "all")) == len(sent_in_transactions())
 
 
-def lay_out_object(tier: Path, golden: GoldenObject) -> None:
+def lay_out_object(tier, golden):
     with open_store(tier) as store:
         put_object(store, golden, names=Names(managed_ledger="acme/cold/persistent/txn"))
 
 
-def test_an_export_ends_before_an_open_transaction_says_so_and_goes_on_there(
-    offload_process: Offload, tmp_path: Path
-) -> None:
+def test_an_export_ends_before_an_open_transaction_says_so_and_goes_on_there(offload_process, tmp_path):
     tier, out = tmp_path / "tier", tmp_path / "out"
     first, second = topic_objects("txn")
     lay_out_object(tier, first)
@@ -76,7 +66,7 @@ def test_an_export_ends_before_an_open_transaction_says_so_and_goes_on_there(
     assert len(parquet_rows(out)) == len(topic_rows("txn"))
 
 
-def test_an_export_has_typed_columns(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_an_export_has_typed_columns(offload, broker, tmp_path):
     out = tmp_path / "out"
     done = offload(
         *("export", broker, "--topic", "acme/cold/avro", "--to", out, "--schemas", AVRO),
@@ -87,20 +77,20 @@ def test_an_export_has_typed_columns(offload: Offload, broker: Path, tmp_path: P
 
 
 @pytest.fixture
-def sealed(tmp_path: Path) -> Path:
+def sealed(tmp_path):
     """A tier with a message that is encrypted for `orders`, and one that is not."""
     lay_out(tmp_path / "tier", pip17_object([sealed_entry(b"secret"), entry(b"plain")]))
     return tmp_path / "tier"
 
 
-def test_an_export_decrypts_with_a_key_provider(offload: Offload, sealed: Path, tmp_path: Path) -> None:
+def test_an_export_decrypts_with_a_key_provider(offload, sealed, tmp_path):
     keys = write_keys(tmp_path / "keys", "orders")
     arguments = ("export", sealed, "--topic", "acme/cold/orders", "--to", tmp_path / "out")
     assert offload(*arguments, "--key-provider", f"pem:directory={keys}").code == 0
     assert [row["value"] for row in parquet_rows(tmp_path / "out")] == [b"secret", b"plain"]
 
 
-def test_an_export_without_a_key_does_as_it_is_told(offload: Offload, sealed: Path, tmp_path: Path) -> None:
+def test_an_export_without_a_key_does_as_it_is_told(offload, sealed, tmp_path):
     arguments = ("export", sealed, "--topic", "acme/cold/orders", "--crypto-failure-action")
     failed = offload(*arguments, "fail", "--to", tmp_path / "failed")
     assert failed.code == 1
@@ -109,7 +99,7 @@ def test_an_export_without_a_key_does_as_it_is_told(offload: Offload, sealed: Pa
     assert [row["value"] for row in parquet_rows(tmp_path / "out")] == [b"plain"]
 
 
-def test_an_export_has_chunks_joined_or_raw(offload: Offload, tmp_path: Path) -> None:
+def test_an_export_has_chunks_joined_or_raw(offload, tmp_path):
     messages = [SentMessage(producer="a", number=n, value=b"%d" % n * 3000, chunks=3) for n in range(4)]
     entries = [stored.payload for stored in interleaved(messages, [])]
     for ledger_id in (3, 4):  # the second message begins in one and ends in the other
@@ -124,7 +114,7 @@ def test_an_export_has_chunks_joined_or_raw(offload: Offload, tmp_path: Path) ->
     assert len(parquet_rows(tmp_path / "raw")) == 12
 
 
-def test_cat_takes_a_pattern(offload: Offload, broker: Path) -> None:
+def test_cat_takes_a_pattern(offload, broker):
     done = offload("cat", broker, "--topics-pattern", ".*/jstring", "--format", "jsonl")
     assert len(done.out.splitlines()) == len(topic_rows("jstring"))
 
@@ -132,7 +122,7 @@ def test_cat_takes_a_pattern(offload: Offload, broker: Path) -> None:
 STATES = ("--topic", "acme/cold/txn", "--format", "jsonl", "--columns", "__txnState")
 
 
-def test_the_isolation_says_which_messages_are_shown(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_the_isolation_says_which_messages_are_shown(offload, broker, tmp_path):
     committed = offload("cat", broker, *STATES, "--summaries", tmp_path)
     assert (committed.code, committed.err) == (0, "")
     assert len(committed.out.splitlines()) == len(topic_rows("txn"))
@@ -143,5 +133,5 @@ def test_the_isolation_says_which_messages_are_shown(offload: Offload, broker: P
     assert everything.out.count('"aborted"') == 1177
 
 
-def test_an_isolation_that_there_is_not_is_refused(offload: Offload, broker: Path) -> None:
+def test_an_isolation_that_there_is_not_is_refused(offload, broker):
     assert offload("cat", broker, *STATES, "--isolation", "serializable").code == 2

@@ -1,12 +1,8 @@
 """`offload schemas` and typed `offload cat`."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from golden import BROKER, topic_rows
 from network.admin import AdminRest
 from tiers import lay_out_broker_objects
@@ -15,12 +11,12 @@ AVRO = BROKER / "topics" / "avro" / "schemas.json"
 
 
 @pytest.fixture
-def tier(tmp_path: Path) -> Path:
+def tier(tmp_path):
     lay_out_broker_objects(tmp_path, {"avro"})
     return tmp_path
 
 
-def test_histories_are_pulled_beside_the_tier_and_read_from_there(offload: Offload, tier: Path) -> None:
+def test_histories_are_pulled_beside_the_tier_and_read_from_there(offload, tier):
     pulled = offload("schemas", "pull", tier, "--from", AVRO)
     assert pulled.code == 0, pulled.err
     assert "versions 0, 1 (AVRO) saved as schemas/acme/cold/avro.schemas.json" in pulled.out
@@ -32,7 +28,7 @@ def test_histories_are_pulled_beside_the_tier_and_read_from_there(offload: Offlo
     assert ids == [row["value"]["id"] for row in topic_rows("avro")]
 
 
-def test_histories_are_pulled_from_a_broker(offload: Offload, tmp_path: Path) -> None:
+def test_histories_are_pulled_from_a_broker(offload, tmp_path):
     lay_out_broker_objects(tmp_path, {"avro", "jstring"})
     place = "/schemas/acme/cold/avro/schemas"
     with AdminRest({place: json.loads(AVRO.read_text())}) as rest:
@@ -45,7 +41,7 @@ def test_histories_are_pulled_from_a_broker(offload: Offload, tmp_path: Path) ->
     assert "persistent://acme/cold/jstring: has no schema" in pulled.out
 
 
-def test_histories_are_pulled_into_a_directory(offload: Offload, tier: Path, tmp_path: Path) -> None:
+def test_histories_are_pulled_into_a_directory(offload, tier, tmp_path):
     there = tmp_path / "elsewhere"
     there.mkdir()
     done = offload("schemas", "pull", tier, "-t", "acme/cold/avro", "--from", AVRO, "--to", there)
@@ -53,7 +49,7 @@ def test_histories_are_pulled_into_a_directory(offload: Offload, tier: Path, tmp
     assert (there / "acme" / "cold" / "avro.schemas.json").is_file()
 
 
-def test_versions_are_shown(offload: Offload, tier: Path) -> None:
+def test_versions_are_shown(offload, tier):
     offload("schemas", "pull", tier, "--from", AVRO)
     shown = offload("schemas", "show", tier)
     assert shown.code == 0, shown.err
@@ -63,13 +59,13 @@ def test_versions_are_shown(offload: Offload, tier: Path) -> None:
     assert [json.loads(each["data"])["name"] for each in schemas] == ["V1", "V1"]
 
 
-def test_a_topic_without_schemas_is_said(offload: Offload, tier: Path) -> None:
+def test_a_topic_without_schemas_is_said(offload, tier):
     shown = offload("schemas", "show", tier, "-t", "acme/cold/avro")
     assert shown.code == 1
     assert "no schema is known of persistent://acme/cold/avro" in shown.err
 
 
-def test_the_mode_and_the_reader_are_handed_on(offload: Offload, tier: Path) -> None:
+def test_the_mode_and_the_reader_are_handed_on(offload, tier):
     wrong = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]})
     arguments = ("cat", tier, "-t", "acme/cold/avro", "--schemas", AVRO, "--format", "jsonl")
     failed = offload(*arguments, "--reader-schema", wrong)
@@ -81,7 +77,7 @@ def test_the_mode_and_the_reader_are_handed_on(offload: Offload, tier: Path) -> 
     assert "note" not in oldest.json
 
 
-def test_a_table_shows_the_columns_of_the_payload(offload: Offload, tier: Path) -> None:
+def test_a_table_shows_the_columns_of_the_payload(offload, tier):
     done = offload("cat", tier, "-t", "acme/cold/avro", "--schemas", AVRO, "--limit", "2")
     assert done.code == 0, done.err
     assert done.out.splitlines()[0].split()[:3] == ["id", "name", "price"]

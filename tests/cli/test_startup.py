@@ -1,18 +1,14 @@
 """How the command begins and is broken off: what is imported for help, what commands are called, what Ctrl-C says."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from commands import Offload
 
-from offload_core.interfaces.cli.commands import COMMANDS, LateCommand
+from offload_core.interfaces.cli.commands import COMMANDS
 
 HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.metadata.catalogue")
 
@@ -25,7 +21,7 @@ main()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--show-completion", "bash"], ["nothing"]])
-def test_no_command_is_imported_to_list_them(arguments: list[str]) -> None:
+def test_no_command_is_imported_to_list_them(arguments):
     done = subprocess.run(
         [sys.executable, "-c", WITH_MODULES, *arguments],
         capture_output=True,
@@ -37,7 +33,7 @@ def test_no_command_is_imported_to_list_them(arguments: list[str]) -> None:
     assert "offload_core.interfaces.cli.commands" in done.stderr.split()
 
 
-def test_no_kernel_is_compiled_to_list_a_tier(broker: Path) -> None:
+def test_no_kernel_is_compiled_to_list_a_tier(broker):
     """The import of numba alone takes longer than all else of it."""
     key = next(path.name for path in broker.rglob("*-ledger-*") if "index" not in path.name)
     program = f"""
@@ -60,18 +56,18 @@ for command in ("ls", "ls --json", "du", "cost", "verify", "inspect {key}"):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.name)
-def test_what_the_list_says_of_a_command_is_how_its_own_help_begins(command: LateCommand) -> None:
+def test_what_the_list_says_of_a_command_is_how_its_own_help_begins(command):
     found = command.load()
     first = (found.help or "").split("\n\n")[0].replace("\n", " ")
     assert (command.help, command.is_group) == (first, hasattr(found, "commands"))
 
 
-def test_help_names_all_commands(offload: Offload) -> None:
+def test_help_names_all_commands(offload):
     shown = offload("--help").out
     assert all(f" {command.name} " in shown for command in COMMANDS)
 
 
-def test_the_help_of_a_command_has_its_name(offload: Offload) -> None:
+def test_the_help_of_a_command_has_its_name(offload):
     for name in ("ls", "rollback delete", "plugins new", "plugins"):
         assert f"offload {name} [OPTIONS]" in " ".join(offload(*name.split(), "--help").out.split())
 
@@ -110,7 +106,7 @@ main()
 @pytest.mark.parametrize(
     "how", ["os.kill(os.getpid(), signal.SIGINT)", "Dying()"], ids=["seen", "lost at first"]
 )
-def test_ctrl_c_during_imports_is_one_line(name: str, how: str) -> None:
+def test_ctrl_c_during_imports_is_one_line(name, how):
     program = INTERRUPTED_IN_AN_IMPORT.format(name=name, how=how)
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -133,7 +129,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("more", [[], ["--processes"]], ids=["threads", "processes"])
-def test_ctrl_c_while_workers_read_is_one_line(broker: Path, tmp_path: Path, more: list[str]) -> None:
+def test_ctrl_c_while_workers_read_is_one_line(broker, tmp_path, more):
     program, state = tmp_path / "program.py", tmp_path / "state"
     program.write_text(INTERRUPTIBLE)
     slow = ["--layer", "rate-limit:bytes_per_second=2000000", "--state", str(state), "--workers", "2"]

@@ -1,57 +1,46 @@
 """`offload topics transactions`: how they stand, beside the process that owns the topic, and a topic that is reset."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from commands import Offload, Result, configuration_file, opened_service
+from commands import configuration_file, opened_service
 from scenes.transactions import NEVER, ONE, PLAIN, abort, message, next_to, of
 
-from offload_core.writing.managed_ledger import (
-    ManagedLedger,
-    TransactionalTopic,
-    open_managed_ledger,
-)
-from offload_core.writing.managed_ledger.environment import Environment
+from offload_core.writing.managed_ledger import TransactionalTopic, open_managed_ledger
 
 TOPIC = "persistent://acme/n/orders"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     return configuration_file(tmp_path)
 
 
 @pytest.fixture
-def environment(config: Path) -> Iterator[Environment]:
+def environment(config):
     with opened_service(config) as (environment, _):
         yield environment
 
 
 @pytest.fixture
-def topic(environment: Environment) -> Iterator[ManagedLedger]:
+def topic(environment):
     with open_managed_ledger(environment, "acme/n/persistent/orders") as topic:
         yield topic
 
 
 @pytest.fixture
-def told(offload: Offload, config: Path) -> Callable[..., Result]:
+def told(offload, config):
     return lambda *arguments: offload("topics", "transactions", TOPIC, *arguments, "--config", config)
 
 
-def facts(result: Result) -> dict[str, str]:
+def facts(result):
     """The lines of a table of two columns."""
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     return {line[:20].strip(): line[20:].strip() for line in lines[:5]}
 
 
-def test_it_tells_of_open_and_aborted_ones_and_since_when(
-    environment: Environment, topic: ManagedLedger, told: Callable[..., Result]
-) -> None:
+def test_it_tells_of_open_and_aborted_ones_and_since_when(environment, topic, told):
     followed = TransactionalTopic(environment, topic, NEVER)
     held, dropped = followed.begin(), followed.begin()
     hour_ago_ms = int((time.time() - 3600) * 1000)
@@ -75,15 +64,13 @@ def test_it_tells_of_open_and_aborted_ones_and_since_when(
     assert row[3] == "s"
 
 
-def test_a_topic_without_transactions_says_so(topic: ManagedLedger, told: Callable[..., Result]) -> None:
+def test_a_topic_without_transactions_says_so(topic, told):
     last = topic.add_entry(b"no entry of Pulsar's")
     topic.roll()
     assert list(facts(told()).values()) == ["NoSnapshot", str(last), "none", "0", "0"]
 
 
-def test_a_topic_that_had_transactions_before_is_read_once_it_is_reset(
-    topic: ManagedLedger, told: Callable[..., Result]
-) -> None:
+def test_a_topic_that_had_transactions_before_is_read_once_it_is_reset(topic, told):
     happened = [of(ONE), PLAIN, of((0, 9)), abort(ONE)]
     first = topic.add_entries([event.pack(i) for i, event in enumerate(happened)])
     topic.roll()
@@ -93,9 +80,7 @@ def test_a_topic_that_had_transactions_before_is_read_once_it_is_reset(
     assert list(facts(told()).values()) == ["Ready", stable, stable, "1", "1"]
 
 
-def test_a_snapshot_that_is_damaged_is_an_error_until_it_is_reset(
-    environment: Environment, topic: ManagedLedger, told: Callable[..., Result]
-) -> None:
+def test_a_snapshot_that_is_damaged_is_an_error_until_it_is_reset(environment, topic, told):
     followed = TransactionalTopic(environment, topic, NEVER)
     followed.commit(followed.begin())
     topic.roll()
@@ -109,9 +94,7 @@ def test_a_snapshot_that_is_damaged_is_an_error_until_it_is_reset(
     assert facts(told("--reset", "--yes"))["stable position"] == str(topic.last_position)
 
 
-def test_a_topic_that_is_not_there_is_not_reset(
-    environment: Environment, told: Callable[..., Result]
-) -> None:
+def test_a_topic_that_is_not_there_is_not_reset(environment, told):
     assert told("--yes").code == 2
     result = told("--reset", "--yes")
     assert (result.code, told("--reset").code) == (2, 2)

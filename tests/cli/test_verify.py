@@ -1,13 +1,9 @@
 """`offload verify`: what it shows, the report for machines, how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from entries import entry, pip17_object
 from records import MANAGED_LEDGERS
 from tiers import lay_out, lay_out_case
@@ -19,7 +15,7 @@ LEDGER = pip17_object(PAYLOADS, ledger_id=7)
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> tuple[Path, str]:
+def damaged(tmp_path):
     """A tier in which one object has a flipped bit in its last entry; and its key."""
     lay_out(tmp_path, LEDGER, attempt=1)
     key = lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=8), attempt=2)
@@ -29,7 +25,7 @@ def damaged(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, key
 
 
-def test_a_sound_tier(offload: Offload, broker: Path) -> None:
+def test_a_sound_tier(offload, broker):
     result = offload("verify", broker, "--deep", "--records", MANAGED_LEDGERS)
     assert (result.code, result.err) == (0, "")
     assert result.out == (
@@ -38,7 +34,7 @@ def test_a_sound_tier(offload: Offload, broker: Path) -> None:
     )
 
 
-def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
+def test_an_empty_tier(offload, tmp_path):
     result = offload("verify", tmp_path, "--allow-empty")
     assert (result.code, result.out, result.err) == (
         0,
@@ -47,9 +43,7 @@ def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
     )
 
 
-def test_a_finding_has_its_place_its_meaning_and_what_helps(
-    offload: Offload, damaged: tuple[Path, str]
-) -> None:
+def test_a_finding_has_its_place_its_meaning_and_what_helps(offload, damaged):
     root, key = damaged
     assert offload("verify", root).code == 0
     result = offload("verify", root, "--deep")
@@ -61,7 +55,7 @@ def test_a_finding_has_its_place_its_meaning_and_what_helps(
     assert summary.endswith(": 1 errors, 0 warnings")
 
 
-def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) -> None:
+def test_the_report_for_machines(offload, damaged):
     root, key = damaged
     result = offload("verify", root, "--deep", "--json")
     assert result.code == 1
@@ -94,12 +88,12 @@ def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) ->
     )
 
 
-def test_an_empty_report_is_json_too(offload: Offload, tmp_path: Path) -> None:
+def test_an_empty_report_is_json_too(offload, tmp_path):
     report = offload("verify", tmp_path, "--json").json
     assert (report["findings"], report["summary"]["objects"]) == ([], 0)
 
 
-def test_warnings_may_pass(offload: Offload, tmp_path: Path) -> None:
+def test_warnings_may_pass(offload, tmp_path):
     lay_out(tmp_path, LEDGER, attempt=1)
     key = lay_out(tmp_path, LEDGER, attempt=2)
     os.utime(tmp_path / f"{key}-index", (2e9, 2e9))
@@ -108,7 +102,7 @@ def test_warnings_may_pass(offload: Offload, tmp_path: Path) -> None:
     assert offload("verify", tmp_path, "--fail-on", "error").code == 0
 
 
-def test_what_cannot_be_verified_is_named(offload: Offload, damaged: tuple[Path, str]) -> None:
+def test_what_cannot_be_verified_is_named(offload, damaged):
     faults = "fault-plan:faults=fail-before stat #1"
     result = offload("verify", damaged[0], "--deep", "--layer", faults)
     assert result.code == 2
@@ -117,20 +111,20 @@ def test_what_cannot_be_verified_is_named(offload: Offload, damaged: tuple[Path,
     assert "1 errors, 0 warnings; 1 objects could not be verified" in result.out
 
 
-def test_a_damaged_sidecar_is_a_finding(offload: Offload, damaged: tuple[Path, str]) -> None:
+def test_a_damaged_sidecar_is_a_finding(offload, damaged):
     root, key = damaged
     (root / f"{key}.metadata.json").write_text("{")
     result = offload("verify", root)
     assert (result.code, result.out.split()[4:6]) == (1, ["metadata.unreadable", key])
 
 
-def test_a_tier_that_is_not_there_cannot_be_verified(offload: Offload, tmp_path: Path) -> None:
+def test_a_tier_that_is_not_there_cannot_be_verified(offload, tmp_path):
     (tmp_path / "file").write_text("")
     assert offload("verify", tmp_path / "file").code == 2
     assert offload("verify", tmp_path, "--records", tmp_path / "nothing").code == 2
 
 
-def test_only_so_many_are_shown(offload: Offload, tmp_path: Path) -> None:
+def test_only_so_many_are_shown(offload, tmp_path):
     for attempt in range(3):
         lay_out(tmp_path, LEDGER, attempt=attempt, parts=["data"])
     result = offload("verify", tmp_path, "--limit", "1")
@@ -139,9 +133,7 @@ def test_only_so_many_are_shown(offload: Offload, tmp_path: Path) -> None:
     assert result.out.splitlines()[-1].endswith("3 errors, 0 warnings")
 
 
-def test_a_state_passes_over_what_was_sound(
-    offload: Offload, damaged: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_a_state_passes_over_what_was_sound(offload, damaged, tmp_path):
     root, _ = damaged
     state = tmp_path.parent / f"{tmp_path.name}.state"
     first = offload("verify", root, "--deep", "--state", state)
@@ -168,19 +160,19 @@ def test_a_state_passes_over_what_was_sound(
         (["--deep", "--master", "local[1]", "--workers", "2"], "--master without --workers, --processes"),
     ],
 )
-def test_wrong_use(offload: Offload, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_wrong_use(offload, tmp_path, arguments, said):
     result = offload("verify", tmp_path, *arguments)
     assert (result.code, said in result.err) == (2, True), result.err
 
 
-def test_keys_and_values_cannot_steer_the_terminal(offload: Offload, tmp_path: Path) -> None:
+def test_keys_and_values_cannot_steer_the_terminal(offload, tmp_path):
     lay_out(tmp_path, LEDGER, folder="\x1b[31m[red]/", parts=["data"])
     result = offload("verify", tmp_path)
     assert (result.code, "\x1b" in result.out) == (1, False)
     assert "\\x1b[31m[red]/" in result.out
 
 
-def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -> None:
+def test_as_a_process_with_processes(offload_process, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")
     assert result.code == 1
@@ -191,7 +183,7 @@ def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -
 # --- checksums ---------------------------------------------------------------------------------------
 
 
-def test_sealing_is_a_dry_run_without_yes(offload: Offload, tmp_path: Path) -> None:
+def test_sealing_is_a_dry_run_without_yes(offload, tmp_path):
     lay_out(tmp_path, LEDGER, attempt=1)
     result = offload("verify", tmp_path, "--deep", "--seal")
     assert (result.code, result.err) == (1, "")
@@ -199,7 +191,7 @@ def test_sealing_is_a_dry_run_without_yes(offload: Offload, tmp_path: Path) -> N
     assert not list(tmp_path.glob("*-checksums"))
 
 
-def test_sealing_writes_checksums_and_says_so_before(offload: Offload, tmp_path: Path) -> None:
+def test_sealing_writes_checksums_and_says_so_before(offload, tmp_path):
     root, log = tmp_path / "tier", tmp_path / "audit.jsonl"
     key = lay_out(root, LEDGER, attempt=1)
     arguments = ("verify", root, "--deep", "--seal", "--yes", "--audit-log", log)
@@ -211,7 +203,7 @@ def test_sealing_writes_checksums_and_says_so_before(offload: Offload, tmp_path:
     assert (summary["with_checksums"], summary["sealed"]) == (1, 0)
 
 
-def test_a_sealed_block_that_was_changed_is_found(offload: Offload, tmp_path: Path) -> None:
+def test_a_sealed_block_that_was_changed_is_found(offload, tmp_path):
     root = tmp_path / "tier"
     key = lay_out(root, pip17_object([b"plain"] * 5, ledger_id=7), attempt=1)
     offload("verify", root, "--deep", "--seal", "--yes", "--audit-log", tmp_path / "audit.jsonl")

@@ -3,16 +3,11 @@
 A command that is new is classified here, or the first test fails.
 """
 
-from __future__ import annotations
-
 import enum
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload, configuration_file, opened_topic
+from commands import configuration_file, opened_topic
 from entries import entry, pip17_object
 from scenes.moves import MovedTopic
 from scenes.rollbacks import MIXED, put_segment, put_whole, store_of, streaming_tier
@@ -22,10 +17,7 @@ from tiers import lay_out
 from offload_core.interfaces.cli.commands import COMMANDS
 from offload_core.metadata.stores import open_metadata_store
 from offload_core.storage.tier import open_store
-from offload_core.writing.managed_ledger import (
-    RolloverPolicy,
-    TransactionalTopic,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic
 
 
 class Kind(enum.Enum):
@@ -88,7 +80,7 @@ KINDS = {
 }
 
 
-def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def leaves(name, command):
     inner = getattr(command, "commands", None)
     if inner is None or command.invoke_without_command:
         yield name, command
@@ -99,12 +91,12 @@ def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 ALL = dict(pair for each in COMMANDS for pair in leaves(each.name, each.load()))
 
 
-def test_each_command_is_classified() -> None:
+def test_each_command_is_classified():
     assert set(ALL) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_what_deletes_or_replaces_has_yes_and_nothing_else_does(name: str) -> None:
+def test_what_deletes_or_replaces_has_yes_and_nothing_else_does(name):
     has_yes = any(each.name == "yes" for each in ALL[name].params)
     assert has_yes == (KINDS[name] is Kind.CHANGES)
 
@@ -115,17 +107,17 @@ LOG = ["--audit-log", "{folder}/log.jsonl"]
 GARBAGE = ["--grace", "0", "--accept-short-grace", "--clock-skew", "0", "--not-shared"]
 
 
-def one_copy(folder: Path) -> None:
+def one_copy(folder):
     lay_out(folder / "tier", pip17_object([b"a", b"b"], ledger_id=7), attempt=1)
 
 
-def lost_topic(folder: Path) -> None:
+def lost_topic(folder):
     one_copy(folder)
     with closing(open_metadata_store(f"sqlite:{folder}/records.db", {"create": True})) as store:
         store.put("/managed-ledgers/acme/cold/persistent/other", b"", None)
 
 
-def damaged_copy(folder: Path) -> None:
+def damaged_copy(folder):
     payloads = [entry(b"%04d" % i * 20) for i in range(40)]
     written = pip17_object(payloads, ledger_id=7, max_block_bytes=1000)
     (folder / "tier").mkdir()
@@ -135,13 +127,13 @@ def damaged_copy(folder: Path) -> None:
     (folder / "tier" / key).write_bytes(data)
 
 
-def tier_without_records(folder: Path) -> None:
+def tier_without_records(folder):
     with open_store(folder / "tier") as store:
         put_segment(store, 1, (5, 0, 3), (6, 0, 4))
         put_whole(store, 2, 8, 2)
 
 
-def to_be_moved(folder: Path) -> None:
+def to_be_moved(folder):
     world = MovedTopic.make(folder, f"sqlite:{folder}/records.db")
     for count in (20, 10):
         world.offload(world.add_ledger(count))
@@ -149,12 +141,12 @@ def to_be_moved(folder: Path) -> None:
     world.hot.close()
 
 
-def streamed(folder: Path) -> None:
+def streamed(folder):
     with streaming_tier(folder):
         store_of(folder, MIXED)
 
 
-def offloaded(folder: Path) -> None:
+def offloaded(folder):
     rollover = RolloverPolicy(max_entries=1, min_age_s=0)
     config = configuration_file(folder)
     with opened_topic(config, "acme/n/persistent/orders", rollover=rollover) as (_, topic):
@@ -163,7 +155,7 @@ def offloaded(folder: Path) -> None:
         topic.offload_prefix(topic.last_position)
 
 
-def transactional(folder: Path) -> None:
+def transactional(folder):
     with opened_topic(configuration_file(folder), "acme/n/persistent/orders") as (environment, managed):
         topic = TransactionalTopic(environment, managed)
         begun = topic.begin()
@@ -175,7 +167,7 @@ def transactional(folder: Path) -> None:
 ON_TOPIC = ["persistent://acme/n/orders", "--config", "{folder}/offload.toml"]
 RECORDS = ["--records", "sqlite:{folder}/records.db"]
 
-SCENES: list[tuple[str, Callable[[Path], None], list[str]]] = [
+SCENES = [
     ("verify", one_copy, ["{folder}/tier", "--deep", "--seal", *LOG]),
     ("gc", lost_topic, ["{folder}/tier", *RECORDS, *GARBAGE, *LOG]),
     ("delete", lost_topic, ["{folder}/tier", "acme/cold/orders", *RECORDS, *GARBAGE, *LOG]),
@@ -209,11 +201,11 @@ SCENES: list[tuple[str, Callable[[Path], None], list[str]]] = [
 ]
 
 
-def test_each_command_that_deletes_or_replaces_has_a_scene() -> None:
+def test_each_command_that_deletes_or_replaces_has_a_scene():
     assert {name for name, _, _ in SCENES} == {name for name, kind in KINDS.items() if kind is Kind.CHANGES}
 
 
-def content(folder: Path) -> dict[str, bytes | None]:
+def content(folder):
     """All that lies there, to the byte; None for a folder."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
@@ -224,9 +216,7 @@ def content(folder: Path) -> dict[str, bytes | None]:
 @pytest.mark.parametrize(
     ("name", "scene", "arguments"), SCENES, ids=[f"{name} {len(given)}" for name, _, given in SCENES]
 )
-def test_without_yes_not_a_byte_is_changed(
-    offload: Offload, tmp_path: Path, name: str, scene: Callable[[Path], None], arguments: list[str]
-) -> None:
+def test_without_yes_not_a_byte_is_changed(offload, tmp_path, name, scene, arguments):
     scene(tmp_path)
     given = [*name.split(), *(each.format(folder=tmp_path) for each in arguments)]
     before = content(tmp_path)

@@ -1,7 +1,5 @@
 """docs/airflow.md lists exactly the arguments of each operator, with defaults, and the settings of a connection."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -20,14 +18,14 @@ OPERATORS = {
 }
 
 
-def class_of(module: str, name: str) -> ast.ClassDef:
+def class_of(module, name):
     """Read as text: Airflow is not imported into this process."""
     tree = ast.parse((PROVIDER / f"{module}.py").read_text())
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_the_arguments_of_an_operator_are_documented_with_their_defaults(name: str) -> None:
+def test_the_arguments_of_an_operator_are_documented_with_their_defaults(name):
     made = next(
         node for node in class_of(OPERATORS[name], name).body if getattr(node, "name", "") == "__init__"
     )
@@ -46,7 +44,7 @@ def test_the_arguments_of_an_operator_are_documented_with_their_defaults(name: s
             assert default.strip("`") == f"{value}".removesuffix(".0").lower()
 
 
-def test_the_settings_of_a_connection_are_documented() -> None:
+def test_the_settings_of_a_connection_are_documented():
     fields = [
         node.target.id
         for node in class_of("hook", "Settings").body
@@ -57,6 +55,6 @@ def test_the_settings_of_a_connection_are_documented() -> None:
     assert [name for names in rows for name in re.findall(r"\w+", names)] == fields
 
 
-def test_all_classes_are_listed() -> None:
+def test_all_classes_are_listed():
     listed = re.findall(r"^\| `(\w+)\.(\w+)` \|", TEXT, re.MULTILINE)
     assert sorted(listed) == sorted((module, name) for name, module in OPERATORS.items())

@@ -4,29 +4,24 @@ A drawing or a list of files is a block of `text`, and stored bytes are compared
 cloud platform says so in its title, "Not run here: …", to readers as to this. Any other block that nothing runs fails.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import Block, World, blocks_of, run, title_says_not_run
+from pages import World, blocks_of, run, title_says_not_run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NO_CODE = ("text", "bytes")
 
-RUN_ELSEWHERE = {
-    ("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_write_a_driver_page.py",
-}
+RUN_ELSEWHERE = {("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_write_a_driver_page.py"}
 """By page and heading, the test that runs what stands there in an environment of its own."""
 
 
-def is_run(block: Block) -> bool:
+def is_run(block):
     return (
         block.language not in NO_CODE
         and not title_says_not_run(block)
@@ -38,7 +33,7 @@ BLOCKS = {path: [block for block in blocks_of(path, ROOT) if is_run(block)] for 
 
 
 @pytest.fixture
-def world(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(tmp_path, request, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
     made = World(tmp_path, request.getfixturevalue)
@@ -55,8 +50,8 @@ def world(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     [path for path in PAGES if BLOCKS[path]],
     ids=lambda path: path.relative_to(ROOT).with_suffix("").as_posix(),
 )
-def test_the_blocks_of_a_page_run(path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    names: dict[str, object] = {}
+def test_the_blocks_of_a_page_run(path, world, monkeypatch):
+    names = {}
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     for block in BLOCKS[path]:
         try:
@@ -66,7 +61,7 @@ def test_the_blocks_of_a_page_run(path: Path, world: World, monkeypatch: pytest.
             raise
 
 
-def test_what_is_run_elsewhere_is_there_and_is_run() -> None:
+def test_what_is_run_elsewhere_is_there_and_is_run():
     places = {(block.page, block.heading) for path in PAGES for block in blocks_of(path, ROOT)}
     for place, test in RUN_ELSEWHERE.items():
         assert place in places
@@ -76,13 +71,13 @@ def test_what_is_run_elsewhere_is_there_and_is_run() -> None:
 # --- what runs them ------------------------------------------------------------------------------
 
 
-def page(folder: Path, text: str) -> list[Block]:
+def page(folder, text):
     path = folder / "page.md"
     path.write_text(text)
     return blocks_of(path, folder)
 
 
-def test_blocks_are_found_with_their_place_heading_and_title(tmp_path: Path) -> None:
+def test_blocks_are_found_with_their_place_heading_and_title(tmp_path):
     text = '# A\n\n```python\n# no heading\n```\n\n1. x\n\n    ```console title="Not run here: a cloud"\n'
     text += "    $ ls\n    ```\n"
     first, second = page(tmp_path, text)
@@ -111,9 +106,7 @@ def test_blocks_are_found_with_their_place_heading_and_title(tmp_path: Path) -> 
         ("```sql\nSELECT 1 WHERE false\n```\n", "no rows"),
     ],
 )
-def test_a_block_that_is_not_right_or_that_nothing_runs_fails(
-    block: str, reason: str, world: World, tmp_path: Path
-) -> None:
+def test_a_block_that_is_not_right_or_that_nothing_runs_fails(block, reason, world, tmp_path):
     (found,) = page(tmp_path, block)
     assert is_run(found)
     with pytest.raises(Exception, match=re.escape(reason)):

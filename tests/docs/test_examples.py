@@ -1,7 +1,5 @@
 """Examples of the documentation do what the pages say that they do: conformance suites, prices, Python programs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -17,12 +15,12 @@ from offload_hooks.testing import FaultPlan
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def blocks(page: str, language: str = "python") -> list[str]:
+def blocks(page, language="python"):
     text = (DOCS / f"{page}.md").read_text()
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(folder, *arguments):
     """What Python writes to its output, and after that to its error output; it must end well."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
@@ -35,22 +33,20 @@ def run(folder: Path, *arguments: str) -> str:
     ("page", "number", "options", "most"),
     [("conformance", 0, [], 180), ("hot-tier", 1, ["-k", "not sequence"], 75)],
 )
-def test_the_suite_of_a_page_passes(
-    page: str, number: int, options: list[str], most: int, tmp_path: Path
-) -> None:
+def test_the_suite_of_a_page_passes(page, number, options, most, tmp_path):
     (tmp_path / "test_page.py").write_text(blocks(page)[number])
     quiet = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *options]
     said = run(tmp_path, "-m", "pytest", *quiet, "test_page.py")
     assert int(re.findall(r"(\d+) passed", said)[0]) > most
 
 
-def test_the_plan_of_faults_is_one() -> None:
+def test_the_plan_of_faults_is_one():
     text = re.search(r"^    (fail-before .*)$", (DOCS / "conformance.md").read_text(), re.MULTILINE)
     assert text is not None
     assert len(FaultPlan.parse(text[1]).faults) == 3
 
 
-def test_verifying_finds_the_damage(tmp_path: Path) -> None:
+def test_verifying_finds_the_damage(tmp_path):
     root = tmp_path / "tier"
     root.mkdir()
     key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]))
@@ -61,7 +57,7 @@ def test_verifying_finds_the_damage(tmp_path: Path) -> None:
     assert (found.split()[0], counts) == ("message.checksum", "1 1")
 
 
-def test_repairing_writes_an_index(tmp_path: Path) -> None:
+def test_repairing_writes_an_index(tmp_path):
     root = tmp_path / "tier"
     root.mkdir()
     key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]), parts=("data",))
@@ -70,7 +66,7 @@ def test_repairing_writes_an_index(tmp_path: Path) -> None:
     assert written == f"('{key}-index',)"
 
 
-def test_costs_are_estimated(tmp_path: Path) -> None:
+def test_costs_are_estimated(tmp_path):
     lay_out_broker_objects(tmp_path, {"json"})
     assert len(blocks("cost")) == 3
     code = "\n".join(blocks("cost")).replace("s3://bucket/prefix", str(tmp_path))
@@ -79,20 +75,20 @@ def test_costs_are_estimated(tmp_path: Path) -> None:
     assert "persistent://acme/cold/json" in said
 
 
-def test_prices_load(tmp_path: Path) -> None:
+def test_prices_load(tmp_path):
     (text,) = blocks("cost", "toml")
     (tmp_path / "ours.toml").write_text(text)
     assert load_prices(tmp_path / "ours.toml").currency == "EUR"
 
 
-def test_a_report_is_written(tmp_path: Path) -> None:
+def test_a_report_is_written(tmp_path):
     lay_out_broker_objects(tmp_path / "tier", {"json"})
     (code,) = blocks("report")
     assert "'topics': 1" in run(tmp_path, "-c", code.replace("s3://bucket/prefix", str(tmp_path / "tier")))
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_the_pictures_of_the_report_are_small() -> None:
+def test_the_pictures_of_the_report_are_small():
     pictures = re.findall(r"!\[[^\]]{10,}\]\((images/[a-z-]+\.webp)\)", (DOCS / "report.md").read_text())
     assert len(pictures) == 2
     for each in pictures:

@@ -41,14 +41,14 @@ class Run(NamedTuple):
     data: bytes
 
 
-def listings(text: str) -> list[tuple[str, str]]:
+def listings(text):
     """The file and the lines of each listing of a page."""
     return [(match[1], match[2]) for match in _LISTING.finditer(text)]
 
 
-def runs(lines: str) -> list[Run]:
+def runs(lines):
     """The bytes of a listing; `ValueError` for a line that is none."""
-    found: list[Run] = []
+    found = []
     follows = False
     for line in lines.splitlines():
         if line == "…":
@@ -72,13 +72,13 @@ def runs(lines: str) -> list[Run]:
     return found
 
 
-def read(name: str) -> bytes:
+def read(name):
     data = (ROOT / name).read_bytes()
     return gzip.decompress(data) if name.endswith(".gz") else data
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_listings_are_the_bytes_of_golden_files(page: Path) -> None:
+def test_listings_are_the_bytes_of_golden_files(page):
     text = page.read_text()
     found = listings(text)
     assert found, f"{page.name} shows no bytes"
@@ -102,30 +102,30 @@ def test_listings_are_the_bytes_of_golden_files(page: Path) -> None:
         "00000000  de",
     ],
 )
-def test_a_listing_that_is_not_right_is_refused(lines: str) -> None:
+def test_a_listing_that_is_not_right_is_refused(lines):
     with pytest.raises(ValueError, match=r"gap|listing"):
         runs(lines)
 
 
 @pytest.mark.parametrize("name", sorted(_MAGICS))
-def test_the_magics_of_a_format_stand_in_its_tables(name: str) -> None:
+def test_the_magics_of_a_format_stand_in_its_tables(name):
     text = (ROOT / "docs" / "formats" / name).read_text()
     written = {int(magic, 16) for magic in re.findall(r"`0x([0-9A-F]{8})`", text)}
     assert written - {_DIRECTORY_OF_A_FORK} == _MAGICS[name]
 
 
 @pytest.mark.parametrize("name", sorted(_MAGICS))
-def test_the_padding_stands_on_the_page_of_a_format(name: str) -> None:
+def test_the_padding_stands_on_the_page_of_a_format(name):
     assert f"`{PADDING.hex(' ').upper()}`" in (ROOT / "docs" / "formats" / name).read_text()
 
 
-def test_the_magics_of_an_entry_stand_on_its_page() -> None:
+def test_the_magics_of_an_entry_stand_on_its_page():
     text = (ROOT / "docs" / "formats" / "entry.md").read_text()
     written = {int(magic, 16) for magic in re.findall(r"`0x([0-9a-f]{4})`", text)}
     assert written == {BROKER_METADATA_MAGIC, CHECKSUM_MAGIC}
 
 
-def test_the_uuid_of_the_example_is_that_of_its_halves() -> None:
+def test_the_uuid_of_the_example_is_that_of_its_halves():
     record = ManagedLedgerInfo.FromString(read("tests/golden/metadata/none.ml.bin"))
     context = record.ledgerInfo[0].offloadContext
     uuid = UUID(
@@ -134,7 +134,7 @@ def test_the_uuid_of_the_example_is_that_of_its_halves() -> None:
     assert f"`{uuid}`" in (ROOT / "docs" / "formats" / "metadata.md").read_text()
 
 
-def test_the_example_of_block_checksums_is_of_the_objects_that_the_page_names() -> None:
+def test_the_example_of_block_checksums_is_of_the_objects_that_the_page_names():
     data = read("tests/docs/block-checksums-v1.bin")
     checksums = parse_block_checksums(data)
     golden = "tests/golden/offloader/pip17/exact-fill"
@@ -147,7 +147,7 @@ def test_the_example_of_block_checksums_is_of_the_objects_that_the_page_names() 
     assert pack_block_checksums(checksums) == data
 
 
-def test_the_example_of_a_sidecar_is_what_is_written_and_read() -> None:
+def test_the_example_of_a_sidecar_is_what_is_written_and_read():
     data = read("tests/docs/sidecar-v1.json")
     expected = sidecar.ObjectMetadata(
         content_type="application/unknown",

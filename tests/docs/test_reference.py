@@ -1,7 +1,5 @@
 """Generated pages are those that the code makes now (`make reference`), and the OpenAPI document is one."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -15,18 +13,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_a_page_is_what_the_code_makes(path: Path) -> None:
+def test_a_page_is_what_the_code_makes(path):
     assert path.read_text() == PAGES[path](), "make reference"
 
 
-def test_the_document_is_openapi() -> None:
+def test_the_document_is_openapi():
     document = json.loads((DOCS / "reference" / "openapi.json").read_text())
     validate(document)
     there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
     assert there == set(REQUESTS)
 
 
-def test_every_command_of_the_overview_is_one_and_all_commands_are_in_it() -> None:
+def test_every_command_of_the_overview_is_one_and_all_commands_are_in_it():
     commands = set(
         re.findall(r"^## offload (.+)$", (DOCS / "reference" / "commands.md").read_text(), re.MULTILINE)
     )
@@ -41,7 +39,7 @@ def test_every_command_of_the_overview_is_one_and_all_commands_are_in_it() -> No
     assert {name for name in commands if " " not in name} <= named | groups
 
 
-def test_every_metric_of_the_service_is_on_its_page() -> None:
+def test_every_metric_of_the_service_is_on_its_page():
     listed = re.findall(
         r"^\| `(brk_\w+?)(?:_total)?` \|", (DOCS / "reference" / "metrics.md").read_text(), re.MULTILINE
     )

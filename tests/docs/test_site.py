@@ -1,7 +1,5 @@
 """The documentation builds without a warning, its links lead somewhere, it loads nothing from elsewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -21,14 +19,14 @@ _LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "sour
 class Page(HTMLParser):
     """What a page links to, what it loads, and the anchors that it has."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.links: list[str] = []
-        self.loaded: list[str] = []
-        self.anchors: set[str] = set()
+        self.links = []
+        self.loaded = []
+        self.anchors = set()
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         if values.get("id"):
             self.anchors.add(values["id"] or "")
@@ -40,7 +38,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     target = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)],
@@ -56,17 +54,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Page]:
+def pages(site):
     return {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
 
 
-def test_every_source_page_is_built(pages: dict[Path, Page], site: Path) -> None:
+def test_every_source_page_is_built(pages, site):
     names = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
     built = {name.parent if name.name == "index" else name for name in names}
     assert {path.parent.relative_to(site) for path in pages} == built
 
 
-def test_relative_links_lead_to_pages_and_anchors(pages: dict[Path, Page]) -> None:
+def test_relative_links_lead_to_pages_and_anchors(pages):
     broken = []
     known = {path.resolve(): page for path, page in pages.items()}
     for path, page in pages.items():
@@ -83,11 +81,11 @@ def test_relative_links_lead_to_pages_and_anchors(pages: dict[Path, Page]) -> No
     assert not broken
 
 
-def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
+def test_nothing_is_loaded_from_elsewhere(pages):
     assert not [address for page in pages.values() for address in page.loaded if urlsplit(address).netloc]
 
 
-def test_the_list_of_decisions_has_their_titles() -> None:
+def test_the_list_of_decisions_has_their_titles():
     pages = sorted((DOCS / "adr").glob("0*.md"))
     titles = [path.read_text().partition("\n")[0].removeprefix("# ").partition(": ")[::2] for path in pages]
     rows = re.findall(
@@ -96,7 +94,7 @@ def test_the_list_of_decisions_has_their_titles() -> None:
     assert rows == titles
 
 
-def test_pages_that_docstrings_name_exist() -> None:
+def test_pages_that_docstrings_name_exist():
     sources = [
         path
         for folder in ("offload_core", "hooks", "drivers", "proto")

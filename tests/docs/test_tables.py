@@ -1,16 +1,12 @@
 """Tables of the documentation list exactly what there is: options, defaults, methods, fields, columns, errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from damage import DAMAGES
 from pyspark.sql.pandas.types import from_arrow_type
@@ -53,34 +49,34 @@ from offload_layers.retry import MARKER
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     return (DOCS / f"{page}.md").read_text()
 
 
-def section(page: str, title: str) -> str:
+def section(page, title):
     """What stands below a heading of the second level."""
     return text_of(page).partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def rows(text: str, heading: str = "") -> dict[str, str]:
+def rows(text, heading=""):
     """The first two columns of the rows whose first is code: of the table with this heading, or of a whole text."""
     table = text.partition(heading)[2].partition("\n\n")[0] if heading else text
     return dict(re.findall(r"^\| `([^`]+)` \| (.*?) \|", table, re.MULTILINE))
 
 
-def names_in(text: str) -> set[str]:
+def names_in(text):
     return set(re.findall(r"`([\w-]+)`", text))
 
 
-def fields(kind: type) -> list[str]:
+def fields(kind):
     return [each.name for each in dataclasses.fields(kind)]
 
 
-def parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+def parameters(function):
     return list(inspect.signature(function).parameters.values())
 
 
-def methods(contract: type) -> list[str]:
+def methods(contract):
     """The methods of a contract with their arguments, as pages have them."""
     return [
         f"{name}({', '.join(each.name for each in parameters(method)[1:])})"
@@ -111,7 +107,7 @@ def methods(contract: type) -> list[str]:
         ("rollback", "| `verdict` |", [each.value for each in Verdict]),
     ],
 )
-def test_a_table_has_exactly_what_there_is(page: str, heading: str, expected: Iterable[str]) -> None:
+def test_a_table_has_exactly_what_there_is(page, heading, expected):
     assert list(rows(text_of(page), heading)) == list(expected)
 
 
@@ -123,17 +119,17 @@ def test_a_table_has_exactly_what_there_is(page: str, heading: str, expected: It
         ("managed-ledger", "Streaming", StreamingSettings),
     ],
 )
-def test_a_section_has_exactly_the_fields_that_there_are(page: str, title: str, kind: type) -> None:
+def test_a_section_has_exactly_the_fields_that_there_are(page, title, kind):
     assert list(rows(section(page, title))) == fields(kind)
 
 
-def test_the_calls_of_a_handle_are_documented() -> None:
+def test_the_calls_of_a_handle_are_documented():
     table = text_of("offload").partition("| Call of the handle")[2].partition("\n\n")[0]
     public = {name for name in vars(OffloadHandle) if not name.startswith("_")}
     assert set(re.findall(r"^\| `(\w+)[`(]", table, re.MULTILINE)) == public
 
 
-def test_the_fields_of_a_snapshot_policy_and_the_states_of_a_buffer_are_documented() -> None:
+def test_the_fields_of_a_snapshot_policy_and_the_states_of_a_buffer_are_documented():
     text = text_of("transactions")
     table = text.partition("by `SnapshotPolicy`:")[2].partition("\n\n")[2].partition("\n\n")[0]
     assert list(rows(table).items()) == [
@@ -142,14 +138,14 @@ def test_the_fields_of_a_snapshot_policy_and_the_states_of_a_buffer_are_document
     assert re.findall(r"^\| `([A-Z]\w+)` \|", text, re.MULTILINE) == [each.value for each in BufferState]
 
 
-def test_the_states_of_streaming_objects_are_documented() -> None:
+def test_the_states_of_streaming_objects_are_documented():
     table = text_of("rollback").partition("| `state` |")[2].partition("\n\n")[0]
     states = {name for row in re.findall(r"^\| (.*?) \|", table, re.MULTILINE) for name in names_in(row)}
     assert states - {"complete", "not-streaming"} <= {each.value for each in Problem}
     assert {"complete", "not-streaming", "no-index", "no-data", "broken-index", "wrong-length"} <= states
 
 
-def test_the_codes_of_findings_are_documented_as_they_are() -> None:
+def test_the_codes_of_findings_are_documented_as_they_are():
     row = re.compile(r"^\| `([a-z0-9.-]+)` \| (error|warning) \| (.+) \| (.+) \|$", re.MULTILINE)
     assert sorted(match.groups() for match in row.finditer(text_of("verify"))) == sorted(
         (code.value, code.severity.value, code.meaning, code.helps) for code in Code
@@ -161,7 +157,7 @@ def test_the_codes_of_findings_are_documented_as_they_are() -> None:
 SHARED = {"--driver", "--option", "--layer", "--debug", "--url"}
 
 
-def options_of(command: Callable[..., None]) -> set[str]:
+def options_of(command):
     spelled = {"--as-json": "--json"}
     given = {f"--{each.name.replace('_', '-')}" for each in parameters(command)}
     return {spelled.get(each, each) for each in given}
@@ -175,13 +171,11 @@ def options_of(command: Callable[..., None]) -> set[str]:
     ],
     ids=["verify", "repair"],
 )
-def test_all_options_of_a_command_are_documented(
-    command: Callable[..., None], text: str, without: set[str]
-) -> None:
+def test_all_options_of_a_command_are_documented(command, text, without):
     assert set(re.findall(r"`(--[\w-]+)", text)) == options_of(command) - SHARED - without
 
 
-def test_the_options_of_a_rollbacks_deletion_are_documented() -> None:
+def test_the_options_of_a_rollbacks_deletion_are_documented():
     documented = set(re.findall(r"^\| `(--[\w-]+)` \|", text_of("rollback"), re.MULTILINE))
     others = {"--prefix", "--records-option", "--json", "--audit-log"}
     assert options_of(rollback.delete) - SHARED - others == documented
@@ -189,19 +183,14 @@ def test_the_options_of_a_rollbacks_deletion_are_documented() -> None:
 
 @pytest.mark.parametrize(
     ("page", "command", "spelled"),
-    [
-        ("cost", cost.cost, {"--class", "--no-scan", "--egress"}),
-        ("report", report.report, set()),
-    ],
+    [("cost", cost.cost, {"--class", "--no-scan", "--egress"}), ("report", report.report, set())],
 )
-def test_a_page_names_only_options_that_there_are(
-    page: str, command: Callable[..., None], spelled: set[str]
-) -> None:
+def test_a_page_names_only_options_that_there_are(page, command, spelled):
     assert set(re.findall(r"(?<![-\w])--[a-z][a-z-]*", text_of(page))) <= options_of(command) | spelled
 
 
 @pytest.mark.parametrize("page", ["rollback", "migration"])
-def test_the_commands_of_a_rollback_have_the_options_that_pages_name(page: str) -> None:
+def test_the_commands_of_a_rollback_have_the_options_that_pages_name(page):
     functions = {"plan": rollback.plan, "list": rollback.list_objects, "delete": rollback.delete}
     text = text_of(page).replace("\\\n", " ")
     named = re.findall(r"offload rollback (plan|list|delete)([^`\n]*)", text)
@@ -213,14 +202,14 @@ def test_the_commands_of_a_rollback_have_the_options_that_pages_name(page: str) 
 # --- fields of reports -------------------------------------------------------------------------
 
 
-def test_the_fields_of_a_verifications_report_are_documented(tmp_path: Path) -> None:
+def test_the_fields_of_a_verifications_report_are_documented(tmp_path):
     with open_store(tmp_path) as tier:
         made = verify.report_to_json(Verification(tier), {"tier": "x", "deep": False, "records": False})
     shown = names_in(text_of("verify").partition("## The report")[2].partition("## The state")[0])
     assert {*made, *made["summary"](), *Finding(code=Code.GAP, what="x").to_json()} <= shown
 
 
-def test_the_actions_and_fields_of_a_repair_are_documented() -> None:
+def test_the_actions_and_fields_of_a_repair_are_documented():
     text = text_of("repair")
     assert {action.value for action in Action} <= names_in(text)
     scene, _ = DAMAGES["a-block-is-zeros"].make()
@@ -233,7 +222,7 @@ def test_the_actions_and_fields_of_a_repair_are_documented() -> None:
     assert all(set(json.loads(note)) == noted for note in notes)
 
 
-def test_the_fields_of_a_scans_estimate_are_documented() -> None:
+def test_the_fields_of_a_scans_estimate_are_documented():
     assert set(fields(ScanEstimate)) <= names_in(text_of("cost"))
 
 
@@ -248,14 +237,14 @@ def test_the_fields_of_a_scans_estimate_are_documented() -> None:
         ("metadata-stores", MetadataStoreConformance, MetadataSuiteBase),
     ],
 )
-def test_the_attributes_of_a_suite_have_their_defaults(page: str, suite: type, base: type) -> None:
+def test_the_attributes_of_a_suite_have_their_defaults(page, suite, base):
     shown = rows(text_of(page), "| Attribute | Default | Meaning |")
     assert list(shown) == list(base.__annotations__)
     for name, default in shown.items():
         assert default.strip("`") == f"{getattr(suite, name)}".removesuffix(".0")
 
 
-def test_the_options_of_the_hot_tier_have_their_defaults() -> None:
+def test_the_options_of_the_hot_tier_have_their_defaults():
     assert rows(text_of("hot-tier"), "| Option | Default | Meaning |") == {
         each.name: "required" if each.default is each.empty else f"`{each.default}`"
         for each in parameters(FileLedgerStore)
@@ -265,7 +254,7 @@ def test_the_options_of_the_hot_tier_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("title", "store"), [("Admin REST", AdminRecords), ("ZooKeeper", ZooKeeperStore), ("SQLite", SqliteStore)]
 )
-def test_the_options_of_a_metadata_store_have_their_defaults(title: str, store: type) -> None:
+def test_the_options_of_a_metadata_store_have_their_defaults(title, store):
     shown = rows(section("metadata-stores", title))
     taken = parameters(store)[1:]
     assert list(shown) == [each.name for each in taken]
@@ -284,7 +273,7 @@ def test_the_options_of_a_metadata_store_have_their_defaults(title: str, store: 
         ("filesystem", FilesystemDriver),
     ],
 )
-def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page: str, driver: type) -> None:
+def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, driver):
     shown = {}
     for line in section(f"drivers/{page}", "Options").splitlines():
         if line.startswith("| `"):
@@ -302,7 +291,7 @@ def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page: str
         assert set(re.findall("`(.*?)`", pulsars)) <= aliases <= set(re.findall("`(.*?)`", pulsars + meaning))
 
 
-def test_the_options_of_spark_are_listed_in_their_order_with_their_defaults() -> None:
+def test_the_options_of_spark_are_listed_in_their_order_with_their_defaults():
     row = re.compile(r"^\| `([\w.*]+)` \| ([^|]+) \| .+ \|$", re.MULTILINE)
     shown = row.findall(text_of("spark"))
     expected = list(KNOWN)
@@ -327,7 +316,7 @@ LAYERS = {
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def value(text: str) -> object:
+def value(text):
     words = {"none": None, "empty": "", "true": True, "false": False}
     if text in words:
         return words[text]
@@ -336,14 +325,14 @@ def value(text: str) -> object:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_the_options_of_a_layer_have_their_defaults(layer: str) -> None:
+def test_the_options_of_a_layer_have_their_defaults(layer):
     shown = rows(section("layers", layer), "| Option | Default | Meaning |")
     assert {name: value(text) for name, text in shown.items()} == {
         option.name: option.default for option in parameters(LAYERS[layer].load())[1:]
     }
 
 
-def test_every_layer_is_listed_in_the_recommended_order() -> None:
+def test_every_layer_is_listed_in_the_recommended_order():
     text = text_of("layers")
     listed = re.findall(r"^\| \[`([\w-]+)`\]\(#[\w-]+\) \|", text, re.MULTILINE)
     assert sorted(listed) == sorted(LAYERS)
@@ -358,13 +347,13 @@ def test_every_layer_is_listed_in_the_recommended_order() -> None:
 HOOKS = [name for name in vars(TierHooks) if not name.startswith("_")]
 
 
-def test_exactly_the_hooks_that_there_are_are_documented() -> None:
+def test_exactly_the_hooks_that_there_are_are_documented():
     assert re.findall(r"^### `(\w+)`$", text_of("hooks"), re.MULTILINE) == HOOKS
     assert f"`hook_spec_version = {HOOK_SPEC_VERSION}`" in text_of("hooks")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_has_a_section_with_its_arguments_and_says_whether_it_is_optional(hook: str) -> None:
+def test_a_hook_has_a_section_with_its_arguments_and_says_whether_it_is_optional(hook):
     text = text_of("hooks")
     match = re.search(rf"^### `{hook}`$\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert match is not None
@@ -375,7 +364,7 @@ def test_a_hook_has_a_section_with_its_arguments_and_says_whether_it_is_optional
     assert re.search(rf"^\| \[`{hook}`\]\(#{hook}\) \| .* \| {required} \|$", text, re.MULTILINE)
 
 
-def test_the_methods_of_metadata_stores_are_those_of_the_contract() -> None:
+def test_the_methods_of_metadata_stores_are_those_of_the_contract():
     shown = re.findall(
         r"^\| `(\w+\(.*?\))` \| (\w+) \|", section("metadata-stores", "A store of your own"), re.MULTILINE
     )
@@ -383,7 +372,7 @@ def test_the_methods_of_metadata_stores_are_those_of_the_contract() -> None:
     assert shown == [(method, which) for which, contract in contracts for method in methods(contract)]
 
 
-def test_the_steps_of_records_have_these_arguments() -> None:
+def test_the_steps_of_records_have_these_arguments():
     for name, arguments in re.findall(
         r"^\| `(\w+)\((.*?)\)` \|", section("metadata-stores", "Writing"), re.MULTILINE
     ):
@@ -397,7 +386,7 @@ def test_the_steps_of_records_have_these_arguments() -> None:
         ("metadata-stores", registry.METADATA_STORES, {"http", "https", "sqlite", "zk"}),
     ],
 )
-def test_the_stores_are_those_that_are_installed(page: str, group: str, installed: set[str]) -> None:
+def test_the_stores_are_those_that_are_installed(page, group, installed):
     assert f"`{group}`" in text_of(page)
     assert {entry.name for entry in entry_points(group=group)} == installed
 
@@ -413,7 +402,7 @@ def test_the_stores_are_those_that_are_installed(page: str, group: str, installe
         ("Entries", ENTRY_COLUMNS),
     ],
 )
-def test_columns_and_their_types_are_those_of_the_schema(title: str, columns: dict[str, pa.DataType]) -> None:
+def test_columns_and_their_types_are_those_of_the_schema(title, columns):
     text = section("columns", title)
     shown = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \| .+ \|$", text, re.MULTILINE)
     # Arrow's own text of a type, without the names that it gives to a map's children
@@ -427,7 +416,7 @@ def test_columns_and_their_types_are_those_of_the_schema(title: str, columns: di
 ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OffloadError)]
 
 
-def test_every_error_is_documented_as_it_is_in_their_order() -> None:
+def test_every_error_is_documented_as_it_is_in_their_order():
     row = re.compile(r"^\| `(\w+)` \| `(\w+)` \| .*\S.* \| (yes|no) \|$", re.MULTILINE)
     shown = row.findall(text_of("errors"))
     assert [name for name, _, _ in shown] == [kind.__name__ for kind in ERRORS]
@@ -436,7 +425,7 @@ def test_every_error_is_documented_as_it_is_in_their_order() -> None:
         assert retryable == ("yes" if kind.retryable else "no"), kind
 
 
-def test_every_field_of_an_error_is_documented() -> None:
+def test_every_field_of_an_error_is_documented():
     wrong = OffloadError(
         "x", key="k", ledger_id=1, block=1, entry_id=1, offset=1, expected=1, found=2, hint="h"
     )

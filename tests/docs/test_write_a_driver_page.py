@@ -1,7 +1,5 @@
 """docs/write-a-driver.md: its ten minutes, typed as they are there into an environment of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -19,7 +17,7 @@ MAIN = "import sys\nfrom offload_core.interfaces.cli.main import main\nsys.exit(
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Path:
+def environment(tmp_path):
     """A virtual environment that has all that this one has; what is installed goes into it alone."""
     folder = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -33,7 +31,7 @@ def environment(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_page_has_the_steps() -> None:
+def test_the_page_has_the_steps():
     assert [command.partition(" ")[0] for command in COMMANDS] == [
         "offload",
         "cd",
@@ -47,7 +45,7 @@ def test_the_page_has_the_steps() -> None:
 
 @pytest.mark.nightly  # what it makes is tested in tests/cli/test_plugins_new.py, too
 @pytest.mark.install
-def test_a_new_users_ten_minutes_go_well(environment: Path, tmp_path: Path) -> None:
+def test_a_new_users_ten_minutes_go_well(environment, tmp_path):
     # Nothing is downloaded: what the project needs is there already, also what builds it.
     script = "\n".join(["set -ex", *COMMANDS]).replace("/tmp/tier", str(tmp_path / "tier"))
     script = script.replace("pip install", "pip install --no-index --no-build-isolation")

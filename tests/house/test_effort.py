@@ -1,7 +1,5 @@
 """A run takes a sample of the tests, another one each day, and all of them with `--nightly`."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

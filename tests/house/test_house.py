@@ -1,7 +1,5 @@
 """The house is in order: lint, format, types, import contracts, one version everywhere, and a wheel that has it all."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,9 +1,6 @@
 """JSON that others wrote is read by one reader with limits: nothing else calls `json.load` or `json.loads`."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -15,7 +12,7 @@ ALLOWED = {
 """Where else, and why."""
 
 
-def calls_of_json(source: str) -> Iterator[int]:
+def calls_of_json(source):
     """The lines in which a module names `json.load`, `json.loads` or a decoder of `json`, under whatever name."""
     tree = ast.parse(source)
     names = {
@@ -38,7 +35,7 @@ def calls_of_json(source: str) -> Iterator[int]:
             yield node.lineno
 
 
-def test_json_of_others_is_read_by_one_reader() -> None:
+def test_json_of_others_is_read_by_one_reader():
     found = []
     for folder in ("hooks", "drivers", "offload_core", "integrations"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -49,12 +46,12 @@ def test_json_of_others_is_read_by_one_reader() -> None:
     assert not found, f"offload_hooks.json_text.read_json instead: {found}"
 
 
-def test_no_exception_is_left_over() -> None:
+def test_no_exception_is_left_over():
     for name in ALLOWED:
         assert list(calls_of_json((ROOT / name).read_text(encoding="utf-8"))), name
 
 
-def test_what_the_test_looks_for() -> None:
+def test_what_the_test_looks_for():
     assert list(calls_of_json("import json as j\nj.loads('1')\nj.dumps(1)\n")) == [2]
     assert list(calls_of_json("from json import loads\n")) == [1]
     assert list(calls_of_json("import json\njson.JSONDecoder().raw_decode('')\n")) == [2]

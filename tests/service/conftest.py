@@ -1,12 +1,9 @@
 """Pulsar's distribution, and one service for the tests that leave nothing behind."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
 
 import pytest
-from commands import Offload, as_a_process
+from commands import as_a_process
 from required import need
 from servers import install
 from servers.toolchains import ToolchainMissing
@@ -16,7 +13,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def distribution() -> None:
+def distribution():
     """Pulsar's distribution, installed."""
     try:
         install.broker()
@@ -26,13 +23,13 @@ def distribution() -> None:
 
 
 @pytest.fixture
-def offload() -> Offload:
+def offload():
     """Run the command as a process: `offload("serve")`."""
     return as_a_process
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory):
     """A service without tokens; each test has a namespace of its own."""
     settings = '[policies]\ndriver = "aws-s3"\ns3_credential_secret = "hunter2"\n'
     with Service(tmp_path_factory.mktemp("service"), settings) as running:
@@ -40,6 +37,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture
-def namespace() -> str:
+def namespace():
     """The path of a namespace that says nothing yet."""
     return f"/admin/v2/namespaces/acme/n{next(_numbers)}"

@@ -1,7 +1,5 @@
 """Connections that say nothing, say it slowly or say nonsense: they end, and the service answers others meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -11,15 +9,12 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import jwt
 import pytest
 from commands import configuration_file, opened_service
 from network.fronts import make_certificate
-from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, Service, SilentServer, TenantService, bearer
+from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, SilentServer, TenantService, bearer
 
 from offload_core.interfaces.service.server import most_connections
 from offload_core.writing.managed_ledger import open_managed_ledger
@@ -31,17 +26,17 @@ MOST = 50
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantService]:
+def service(tmp_path_factory):
     limits = f"request_timeout_s = {TIMEOUT_S}\nmax_connections = {MOST}"
     with TenantService(tmp_path_factory.mktemp("connections"), service=limits) as running:
         yield running
 
 
-def connected(service: Service) -> socket.socket:
+def connected(service):
     return socket.create_connection(("127.0.0.1", service.port), timeout=30)
 
 
-def answer_of(connection: socket.socket) -> bytes:
+def answer_of(connection):
     """All that a connection is told until it is closed; nothing where it is cut off."""
     told = b""
     with contextlib.suppress(ConnectionError):
@@ -50,7 +45,7 @@ def answer_of(connection: socket.socket) -> bytes:
     return told
 
 
-def health_s(service: Service) -> float:
+def health_s(service):
     began = time.monotonic()
     assert service.ask("GET", HEALTH).text == "ok"
     return time.monotonic() - began
@@ -61,7 +56,7 @@ def health_s(service: Service) -> float:
     [b"", b"G", REQUEST, REQUEST + b"X-Slow: ", REQUEST + b"Content-Length: 5\r\nX: y", b"\x16\x03\x01\x02"],
     ids=["silence", "a letter", "no end", "half a header", "half a body", "half a handshake"],
 )
-def test_a_request_that_does_not_come_whole_ends_its_connection(service: TenantService, first: bytes) -> None:
+def test_a_request_that_does_not_come_whole_ends_its_connection(service, first):
     began = time.monotonic()
     with connected(service) as connection:
         connection.sendall(first)
@@ -69,7 +64,7 @@ def test_a_request_that_does_not_come_whole_ends_its_connection(service: TenantS
     assert time.monotonic() - began < TIMEOUT_S + 10
 
 
-def test_bytes_that_come_slowly_give_no_more_time(service: TenantService) -> None:
+def test_bytes_that_come_slowly_give_no_more_time(service):
     for request in (
         REQUEST + b"X-Slow: ",
         b"POST /nothing HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -86,7 +81,7 @@ def test_bytes_that_come_slowly_give_no_more_time(service: TenantService) -> Non
         assert time.monotonic() - began < TIMEOUT_S + 10
 
 
-def test_a_connection_is_kept_for_several_requests_and_then_closed(service: TenantService) -> None:
+def test_a_connection_is_kept_for_several_requests_and_then_closed(service):
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
     for _ in range(3):
         connection.request("GET", HEALTH)
@@ -95,7 +90,7 @@ def test_a_connection_is_kept_for_several_requests_and_then_closed(service: Tena
     connection.close()
 
 
-def test_connections_that_say_nothing_make_room_for_one_that_does(service: TenantService) -> None:
+def test_connections_that_say_nothing_make_room_for_one_that_does(service):
     with contextlib.ExitStack() as opened:
         for _ in range(4 * MOST):
             opened.enter_context(connected(service))
@@ -104,7 +99,7 @@ def test_connections_that_say_nothing_make_room_for_one_that_does(service: Tenan
     assert health_s(service) < 1
 
 
-def test_there_are_never_more_connections_than_half_of_the_descriptors() -> None:
+def test_there_are_never_more_connections_than_half_of_the_descriptors():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -136,7 +131,7 @@ def test_there_are_never_more_connections_than_half_of_the_descriptors() -> None
     ],
     ids=range(17),
 )
-def test_what_is_no_request_is_answered_or_cut_off(service: TenantService, sent: bytes, status: int) -> None:
+def test_what_is_no_request_is_answered_or_cut_off(service, sent, status):
     with connected(service) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(sent)
@@ -149,20 +144,18 @@ def test_what_is_no_request_is_answered_or_cut_off(service: TenantService, sent:
     ("path", "headers", "status"),
     [(f"/admin/v2/namespaces/acme/{'n' * 9000}", {}, 414), ("/admin/v2/namespaces/acme", "many", 431)],
 )
-def test_a_long_url_and_many_headers_are_refused(
-    service: TenantService, path: str, headers: Any, status: int
-) -> None:
+def test_a_long_url_and_many_headers_are_refused(service, path, headers, status):
     more = {f"X-{number}": "y" for number in range(120)} if headers else {}
     assert service.ask("GET", path, headers=bearer("acme-admin") | more).status == status
 
 
-def test_requests_one_after_another_without_waiting_are_all_answered(service: TenantService) -> None:
+def test_requests_one_after_another_without_waiting_are_all_answered(service):
     with connected(service) as connection:
         connection.sendall((REQUEST + b"\r\n") * 300 + REQUEST + b"Connection: close\r\n\r\n")
         assert answer_of(connection).count(b"HTTP/1.1 200 OK") == 301
 
 
-def test_answers_that_nobody_takes_end_their_connection(service: TenantService) -> None:
+def test_answers_that_nobody_takes_end_their_connection(service):
     began = time.monotonic()
     request = f"GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: {bearer('admin')['Authorization']}\r\n\r\n"
     with connected(service) as connection:
@@ -179,7 +172,7 @@ def test_answers_that_nobody_takes_end_their_connection(service: TenantService) 
     assert health_s(service) < 1
 
 
-def test_a_large_answer_is_sent_as_its_client_takes_it(service: TenantService) -> None:
+def test_a_large_answer_is_sent_as_its_client_takes_it(service):
     """The page takes 5 MB, and needs no token."""
     assert service.ask("GET", "/ui").status == 200
     before = service.resident_mib()
@@ -195,7 +188,7 @@ def test_a_large_answer_is_sent_as_its_client_takes_it(service: TenantService) -
         assert health_s(service) < 1
 
 
-def test_an_answer_that_is_taken_slowly_ends_its_connection(service: TenantService) -> None:
+def test_an_answer_that_is_taken_slowly_ends_its_connection(service):
     """What the kernel has of it is still sent; the service is rid of it."""
     wait_until(lambda: service.open_descriptors() < 30)
     before, began = service.open_descriptors(), time.monotonic()
@@ -205,7 +198,7 @@ def test_an_answer_that_is_taken_slowly_ends_its_connection(service: TenantServi
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert service.open_descriptors() > before
 
-        def is_rid_of_it() -> bool:
+        def is_rid_of_it():
             connection.recv(1 << 14)
             return service.open_descriptors() <= before
 
@@ -213,7 +206,7 @@ def test_an_answer_that_is_taken_slowly_ends_its_connection(service: TenantServi
     assert time.monotonic() - began < TIMEOUT_S + 10
 
 
-def test_a_body_without_an_end_ends_its_connection(service: TenantService) -> None:
+def test_a_body_without_an_end_ends_its_connection(service):
     headers = f"Authorization: {bearer('acme-admin')['Authorization']}\r\nContent-Type: application/json\r\n"
     head = f"POST /admin/v2/namespaces/acme/n/offloadPolicies HTTP/1.1\r\nHost: h\r\n{headers}"
     began, sent = time.monotonic(), 0
@@ -227,7 +220,7 @@ def test_a_body_without_an_end_ends_its_connection(service: TenantService) -> No
 
 
 @pytest.mark.parametrize("how", [socket.SHUT_RD, socket.SHUT_WR, "reset"])
-def test_sockets_that_are_closed_by_half_leave_nothing_behind(service: TenantService, how: Any) -> None:
+def test_sockets_that_are_closed_by_half_leave_nothing_behind(service, how):
     before = service.open_descriptors()
     for _ in range(20):
         connection = connected(service)
@@ -246,7 +239,7 @@ def test_sockets_that_are_closed_by_half_leave_nothing_behind(service: TenantSer
         time.sleep(0.05)
 
 
-def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path: Path) -> None:
+def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path):
     tls = make_certificate(tmp_path)
     limits = f"request_timeout_s = {TIMEOUT_S}\nmax_connections = {MOST}"
     with (
@@ -269,7 +262,7 @@ def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path: Path) 
 # --- tokens ------------------------------------------------------------------------------------
 
 
-def _token(header: object, claims: object) -> str:
+def _token(header, claims):
     parts = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in (header, claims)]
     text = b".".join(jwt.utils.base64url_encode(part) for part in parts)
     signature = jwt.get_algorithm_by_name("HS256").sign(text, KEY)
@@ -310,7 +303,7 @@ HS256 = {"alg": "HS256", "typ": "JWT"}
     ],
     ids=range(25),
 )
-def test_a_token_that_is_strange_is_not_good(service: TenantService, token: str) -> None:
+def test_a_token_that_is_strange_is_not_good(service, token):
     told = service.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
     assert told.status == 401, told.text
 
@@ -318,10 +311,10 @@ def test_a_token_that_is_strange_is_not_good(service: TenantService, token: str)
 # --- slow stores -------------------------------------------------------------------------------
 
 
-def slow_requests(service: TenantService, topics: list[str], statuses: list[int]) -> list[threading.Thread]:
+def slow_requests(service, topics, statuses):
     """Ask for schemas that lie in a store which never answers."""
 
-    def ask(topic: str) -> None:
+    def ask(topic):
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=120)
         with contextlib.suppress(OSError):
             connection.request("GET", f"/admin/v2/schemas/{topic}/schema", headers=bearer("acme-admin"))
@@ -336,14 +329,14 @@ def slow_requests(service: TenantService, topics: list[str], statuses: list[int]
     return threads
 
 
-def wait_until(found: Callable[[], bool], within_s: float = 60) -> None:
+def wait_until(found, within_s=60):
     until = time.monotonic() + within_s
     while not found():
         assert time.monotonic() < until
         time.sleep(0.02)
 
 
-def offload_beside_a_store_that_never_answers(folder: Path, *, idle: int, slow: int, limits: str) -> None:
+def offload_beside_a_store_that_never_answers(folder, *, idle, slow, limits):
     """Another tenant's offload comes to its end beside a store that never answers, silence and slow headers."""
     configuration = configuration_file(folder)
     settings = configuration.read_text().partition("[hot_tier.options]")
@@ -366,7 +359,7 @@ bucket = "bbb"
                 path = f"/admin/v2/persistent/acme/n/t{number}/offload"
                 message = {"ledgerId": 10**9, "entryId": 0, "partitionIndex": -1}
                 assert service.ask("PUT", path, message, headers=bearer("acme-admin")).status in (204, 409)
-            statuses: list[int] = []
+            statuses = []
             slow_requests(service, [f"acme/n/t{number}" for number in range(45)], statuses)
             wait_until(lambda: statuses.count(429) >= 45 - 8)
             for number in range(idle):
@@ -382,7 +375,7 @@ bucket = "bbb"
             message = {"ledgerId": 10**9, "entryId": 0, "partitionIndex": -1}
             assert service.ask("PUT", path, message, headers=bearer("zeta-admin")).status in (204, 409)
 
-            def is_done() -> bool:
+            def is_done():
                 assert health_s(service) < 1
                 told = service.ask("GET", path, headers=bearer("zeta-admin")).json
                 return bool(told["status"] == "SUCCESS")
@@ -394,13 +387,13 @@ bucket = "bbb"
             assert info["ledgers"][0]["isOffloaded"]
 
 
-def test_a_slow_store_of_a_tenant_stops_neither_health_nor_another_tenants_offload(tmp_path: Path) -> None:
+def test_a_slow_store_of_a_tenant_stops_neither_health_nor_another_tenants_offload(tmp_path):
     limits = "max_connections = 100\nupkeep_interval_s = 0.2"
     offload_beside_a_store_that_never_answers(tmp_path, idle=200, slow=50, limits=limits)
 
 
 @pytest.mark.nightly
-def test_two_thousand_connections_and_a_slow_store_stop_neither_health_nor_an_offload(tmp_path: Path) -> None:
+def test_two_thousand_connections_and_a_slow_store_stop_neither_health_nor_an_offload(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     try:

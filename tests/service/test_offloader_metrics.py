@@ -1,14 +1,11 @@
 """What offloads count, by the names, labels and units of a broker's own metrics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
-from offload_core.storage.offloader_stats import OffloaderStats
 
 TOPIC = "persistent://acme/n/orders"
 PLACE = {"namespace": "acme/n", "topic": TOPIC}
@@ -29,7 +26,7 @@ BROKERS = {
 }
 
 
-def samples(registry: CollectorRegistry) -> dict[str, float]:
+def samples(registry):
     """The values by their names and labels, and the families, as they are scraped."""
     text = generate_latest(registry).decode()
     families = [f for f in text_string_to_metric_families(text) if f.name.startswith("brk_")]
@@ -45,9 +42,9 @@ def samples(registry: CollectorRegistry) -> dict[str, float]:
     return found
 
 
-def test_everything_is_counted_as_a_broker_does() -> None:
+def test_everything_is_counted_as_a_broker_does():
     registry, now = CollectorRegistry(), [100.0]
-    stats: OffloaderStats = OffloaderMetrics(registry, lambda: now[0])
+    stats = OffloaderMetrics(registry, lambda: now[0])
     assert samples(registry) == {}
     stats.count_offload_error(TOPIC)
     stats.count_write_error(TOPIC)
@@ -87,7 +84,7 @@ def test_everything_is_counted_as_a_broker_does() -> None:
     assert samples(registry) == counted | {"offload_rate": 0, "read_offload_rate": 0}
 
 
-def test_topics_that_are_gone_disappear() -> None:
+def test_topics_that_are_gone_disappear():
     registry = CollectorRegistry()
     stats = OffloaderMetrics(registry)
     gone = "persistent://acme/n/gone"
@@ -108,15 +105,15 @@ def test_topics_that_are_gone_disappear() -> None:
     assert samples(registry) == {}
 
 
-def test_fallbacks_of_reads_have_a_name_of_our_own() -> None:
+def test_fallbacks_of_reads_have_a_name_of_our_own():
     registry = CollectorRegistry()
-    stats: OffloaderStats = OffloaderMetrics(registry)
+    stats = OffloaderMetrics(registry)
     stats.count_fallback("cold", "missing")
     labels = {"copy": "cold", "reason": "missing"}
     assert registry.get_sample_value("pulsar_offload_read_fallbacks_total", labels) == 1
     assert "`pulsar_offload_read_fallbacks_total`" in DOCS.read_text()
 
 
-def test_the_page_has_all_of_them() -> None:
+def test_the_page_has_all_of_them():
     page = DOCS.read_text()
     assert [name for name in BROKERS if f"`{name}`" not in page] == []

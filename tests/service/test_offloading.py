@@ -1,18 +1,13 @@
 """`offload serve` offloads what another process writes: when it is asked to, and by policies."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload, opened_service
+from commands import opened_service
 from live.clients import PulsarShell
 from scenes.transactions import message
 from service import Service, offloading, owner
@@ -20,7 +15,6 @@ from service import Service, offloading, owner
 from offload_core.interfaces.service.served_topics import RecordedTopics
 from offload_core.metadata.stores import open_metadata_store
 from offload_core.writing.managed_ledger import (
-    ManagedLedger,
     RolloverPolicy,
     TransactionalTopic,
     open_managed_ledger,
@@ -36,7 +30,7 @@ DONE_WITHIN_S = 60.0
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path):
     """With a hot tier, an audit log, and a local tier as the broker's."""
     at_once = "upkeep_interval_s = 0.1\nstop_timeout_s = 4"
     settings = offloading(tmp_path, service=at_once, policies="deletion_lag_in_millis = -1")
@@ -45,7 +39,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def topic(tmp_path: Path, service: Service) -> Iterator[ManagedLedger]:
+def topic(tmp_path, service):
     """Written here: three entries in two sealed ledgers, one more in an open one."""
     rollover = RolloverPolicy(max_entries=2, min_age_s=0)
     with (
@@ -57,7 +51,7 @@ def topic(tmp_path: Path, service: Service) -> Iterator[ManagedLedger]:
         yield topic
 
 
-def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+def eventually(ask, wanted):
     """What is answered once it is as wanted."""
     deadline = time.monotonic() + DONE_WITHIN_S
     while not wanted(answer := ask()):
@@ -66,11 +60,11 @@ def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     return answer
 
 
-def complete(topic: ManagedLedger) -> list[int]:
+def complete(topic):
     return [ledger.ledger_id for ledger in topic.read_info().in_order if ledger.has_complete_copy]
 
 
-def test_it_tells_how_a_topics_transactions_stand(service: Service, tmp_path: Path) -> None:
+def test_it_tells_how_a_topics_transactions_stand(service, tmp_path):
     """As a broker does; of what the sealed ledgers say."""
     stats = "/admin/v3/transactions/transactionBufferStats/acme/n"
     with (
@@ -84,19 +78,12 @@ def test_it_tells_how_a_topics_transactions_stand(service: Service, tmp_path: Pa
     answer = service.ask("GET", f"{stats}/a%20%2B%20b")
     assert (answer.status, answer.json) == (
         200,
-        {
-            "state": "Ready",
-            "maxReadPosition": str(first),
-            "ongoingTxnSize": 1,
-            "totalAbortedTransactions": 1,
-        },
+        {"state": "Ready", "maxReadPosition": str(first), "ongoingTxnSize": 1, "totalAbortedTransactions": 1},
     )
     assert service.ask("GET", f"{stats}/none").status == 404
 
 
-def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
-    service: Service, topic: ManagedLedger, tmp_path: Path
-) -> None:
+def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(service, topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     assert service.ask("GET", f"{TOPIC}/offload").json == {"status": "NOT_RUN", "lastError": ""}
     asked = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": second, "entryId": 0, "partitionIndex": -1})
@@ -120,19 +107,14 @@ def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     assert [row["value"] for row in rows] == [b"0", b"1"]
 
 
-def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(
-    service: Service, tmp_path: Path
-) -> None:
+def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(service, tmp_path):
     said = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
     said |= {"managedLedgerOffloadFilterOptions": {"token": "hunter2"}}  # which it does not take
     assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", said).status == 204
     masked = service.ask("GET", f"{NAMESPACE}/offloadPolicies").json
     assert masked == said | {"managedLedgerOffloadFilterOptions": {"token": "********"}}
     assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", masked).status == 204
-    with (
-        owner(service.metadata, tmp_path) as environment,
-        open_managed_ledger(environment, NAME) as managed,
-    ):
+    with owner(service.metadata, tmp_path) as environment, open_managed_ledger(environment, NAME) as managed:
         topic = TransactionalTopic(environment, managed)
         topic.add_entries([message()])
         managed.roll()
@@ -157,9 +139,7 @@ def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(
         assert complete(managed) == [first]
 
 
-def test_thresholds_and_lag_are_kept_without_anybody_asking(
-    service: Service, topic: ManagedLedger, tmp_path: Path
-) -> None:
+def test_thresholds_and_lag_are_kept_without_anybody_asking(service, topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     hot = tmp_path / "hot"
     assert service.ask("PUT", f"{NAMESPACE}/offloadThreshold", 0).status == 204
@@ -174,7 +154,7 @@ def test_thresholds_and_lag_are_kept_without_anybody_asking(
     eventually(lambda: complete(topic), [first, second, third].__eq__)
 
 
-def test_what_cannot_be_offloaded_is_refused(service: Service, topic: ManagedLedger) -> None:
+def test_what_cannot_be_offloaded_is_refused(service, topic):
     asked = {"ledgerId": 1, "entryId": 0}
     assert service.ask("PUT", "/admin/v2/persistent/acme/n/none/offload", asked).status == 404
     assert service.ask("GET", "/admin/v2/persistent/acme/n/none/offload").status == 404
@@ -189,7 +169,7 @@ def test_what_cannot_be_offloaded_is_refused(service: Service, topic: ManagedLed
     assert complete(topic) == []
 
 
-def test_an_offload_that_fails_says_why(service: Service, topic: ManagedLedger, tmp_path: Path) -> None:
+def test_an_offload_that_fails_says_why(service, topic, tmp_path):
     (tmp_path / "cold").write_text("a file where the tier should be")
     service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
     ended = eventually(
@@ -199,7 +179,7 @@ def test_an_offload_that_fails_says_why(service: Service, topic: ManagedLedger, 
     assert str(tmp_path / "cold") in ended["lastError"]
 
 
-def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
+def test_a_service_without_a_hot_tier_says_so(tmp_path):
     settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{tmp_path}/cold"\n'
     with Service(tmp_path, settings) as service:
         with owner(service.metadata, tmp_path) as environment:
@@ -210,9 +190,7 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
-    service: Service, topic: ManagedLedger, told: signal.Signals
-) -> None:
+def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(service, topic, told):
     for _ in range(4):
         topic.add_entry(os.urandom(1 << 19))
     topic.roll()
@@ -228,9 +206,7 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(
-    tmp_path: Path, told: signal.Signals
-) -> None:
+def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(tmp_path, told):
     seldom = "upkeep_interval_s = 3600\nstop_timeout_s = 300"
     slow = "max_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 1000000"
     with (
@@ -253,9 +229,7 @@ def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(
         assert not list(tier.store.list_uploads())
 
 
-def test_a_service_that_cannot_listen_offloads_nothing(
-    service: Service, topic: ManagedLedger, offload: Offload
-) -> None:
+def test_a_service_that_cannot_listen_offloads_nothing(service, topic, offload):
     config = service.config.with_name("other.toml")
     at_once = service.config.read_text().replace("[policies]", "[policies]\nthreshold_in_bytes = 0")
     config.write_text(at_once)
@@ -263,9 +237,7 @@ def test_a_service_that_cannot_listen_offloads_nothing(
     assert complete(topic) == []
 
 
-def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(
-    service: Service,
-) -> None:
+def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(service):
     place = 'namespace="acme/n",topic="persistent://acme/n/orders"'
     with opened_service(service.config) as (environment, _):
         topic = open_managed_ledger(environment, NAME)
@@ -281,7 +253,7 @@ def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(
     eventually(lambda: place in service.ask("GET", "/metrics").text, False.__eq__)
 
 
-def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+def test_topics_that_are_gone_are_forgotten(tmp_path):
     metadata = f"sqlite:{tmp_path}/m.db"
     open_metadata_store(metadata, {"create": "true"}).close()
     with owner(metadata, tmp_path) as environment:
@@ -300,9 +272,7 @@ def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.server
-def test_pulsar_admin_offloads_and_waits(
-    distribution: None, service: Service, topic: ManagedLedger, tmp_path: Path
-) -> None:
+def test_pulsar_admin_offloads_and_waits(distribution, service, topic, tmp_path):
     name = "persistent://acme/n/orders"
     commands = [
         f"topics offload-status {name}",

@@ -1,19 +1,13 @@
 """The real `pulsar-admin` sets and shows policies at the service as it does at a broker."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from live.clients import PulsarShell, run_main
 from network.fronts import make_certificate
 from servers.broker import Broker
 from servers.process import http_status
-from servers.server import StartServer
-from servers.versitygw import Versitygw
 from service import Service
 
 from offload_core.metadata.records import ManagedLedgerInfo
@@ -24,12 +18,12 @@ from offload_core.storage.tier import make_schema_provider, open_store
 pytestmark = [pytest.mark.server, pytest.mark.sampled(2)]
 
 TOPIC = "persistent://acme/n/t"
-RECORD: dict[str, Any] = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
+RECORD = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
 MORE = {**RECORD, "fields": [*RECORD["fields"], {"name": "b", "type": ["null", "int"], "default": None}]}
 AVRO_1, AVRO_2 = (
     {"type": "AVRO", "schema": json.dumps(fields), "properties": {"k": "v"}} for fields in (RECORD, MORE)
 )
-STRING: dict[str, object] = {"type": "STRING", "schema": "", "properties": {}}
+STRING = {"type": "STRING", "schema": "", "properties": {}}
 PLACE = "-d aws-s3 -r us-east-1 -b cold -e http://127.0.0.1:9"
 LISTED = [
     "tenants list",
@@ -88,16 +82,14 @@ SAME = [
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> tuple[Path, Path]:
+def folders(tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
     return ours, theirs
 
 
-def test_pulsar_admin_shows_what_it_shows_of_a_broker(
-    start_server: StartServer, versitygw: Versitygw, folders: tuple[Path, Path]
-) -> None:
+def test_pulsar_admin_shows_what_it_shows_of_a_broker(start_server, versitygw, folders):
     ours, theirs = folders
     broker = start_server(Broker(versitygw, topic_policies=True))
     tenant = json.dumps({"adminRoles": [], "allowedClusters": [broker.cluster]}).encode()
@@ -129,7 +121,7 @@ def test_pulsar_admin_shows_what_it_shows_of_a_broker(
     assert shown == masked
 
 
-def keep_the_same(service: Service, broker: Broker, cold: Path) -> None:
+def keep_the_same(service, broker, cold):
     """The broker's topics and their schemas, where the service looks for them."""
     with closing(open_metadata_store(service.metadata)) as store:
         records = ManagedLedgerRecords(store)
@@ -143,7 +135,7 @@ def keep_the_same(service: Service, broker: Broker, cold: Path) -> None:
             saved_in(tier).save(topic, history)
 
 
-def test_what_is_refused_is_told_by_its_reason(distribution: None, tmp_path: Path) -> None:
+def test_what_is_refused_is_told_by_its_reason(distribution, tmp_path):
     commands = [
         "namespaces set-retention acme/n -s -1 -t 1h",
         "namespaces set-offload-threshold acme/n -s -1 -t 1h",
@@ -158,7 +150,7 @@ def test_what_is_refused_is_told_by_its_reason(distribution: None, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["secret", "pair"])
-def test_tokens_that_pulsar_makes_are_taken_over_tls(distribution: None, tmp_path: Path, kind: str) -> None:
+def test_tokens_that_pulsar_makes_are_taken_over_tls(distribution, tmp_path, kind):
     tokens = "org.apache.pulsar.utils.auth.tokens.TokensCliUtils"
     secret, private, public = (tmp_path / name for name in ("secret.key", "private.key", "public.key"))
     if kind == "secret":

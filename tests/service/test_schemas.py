@@ -1,13 +1,8 @@
 """Schemas as the service tells of them: what a broker told, of what was saved beside a tier."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from commands import Offload
 from golden import BROKER
 from service import Service
 from tiers import lay_out_broker_objects
@@ -17,7 +12,7 @@ PATH = "/admin/v2/schemas/acme/cold"
 
 
 @pytest.fixture(scope="module")
-def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def cold(tmp_path_factory):
     """A service whose tier is a directory with the topic `avro` of a broker."""
     folder = tmp_path_factory.mktemp("schemas")
     lay_out_broker_objects(folder / "cold", {"avro"})
@@ -26,7 +21,7 @@ def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-def test_what_was_pulled_is_told_as_the_broker_told_it(cold: Service, offload: Offload) -> None:
+def test_what_was_pulled_is_told_as_the_broker_told_it(cold, offload):
     folder = cold.config.parent / "cold"
     done = offload("schemas", "pull", folder, "--from", AVRO)
     assert done.code == 0, done.err
@@ -39,7 +34,7 @@ def test_what_was_pulled_is_told_as_the_broker_told_it(cold: Service, offload: O
         assert cold.ask("GET", f"{PATH}/{topic}/schema/0").json == oldest
 
 
-def test_what_is_not_kept_is_answered_as_by_a_broker(cold: Service) -> None:
+def test_what_is_not_kept_is_answered_as_by_a_broker(cold):
     for path in ("none/schema", "none/schema/0", "avro/schema/99"):
         answer = cold.ask("GET", f"{PATH}/{path}")
         assert (answer.status, answer.json) == (404, {"reason": "Schema not found"})
@@ -48,14 +43,14 @@ def test_what_is_not_kept_is_answered_as_by_a_broker(cold: Service) -> None:
         assert cold.ask("GET", f"{PATH}/{path}").status == 404
 
 
-def test_a_tier_that_cannot_be_opened_is_told(service: Service, namespace: str) -> None:
+def test_a_tier_that_cannot_be_opened_is_told(service, namespace):
     path = namespace.replace("namespaces", "schemas")
     service.ask("POST", f"{namespace}/offloadPolicies", {"managedLedgerOffloadDriver": "local"})
     refused = service.ask("GET", f"{path}/t/schema")
     assert (refused.status, "root" in refused.text) == (412, True)
 
 
-def test_a_file_of_schemas_that_is_none_is_named(cold: Service, tmp_path: Path) -> None:
+def test_a_file_of_schemas_that_is_none_is_named(cold, tmp_path):
     folder = cold.config.parent / "cold" / "schemas" / "acme" / "cold"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "broken.schemas.json").write_text("nonsense")

@@ -1,16 +1,11 @@
 """`offload serve`: policies by Pulsar's paths, refusals, health, metrics, logs; and who is let in."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import jwt
 import pytest
-from commands import Offload, Result
 from service import Service
 
 from offload_core.metadata.stores import open_metadata_store
@@ -20,26 +15,24 @@ SECRET = "s3ManagedLedgerOffloadCredentialSecret"
 KEY = b"k" * 64
 
 
-def stored(service: Service, namespace: str) -> Any:
+def stored(service, namespace):
     """The record of a namespace."""
     with closing(open_metadata_store(service.metadata)) as store:
         kept = store.get(f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}")
     return json.loads(kept[0])
 
 
-def test_the_command_line_and_the_service_see_the_same(
-    service: Service, namespace: str, offload: Offload
-) -> None:
+def test_the_command_line_and_the_service_see_the_same(service, namespace, offload):
     name = namespace.removeprefix("/admin/v2/namespaces/")
     place = ("--metadata", service.metadata)
-    done: Result = offload("namespaces", "set-offload-threshold", name, "--size", "5", *place)
+    done = offload("namespaces", "set-offload-threshold", name, "--size", "5", *place)
     assert done.code == 0, done.err
     assert service.ask("GET", f"{namespace}/offloadThreshold").json == 5
     assert service.ask("PUT", f"{namespace}/offloadDeletionLagMs", 7000).status == 204
     assert offload("namespaces", "get-offload-deletion-lag", name, *place).out.strip() == "7000"
 
 
-def test_what_is_applied_to_a_topic_comes_from_all_levels(service: Service, namespace: str) -> None:
+def test_what_is_applied_to_a_topic_comes_from_all_levels(service, namespace):
     topic = f"{namespace.replace('namespaces', 'persistent')}/a%2Fb"
     service.ask("POST", f"{namespace}/offloadPolicies", {"managedLedgerOffloadBucket": "cold"})
     service.ask("POST", f"{topic}/offloadPolicies", {"tieredReadPriority": "BOOKKEEPER_ONLY"})
@@ -53,7 +46,7 @@ def test_what_is_applied_to_a_topic_comes_from_all_levels(service: Service, name
     assert said == {"tieredReadPriority": "BOOKKEEPER_ONLY"}
 
 
-def test_a_secret_that_is_given_back_masked_stays(service: Service, namespace: str) -> None:
+def test_a_secret_that_is_given_back_masked_stays(service, namespace):
     path = f"{namespace}/offloadPolicies"
     service.ask("POST", path, {"managedLedgerOffloadDriver": "s3", SECRET: "hunter3"})
     shown = service.ask("GET", path).json
@@ -66,7 +59,7 @@ def test_a_secret_that_is_given_back_masked_stays(service: Service, namespace: s
     }
 
 
-def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service: Service, namespace: str) -> None:
+def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service, namespace):
     path = f"{namespace}/offloadPolicies"
     extra = {"root": "/r", "connection_string": "hunter4"}
     given = {"newCredentialSecret": "hunter5", EXTRA: extra}
@@ -80,14 +73,12 @@ def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service: Serv
 @pytest.mark.parametrize(
     "body", [{SECRET: "********"}, {"newSecret": "********"}, {EXTRA: {"key": "********"}}]
 )
-def test_the_mask_of_a_secret_that_is_not_kept_is_refused(
-    service: Service, namespace: str, body: dict[str, object]
-) -> None:
+def test_the_mask_of_a_secret_that_is_not_kept_is_refused(service, namespace, body):
     refused = service.ask("POST", f"{namespace}/offloadPolicies", body)
     assert (refused.status, "no secret is kept" in refused.text) == (412, True)
 
 
-def test_fields_of_other_versions_are_kept(service: Service, namespace: str) -> None:
+def test_fields_of_other_versions_are_kept(service, namespace):
     service.ask("POST", f"{namespace}/offloadPolicies", {"fromTheFuture": {"a": 1}})
     service.ask("PUT", f"{namespace}/offloadThreshold", 9)
     assert service.ask("GET", f"{namespace}/offloadPolicies").json == {
@@ -96,7 +87,7 @@ def test_fields_of_other_versions_are_kept(service: Service, namespace: str) -> 
     }
 
 
-def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service: Service, namespace: str) -> None:
+def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service, namespace):
     topic = f"{namespace.replace('namespaces', 'persistent')}/t"
     records = [
         f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}",
@@ -133,16 +124,14 @@ def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service: Servi
         ("PATCH", "/retention", {}, 405, "Method Not Allowed"),
     ],
 )
-def test_what_cannot_be_done_is_told_with_its_reason(
-    service: Service, namespace: str, method: str, path: str, body: Any, status: int, reason: str
-) -> None:
+def test_what_cannot_be_done_is_told_with_its_reason(service, namespace, method, path, body, status, reason):
     answer = service.ask(method, f"{namespace}{path}", body)
     assert answer.status == status
     assert reason in answer.json["reason"]
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_a_body_that_a_page_could_send_is_not_taken(service: Service, namespace: str, kind: str) -> None:
+def test_a_body_that_a_page_could_send_is_not_taken(service, namespace, kind):
     headers = {"Content-Type": kind}
     answer = service.ask("POST", f"{namespace}/retention", b"{}", headers=headers)
     assert answer.status == 400
@@ -150,7 +139,7 @@ def test_a_body_that_a_page_could_send_is_not_taken(service: Service, namespace:
 
 
 @pytest.mark.parametrize("host", ["example.com", "example.com:8080", "10.0.0.1", "", "[2001:db8::1]:80"])
-def test_without_tokens_other_names_of_this_machine_are_refused(service: Service, host: str) -> None:
+def test_without_tokens_other_names_of_this_machine_are_refused(service, host):
     answer = service.ask("GET", "/metrics", headers={"Host": host})
     assert answer.status == 403
     for own in ("localhost:1", "127.0.0.1", "[::1]:8080"):
@@ -158,7 +147,7 @@ def test_without_tokens_other_names_of_this_machine_are_refused(service: Service
 
 
 @pytest.mark.parametrize("name", ["..", "%2e%2e", "a%2Fb", "%00"])
-def test_names_lead_nowhere_else(service: Service, name: str) -> None:
+def test_names_lead_nowhere_else(service, name):
     answer = service.ask("PUT", f"/admin/v2/namespaces/acme/{name}/offloadThreshold", 1)
     assert answer.status in (404, 412)
 
@@ -166,15 +155,15 @@ def test_names_lead_nowhere_else(service: Service, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["v2%2Fpersistent/acme/n/t/u", "v2/persistent/acme%2Fn/t", "v2/persistent/acme/n/t%2F"]
 )
-def test_a_slash_that_is_encoded_makes_no_other_topic(service: Service, path: str) -> None:
+def test_a_slash_that_is_encoded_makes_no_other_topic(service, path):
     path = f"/admin/{path}retention" if path.endswith("%2F") else f"/admin/{path}/retention"
     assert service.ask("POST", path, {"retentionTimeInMinutes": 5, "retentionSizeInMB": 5}).status == 404
 
 
-def test_concurrent_changes_are_all_kept(service: Service, namespace: str) -> None:
+def test_concurrent_changes_are_all_kept(service, namespace):
     paths = ["offloadThreshold", "offloadThresholdInSeconds", "offloadDeletionLagMs"]
 
-    def put(path: str) -> list[int]:
+    def put(path):
         return [service.ask("PUT", f"{namespace}/{path}", number).status for number in range(1, 8)]
 
     with ThreadPoolExecutor() as pool:
@@ -182,7 +171,7 @@ def test_concurrent_changes_are_all_kept(service: Service, namespace: str) -> No
     assert [service.ask("GET", f"{namespace}/{path}").json for path in paths] == [7, 7, 7]
 
 
-def test_requests_are_counted_by_route_and_logged_without_bodies(service: Service, namespace: str) -> None:
+def test_requests_are_counted_by_route_and_logged_without_bodies(service, namespace):
     service.ask(
         "POST", f"{namespace}/offloadPolicies", {SECRET: "hunter4", "managedLedgerOffloadMaxThreads": 0}
     )
@@ -201,7 +190,7 @@ def test_requests_are_counted_by_route_and_logged_without_bodies(service: Servic
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def guarded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "secret.key").write_bytes(KEY)
     settings = f'[service.tokens]\nsecret_key = "{folder}/secret.key"\nsuperuser_roles = ["admin"]\naudience = "here"\n'
@@ -210,12 +199,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
-def bearer(key: bytes = KEY, algorithm: str = "HS256", **claims: Any) -> dict[str, str]:
+def bearer(key=KEY, algorithm="HS256", **claims):
     token = jwt.encode({"sub": "admin", "aud": "here"} | claims, key, algorithm)
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_a_good_token_is_let_in(guarded: Service) -> None:
+def test_a_good_token_is_let_in(guarded):
     for headers in (bearer(), bearer(aud=["there", "here"]), bearer(algorithm="HS512"), bearer(exp=2**40)):
         answer = guarded.ask("GET", "/admin/v2/namespaces/acme/n/offloadThreshold", headers=headers)
         assert (answer.status, answer.json) == (200, -1)
@@ -240,7 +229,7 @@ def test_a_good_token_is_let_in(guarded: Service) -> None:
         (bearer(sub="somebody"), 403),
     ],
 )
-def test_others_are_not(guarded: Service, headers: dict[str, str], status: int) -> None:
+def test_others_are_not(guarded, headers, status):
     for path in ("/admin/v2/namespaces/acme/n/offloadThreshold", "/metrics", "/nothing"):
         answer = guarded.ask("GET", path, headers=headers)
         assert answer.status == status, answer.text
@@ -275,20 +264,18 @@ ACME = "/admin/v2/namespaces/acme"
         ("/admin/v2/persistent/ACME/n", 403),
     ],
 )
-def test_a_tenants_admin_may_do_all_in_the_tenant_and_nothing_else(
-    guarded: Service, path: str, status: int
-) -> None:
+def test_a_tenants_admin_may_do_all_in_the_tenant_and_nothing_else(guarded, path, status):
     assert guarded.ask("GET", path, headers=bearer(sub="acme-admin")).status == status
     assert guarded.ask("GET", path, headers=bearer(sub="somebody")).status == 403
 
 
-def test_a_role_may_be_admin_of_several_tenants(guarded: Service) -> None:
+def test_a_role_may_be_admin_of_several_tenants(guarded):
     for tenant, status in (("acme", 204), ("zeta", 204), ("other", 403)):
         path = f"/admin/v2/namespaces/{tenant}/told/offloadThreshold"
         assert guarded.ask("PUT", path, 5, headers=bearer(sub="both")).status == status
 
 
-def test_health_needs_no_token(guarded: Service) -> None:
+def test_health_needs_no_token(guarded):
     assert guarded.ask("GET", "/admin/v2/brokers/health").text == "ok"
 
 
@@ -319,9 +306,7 @@ def test_health_needs_no_token(guarded: Service) -> None:
         ("policies.driver = 's4'", (), "driver 's4'"),
     ],
 )
-def test_a_service_that_would_be_wrong_does_not_start(
-    offload: Offload, tmp_path: Path, settings: str, flags: tuple[str, ...], message: str
-) -> None:
+def test_a_service_that_would_be_wrong_does_not_start(offload, tmp_path, settings, flags, message):
     config = tmp_path / "offload.toml"
     config.write_text(
         f'{settings}\nmetadata.url = "sqlite:{tmp_path}/m.db"\nmetadata.options.create = true\n'
@@ -331,7 +316,7 @@ def test_a_service_that_would_be_wrong_does_not_start(
     assert message in done.err
 
 
-def test_a_port_that_is_taken_is_told(service: Service, offload: Offload) -> None:
+def test_a_port_that_is_taken_is_told(service, offload):
     done = offload("serve", "--config", service.config, "--port", service.port)
     assert done.code == 2
     assert f"cannot listen there: found 127.0.0.1:{service.port}" in done.err

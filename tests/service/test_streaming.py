@@ -1,15 +1,11 @@
 """A manual offload of a streamed topic: its owner completes the segment, for the service and for the command."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from commands import Offload, opened_service
+from commands import opened_service
 from scenes.transactions import NEVER, message
 from service import Service, offloading
 
@@ -18,7 +14,6 @@ from offload_core.interfaces.service.served_topics import RecordedTopics
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.records import EntryPosition, segments_of
 from offload_core.writing.managed_ledger import (
-    ManagedLedger,
     TransactionalTopic,
     UpkeepLoop,
     open_managed_ledger,
@@ -33,13 +28,13 @@ STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path):
     with Service(tmp_path, offloading(tmp_path)) as running:
         yield running
 
 
 @pytest.fixture
-def transactional(service: Service) -> Iterator[TransactionalTopic]:
+def transactional(service):
     """Open here, and kept by its policies."""
     with ExitStack() as stack:
         environment, policies = stack.enter_context(opened_service(service.config))
@@ -50,14 +45,12 @@ def transactional(service: Service) -> Iterator[TransactionalTopic]:
 
 
 @pytest.fixture
-def topic(transactional: TransactionalTopic) -> ManagedLedger:
+def topic(transactional):
     """The same without its transactions."""
     return transactional.topic
 
 
-def stream(
-    service: Service, topic: ManagedLedger, policies: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def stream(service, topic, policies=MappingProxyType({})):
     """Switch it on by the service, and wait until its owner has seen that."""
     assert service.ask("POST", f"{TOPIC}/offloadPolicies", {**STREAMED, **policies}).status == 204
     deadline = time.monotonic() + 30
@@ -66,9 +59,7 @@ def stream(
         time.sleep(0.05)
 
 
-def test_a_request_to_offload_completes_the_segment(
-    service: Service, topic: ManagedLedger, tmp_path: Path
-) -> None:
+def test_a_request_to_offload_completes_the_segment(service, topic, tmp_path):
     stream(service, topic)
     shown = service.ask("GET", f"{TOPIC}/offloadPolicies").json
     assert (shown["managedLedgerOffloadStreaming"], shown["maxOffloadSegmentSizeInBytes"]) == (True, 64 << 20)
@@ -94,7 +85,7 @@ def test_a_request_to_offload_completes_the_segment(
     }
 
 
-def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offload: Offload) -> None:
+def test_the_command_does_as_well(service, topic, offload):
     stream(service, topic)
     topic.add_entries([b"one", b"two"])
     at = topic.last_position.ledger_id
@@ -107,9 +98,7 @@ def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offloa
     assert told.json == {"first_unoffloaded": f"{at}:3"}
 
 
-def test_what_an_open_transaction_holds_up_is_said_by_both(
-    service: Service, transactional: TransactionalTopic, offload: Offload
-) -> None:
+def test_what_an_open_transaction_holds_up_is_said_by_both(service, transactional, offload):
     topic = transactional.topic
     filtered = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
     stream(service, topic, filtered)
@@ -134,9 +123,7 @@ def test_what_an_open_transaction_holds_up_is_said_by_both(
     assert told.json == {"first_unoffloaded": f"{at}:6"}
 
 
-def test_an_owner_that_does_not_answer_is_told_and_stays_told(
-    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_that_does_not_answer_is_told_and_stays_told(tmp_path, offload, monkeypatch):
     monkeypatch.setattr(admin_topics, "_COMPLETION_S", 0.3)
     config = tmp_path / "offload.toml"
     config.write_text(f"""

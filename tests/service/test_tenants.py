@@ -1,16 +1,11 @@
 """What a tenant's role may have the service do: no credentials go to places of its choice, and no files are its own."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import Offload, opened_topic
-from network.fronts import Answer, Front, Request
+from commands import opened_topic
+from network.fronts import Answer, Front
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
 
 from offload_core.metadata.stores import open_metadata_store
@@ -19,10 +14,10 @@ OPERATORS = "OPERATORS-TOKEN-ya29"
 
 
 @pytest.fixture(scope="module")
-def thief() -> Iterator[Front]:
+def thief():
     """A server of a tenant's choice, which keeps what it is asked."""
 
-    def rule(_: Request) -> Answer:
+    def rule(_):
         return Answer(status=404)
 
     with Front(rule=rule) as front:
@@ -30,7 +25,7 @@ def thief() -> Iterator[Front]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Where tenants may store."""
     found = tmp_path_factory.mktemp("tenants")
     (found / "acme").mkdir()
@@ -38,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, folder: Path, thief: Front) -> Iterator[TenantService]:
+def service(tmp_path_factory, folder, thief):
     settings = f"""
 [[service.tenant_places]]
 tenants = ["acme"]
@@ -60,7 +55,7 @@ prefix = "tenants"
         yield running
 
 
-def seen(thief: Front) -> str:
+def seen(thief):
     return json.dumps([[request.target, dict(request.headers)] for request in thief.requests])
 
 
@@ -105,9 +100,7 @@ def seen(thief: Front) -> str:
     ids=str,
 )
 @pytest.mark.parametrize("name", ["acme/n", "acme/n/t"])
-def test_a_tenant_names_no_place_that_is_not_listed(
-    service: TenantService, thief: Front, name: str, said: dict[str, Any]
-) -> None:
+def test_a_tenant_names_no_place_that_is_not_listed(service, thief, name, said):
     said = json.loads(json.dumps(said).replace("{thief}", thief.url))
     refused = service.set("acme-admin", name, said)
     assert refused.status == 412, refused.text
@@ -116,7 +109,7 @@ def test_a_tenant_names_no_place_that_is_not_listed(
     assert OPERATORS not in seen(thief)
 
 
-def test_a_tenant_at_a_listed_place_brings_its_own_credentials(service: TenantService, thief: Front) -> None:
+def test_a_tenant_at_a_listed_place_brings_its_own_credentials(service, thief):
     place = {DRIVER: "gcs", ENDPOINT: thief.url, BUCKET: "listed"}
     own = {EXTRA: {"prefix": "tenants/acme", "token": "of-acme"}}
     assert service.set("acme-admin", "acme/listed", place | own).status == 204
@@ -125,7 +118,7 @@ def test_a_tenant_at_a_listed_place_brings_its_own_credentials(service: TenantSe
     assert OPERATORS not in seen(thief)
 
 
-def test_what_does_not_name_a_tier_is_a_tenants_own(service: TenantService) -> None:
+def test_what_does_not_name_a_tier_is_a_tenants_own(service):
     said = {"managedLedgerOffloadThresholdInBytes": 5, "managedLedgerOffloadMaxThreads": 3}
     assert service.set("acme-admin", "acme/own", said).status == 204
     assert service.get("acme-admin", "acme/own").json == said
@@ -135,9 +128,7 @@ def test_what_does_not_name_a_tier_is_a_tenants_own(service: TenantService) -> N
     )
 
 
-def test_an_operator_names_any_place_and_a_tenant_keeps_it_but_does_not_move_it(
-    service: TenantService, thief: Front
-) -> None:
+def test_an_operator_names_any_place_and_a_tenant_keeps_it_but_does_not_move_it(service, thief):
     secret = {DRIVER: "gcs", BUCKET: "b-b", ENDPOINT: thief.url, EXTRA: {"token": "SUPER-SECRET-2"}}
     assert service.set("admin", "acme/m", secret).status == 204
     shown = service.get("acme-admin", "acme/m").json
@@ -165,9 +156,7 @@ def test_an_operator_names_any_place_and_a_tenant_keeps_it_but_does_not_move_it(
     assert service.get("acme-admin", "acme/m").text == ""
 
 
-def test_a_tenant_does_not_move_what_an_operator_set_for_a_topic(
-    service: TenantService, thief: Front
-) -> None:
+def test_a_tenant_does_not_move_what_an_operator_set_for_a_topic(service, thief):
     assert service.set("admin", "acme/o", {ENDPOINT: thief.url, EXTRA: {"token": "t"}}).status == 204
     assert service.set("admin", "acme/o/t", {BUCKET: "of-the-topic"}).status == 204
     refused = service.remove("acme-admin", "acme/o")
@@ -175,11 +164,9 @@ def test_a_tenant_does_not_move_what_an_operator_set_for_a_topic(
     assert service.remove("admin", "acme/o").status == 204
 
 
-def test_a_stored_policy_that_no_operator_vouches_for_opens_nothing(
-    service: TenantService, thief: Front
-) -> None:
+def test_a_stored_policy_that_no_operator_vouches_for_opens_nothing(service, thief):
     """As of a record that a live Pulsar's broker wrote for a tenant."""
-    stored: list[dict[str, Any]] = [
+    stored = [
         {ENDPOINT: thief.url},
         {DRIVER: "gcs", ENDPOINT: thief.url, BUCKET: "b-b"},
         {DRIVER: "gcs", ENDPOINT: thief.url, BUCKET: "b-b", EXTRA: {"token": "own"}},
@@ -195,17 +182,14 @@ def test_a_stored_policy_that_no_operator_vouches_for_opens_nothing(
         assert len(thief.requests) == before
         name = f"acme/stored{number}"
         asked = service.ask(
-            "PUT",
-            f"/admin/v2/namespaces/{name}/offloadThreshold",
-            5,
-            headers=bearer("acme-admin"),
+            "PUT", f"/admin/v2/namespaces/{name}/offloadThreshold", 5, headers=bearer("acme-admin")
         )
         assert asked.status == 204, asked.text
         assert service.schema("acme-admin", f"{name}/t").status == 412
         assert service.remove("acme-admin", name).status == 204
 
 
-def test_a_command_is_an_operators(service: TenantService, thief: Front, offload: Offload) -> None:
+def test_a_command_is_an_operators(service, thief, offload):
     place = ("--config", service.config)
     done = offload(
         *("namespaces", "set-offload-policies", "acme/cli", "driver=gcs", "bucket=b-b"),
@@ -224,13 +208,11 @@ def test_a_command_is_an_operators(service: TenantService, thief: Front, offload
     assert "a masked secret is not kept" in masked.err
 
 
-def test_a_folder_below_the_listed_one_is_a_tenants_and_no_other(
-    service: TenantService, folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_below_the_listed_one_is_a_tenants_and_no_other(service, folder, tmp_path):
     (folder / "acme" / "link").symlink_to(tmp_path)
     (folder / "acme-2").mkdir(exist_ok=True)
 
-    def asked(role: str, name: str, root: object) -> Any:
+    def asked(role, name, root):
         return service.set(role, name, {DRIVER: "local", EXTRA: {"root": str(root)}})
 
     outside = [folder, folder / "acme-2", folder / "acme" / "..", folder / "acme" / "link", "/etc/shadow"]
@@ -244,9 +226,7 @@ def test_a_folder_below_the_listed_one_is_a_tenants_and_no_other(
     assert service.schema("acme-admin", "acme/files/t").status == 412
 
 
-def test_a_tenant_is_told_no_places_of_the_operators(
-    service: TenantService, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_tenant_is_told_no_places_of_the_operators(service, tmp_path_factory):
     root = tmp_path_factory.mktemp("hidden") / "file"
     root.write_text("x")
     assert service.set("admin", "acme/hidden", {DRIVER: "local", EXTRA: {"root": str(root)}}).status == 204
@@ -255,9 +235,7 @@ def test_a_tenant_is_told_no_places_of_the_operators(
     assert told.status in (404, 500), told.text
 
 
-def test_a_tenant_is_told_no_secret_of_an_operators_policies_and_keeps_them_all(
-    service: TenantService,
-) -> None:
+def test_a_tenant_is_told_no_secret_of_an_operators_policies_and_keeps_them_all(service):
     secrets = {
         DRIVER: "gcs",
         BUCKET: "b-b",
@@ -274,7 +252,7 @@ def test_a_tenant_is_told_no_secret_of_an_operators_policies_and_keeps_them_all(
     assert any(ENDPOINT in answer.text for answer in told)
     assert not any("hunter2" in answer.text for answer in told)
 
-    def stored() -> Any:
+    def stored():
         with closing(open_metadata_store(service.metadata)) as store:
             found = store.get("/admin/policies/acme/shown")
             return json.loads(found[0])["offload_policies"]
@@ -292,7 +270,7 @@ def test_a_tenant_is_told_no_secret_of_an_operators_policies_and_keeps_them_all(
     assert stored() == secrets
 
 
-def test_a_tenant_gives_no_options_to_a_filter_that_is_not_listed(service: TenantService) -> None:
+def test_a_tenant_gives_no_options_to_a_filter_that_is_not_listed(service):
     said = {"managedLedgerOffloadFilter": "transactions"}
     assert service.set("admin", "acme/filtered", said).status == 204
     for more in (
@@ -306,7 +284,7 @@ def test_a_tenant_gives_no_options_to_a_filter_that_is_not_listed(service: Tenan
     )
 
 
-def test_a_tenant_that_completes_a_segment_is_told_no_place_of_the_operators(tmp_path: Path) -> None:
+def test_a_tenant_that_completes_a_segment_is_told_no_place_of_the_operators(tmp_path):
     key = tmp_path / "operators-place" / "key.json"
     settings = f"""
 [hot_tier.options]

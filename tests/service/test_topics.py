@@ -1,13 +1,8 @@
 """Topics as the service tells of them: what a broker told of the same records, and what pulsar-admin shows."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from golden import BROKER
@@ -28,17 +23,17 @@ NOW_MS = 1_800_000_000_000
 DATES = ("creationDate", "modificationDate")
 
 
-def stored(path: Path) -> VersionedInfo:
+def stored(path):
     record = parse_stored_record(path.read_bytes())
     return VersionedInfo(info=record.info, version=record.standalone.version)
 
 
-def answers(topic: str, *names: str) -> list[Any]:
+def answers(topic, *names):
     files = (BROKER / "topics" / topic / f"{name}.json" for name in names)
     return [json.loads(file.read_text()) for file in files if file.is_file()]
 
 
-def undated(info: dict[str, Any]) -> dict[str, Any]:
+def undated(info):
     """An answer without the dates that our stores do not have, and the time of the question."""
     ledgers = sorted(info["ledgers"], key=lambda ledger: int(ledger["ledgerId"]))
     times = [ledger | ({} if "entries" in ledger else {"timestamp": NOW_MS}) for ledger in ledgers]
@@ -46,14 +41,14 @@ def undated(info: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
-def test_internal_info_is_what_the_broker_told_of_the_same_record(path: Path) -> None:
+def test_internal_info_is_what_the_broker_told_of_the_same_record(path):
     record = stored(path)
     told = answers(path.stem, "internal-info", "internal-info-after-bk-delete")
     for expected in (undated(each) for each in told if each["version"] == record.version):
         assert undated(info_to_json(record, NOW_MS)) == expected
 
 
-def test_records_and_answers_of_the_same_version_are_there() -> None:
+def test_records_and_answers_of_the_same_version_are_there():
     versions = {path.stem: stored(path).version for path in RECORDS}
     told = {
         topic: {each["version"] for each in answers(topic, "internal-info", "internal-info-after-bk-delete")}
@@ -63,7 +58,7 @@ def test_records_and_answers_of_the_same_version_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
-def test_internal_stats_are_what_the_broker_told(path: Path) -> None:
+def test_internal_stats_are_what_the_broker_told(path):
     found = stats_to_json(stored(path).info)
     for expected in answers(path.stem, "internalStats"):
         live = {"lastLedgerCreatedTimestamp", "schemaLedgers", "compactedLedger", "cursors", "ledgers"}
@@ -94,12 +89,12 @@ def test_internal_stats_are_what_the_broker_told(path: Path) -> None:
         ),
     ],
 )
-def test_a_topics_state_and_end(info: ManagedLedgerInfo, state: str, last: str) -> None:
+def test_a_topics_state_and_end(info, state, last):
     found = stats_to_json(info)
     assert (found["state"], found["lastConfirmedEntry"]) == (state, last)
 
 
-def test_the_open_ledger_counts_as_the_hot_tier_has_it() -> None:
+def test_the_open_ledger_counts_as_the_hot_tier_has_it():
     written = LedgerStatus(
         ledger_id=4, entry_count=3, size_bytes=50, sealed=False, created_at_ms=0, custom_metadata={}
     )
@@ -125,7 +120,7 @@ INFO = replace(
 
 
 @pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def topics(tmp_path_factory):
     with Service(tmp_path_factory.mktemp("topics")) as running:
         with closing(open_metadata_store(running.metadata)) as store:
             records = ManagedLedgerRecords(store)
@@ -135,7 +130,7 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-def test_topics_are_listed(topics: Service) -> None:
+def test_topics_are_listed(topics):
     assert topics.ask("GET", "/admin/v2/tenants").json == ["acme", "other"]
     assert topics.ask("GET", "/admin/v2/namespaces/acme").json == ["acme/cold"]
     listed = topics.ask("GET", "/admin/v2/persistent/acme/cold?includeSystemTopic=true").json
@@ -143,7 +138,7 @@ def test_topics_are_listed(topics: Service) -> None:
     assert topics.ask("GET", "/admin/v2/persistent/acme/none").json == []
 
 
-def test_namespaces_with_policies_only_are_listed_too(topics: Service) -> None:
+def test_namespaces_with_policies_only_are_listed_too(topics):
     assert topics.ask("PUT", "/admin/v2/namespaces/third/said/offloadThreshold", 5).status == 204
     assert "third" in topics.ask("GET", "/admin/v2/tenants").json
     assert topics.ask("GET", "/admin/v2/namespaces/third").json == ["third/said"]
@@ -151,7 +146,7 @@ def test_namespaces_with_policies_only_are_listed_too(topics: Service) -> None:
     assert topics.ask("GET", "/admin/v2/namespaces/third").json == []
 
 
-def test_a_namespaces_topics_and_partitions(topics: Service) -> None:
+def test_a_namespaces_topics_and_partitions(topics):
     assert topics.ask("GET", "/admin/v2/namespaces/acme/cold/topics").json == [
         TOPIC,
         "persistent://acme/cold/plain",
@@ -167,12 +162,12 @@ def test_a_namespaces_topics_and_partitions(topics: Service) -> None:
     assert (none.status, none.json) == (404, {"reason": "Topic persistent://other/ns/none not found"})
 
 
-def test_where_no_tier_is_named_there_are_no_schemas(topics: Service) -> None:
+def test_where_no_tier_is_named_there_are_no_schemas(topics):
     answer = topics.ask("GET", "/admin/v2/schemas/acme/cold/plain/schema")
     assert (answer.status, answer.json) == (404, {"reason": "Schema not found"})
 
 
-def test_all_that_a_namespace_says_is_told_in_one_answer(topics: Service) -> None:
+def test_all_that_a_namespace_says_is_told_in_one_answer(topics):
     path, kept = "/admin/v2/namespaces/acme/told", {"retentionTimeInMinutes": 7, "retentionSizeInMB": 8}
     none = topics.ask("GET", path)
     assert (none.status, none.json) == (404, {"reason": "Namespace does not exist"})
@@ -196,7 +191,7 @@ def test_all_that_a_namespace_says_is_told_in_one_answer(topics: Service) -> Non
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_two_answers_make_the_record_again(topics: Service, path: str) -> None:
+def test_the_two_answers_make_the_record_again(topics, path):
     stats = topics.ask("GET", f"{path}/internalStats?metadata=false").json
     info = topics.ask("GET", f"{path}/internal-info").json
     joined, _ = join_record(stats, info)
@@ -210,7 +205,7 @@ def test_the_two_answers_make_the_record_again(topics: Service, path: str) -> No
     assert info["properties"] == {"a": "b"}
 
 
-def test_our_own_reader_of_a_broker_reads_them(topics: Service) -> None:
+def test_our_own_reader_of_a_broker_reads_them(topics):
     with closing(AdminRecords(topics.url)) as records:
         assert set(list_names(records)) == {
             NAME,
@@ -222,7 +217,7 @@ def test_our_own_reader_of_a_broker_reads_them(topics: Service) -> None:
     assert [ledger.has_complete_copy for ledger in found[0].ledgers] == [False, True, False]
 
 
-def test_a_topic_that_there_is_not_is_told(topics: Service) -> None:
+def test_a_topic_that_there_is_not_is_told(topics):
     for what in ("internalStats", "internal-info"):
         answer = topics.ask("GET", f"/admin/v2/persistent/acme/cold/none/{what}")
         assert (answer.status, answer.json) == (
@@ -233,7 +228,7 @@ def test_a_topic_that_there_is_not_is_told(topics: Service) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.server
-def test_pulsar_admin_shows_them(topics: Service, distribution: None, tmp_path: Path) -> None:
+def test_pulsar_admin_shows_them(topics, distribution, tmp_path):
     plain = "persistent://acme/cold/plain"
     listed, stats, info = PulsarShell(tmp_path, topics.url).run(
         ["topics list acme/cold", f"topics stats-internal {plain}", f"topics info-internal {plain}"]

@@ -1,13 +1,7 @@
 """`/ui`: the page in a real browser, what it asks the service for, and who is told."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import jwt
 import pytest
-from chromium import Chromium
 from service import Service, offloading, owner
 
 from offload_core.interfaces.service.app import MOST_TOPICS
@@ -19,7 +13,7 @@ ROWS = "[...document.querySelectorAll('#table-status tbody tr')].map(e => [...e.
 SAID = "document.querySelector('#said').textContent"
 
 
-def write(service: Service, folder: Path, *topics: str) -> None:
+def write(service, folder, *topics):
     """Three entries in two ledgers each, the first of which is sealed."""
     rollover = RolloverPolicy(max_entries=2, min_age_s=0)
     with owner(service.metadata, folder) as environment:
@@ -30,12 +24,12 @@ def write(service: Service, folder: Path, *topics: str) -> None:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path):
     with Service(tmp_path, offloading(tmp_path, service="upkeep_interval_s = 3600")) as running:
         yield running
 
 
-def test_the_page_shows_offloads_as_they_go(chromium: Chromium, service: Service, tmp_path: Path) -> None:
+def test_the_page_shows_offloads_as_they_go(chromium, service, tmp_path):
     write(service, tmp_path, "orders", "%3Cimg+src%3Dx+onerror%3Ddocument.title%3D%27got+in%27%3E")
     chromium.prefer("light")
     chromium.resize(1200, 900)
@@ -58,7 +52,7 @@ def test_the_page_shows_offloads_as_they_go(chromium: Chromium, service: Service
     }
 
 
-def test_the_page_lets_nothing_else_in_and_nobody_from_elsewhere(service: Service) -> None:
+def test_the_page_lets_nothing_else_in_and_nobody_from_elsewhere(service):
     answer = service.ask("GET", "/ui")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
@@ -69,7 +63,7 @@ def test_the_page_lets_nothing_else_in_and_nobody_from_elsewhere(service: Servic
     assert (answer.headers["x-frame-options"], answer.headers["cache-control"]) == ("DENY", "no-store")
 
 
-def test_many_topics_are_told_in_part(service: Service, tmp_path: Path) -> None:
+def test_many_topics_are_told_in_part(service, tmp_path):
     write(service, tmp_path, *(f"t{i:03}" for i in range(MOST_TOPICS + 3)))
     told = service.ask("GET", "/ui/status").json
     assert (told["count"], len(told["topics"])) == (MOST_TOPICS + 3, MOST_TOPICS)
@@ -80,7 +74,7 @@ def test_many_topics_are_told_in_part(service: Service, tmp_path: Path) -> None:
         assert service.ask("GET", path, headers={"Host": "evil.example"}).status == 403
 
 
-def test_with_tokens_the_page_is_empty_until_one_is_given(chromium: Chromium, tmp_path: Path) -> None:
+def test_with_tokens_the_page_is_empty_until_one_is_given(chromium, tmp_path):
     (tmp_path / "secret.key").write_bytes(KEY)
     settings = f'[service.tokens]\nsecret_key = "{tmp_path}/secret.key"\nsuperuser_roles = ["admin"]\n'
     with Service(tmp_path, settings) as guarded:
