@@ -57,10 +57,7 @@ from offload_hooks.errors import FormatError, OffloadError, VersionConflictError
 class Unknown(enum.Enum):
     """Missing fact: a stable code, and its meaning in words."""
 
-    OPEN_LEDGER = (
-        "open-ledger",
-        "it was open when it was offloaded last: later entries are not here",
-    )
+    OPEN_LEDGER = ("open-ledger", "it was open when it was offloaded last: later entries are not here")
     GAP = "gap", "these entries have no copy here: they were never offloaded, or their object is lost"
     TRIMMED = "trimmed", "its first entries are not here: it was trimmed, or they are lost; it is left out"
     SEVERAL_COPIES = (
@@ -412,7 +409,6 @@ def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = No
 
 
 def _topics(survey: LedgerSurvey, cluster: str | None) -> Iterator[tuple[RebuiltTopic, list[Ledger]]]:
-    """Yield the topics with the ledgers that are to be rebuilt."""
     for name, of_topic in groupby(survey.ledgers(), key=lambda each: each.managed_ledger):
         found = list(of_topic)
         if name is None or not _is_record_name(name):
@@ -446,7 +442,6 @@ def _topic(name: str, found: list[FoundLedger], cluster: str | None) -> tuple[Re
 
 
 def _with_ledgers(topic: RebuiltTopic, found: Sequence[RebuiltLedger | OffloadError]) -> RebuiltTopic:
-    """Return a topic with its rebuilt ledgers."""
     rebuilt: list[RebuiltLedger] = []
     for each in found:
         if isinstance(each, OffloadError):

@@ -38,26 +38,26 @@ def tariff(name: str, currency: str = "EUR") -> Tariff:
 
 def stored(**changes: object) -> StoredAmount:
     given = {"copies": 1000, "objects": 2000, "data_bytes": 50 * GB, "other_bytes": 10_000_000, "parts": 1500}
-    return StoredAmount(**(given | changes))  # type: ignore[arg-type]
+    return StoredAmount(**(given | changes))
 
 
-def test_a_month_of_storage() -> None:
+def test_a_month_of_storage():
     assert month_of_storage(stored(), tariff("hot")) == pytest.approx(50.01 * 0.02)
 
 
-def test_small_objects_are_paid_for_as_the_least() -> None:
+def test_small_objects_are_paid_for_as_the_least():
     lacking = stored(padding={100_000: 2 * GB, 7: 900 * GB})
     assert month_of_storage(lacking, tariff("cold")) == pytest.approx(52.01 * 0.01)
     assert month_of_storage(lacking, tariff("hot")) == pytest.approx(50.01 * 0.02)
 
 
-def test_writing_takes_the_parts_the_two_ends_of_an_upload_and_the_index() -> None:
+def test_writing_takes_the_parts_the_two_ends_of_an_upload_and_the_index():
     assert offload_requests(stored()) == Requests(puts=1500 + 3 * 1000)
     assert offload_requests(stored(mapfiles=1000, parts=1000)) == Requests(puts=2000)
     assert money_of(offload_requests(stored()), tariff("hot")).total == pytest.approx(4.5 * 5)
 
 
-def test_a_scan_is_paid_by_its_kinds_of_requests() -> None:
+def test_a_scan_is_paid_by_its_kinds_of_requests():
     scan = Requests(lists=2, heads=1000, gets=3000, read_bytes=10 * GB)
     here = money_of(scan, tariff("hot"))
     assert (here.requests, here.retrieval, here.egress) == (
@@ -73,7 +73,7 @@ def test_a_scan_is_paid_by_its_kinds_of_requests() -> None:
     )
 
 
-def test_moving_to_a_cheaper_class() -> None:
+def test_moving_to_a_cheaper_class():
     move = weigh({"a": stored(data_bytes=500 * GB)}, tariff("hot"), tariff("cold"))
     assert (move.month, move.month_then) == (pytest.approx(500.01 * 0.02), pytest.approx(500.01 * 0.01))
     assert move.writing == pytest.approx(4.5 * 10)
@@ -82,7 +82,7 @@ def test_moving_to_a_cheaper_class() -> None:
     assert move.months_to_pay == pytest.approx(move.once / (500.01 * 0.01))
 
 
-def test_what_is_deleted_early_is_paid_for() -> None:
+def test_what_is_deleted_early_is_paid_for():
     move = weigh(
         {"a": stored(early_byte_days={30: 15 * 50 * GB})}, tariff("cold"), tariff("hot"), leaves=True
     )
@@ -92,7 +92,7 @@ def test_what_is_deleted_early_is_paid_for() -> None:
     assert move.months_to_pay is None
 
 
-def test_merging_small_ledgers_leaves_fewer_objects_and_no_padding() -> None:
+def test_merging_small_ledgers_leaves_fewer_objects_and_no_padding():
     small = stored(data_bytes=20_000_000, parts=1000, padding={100_000: 1000 * 80_000 + 1000 * 90_000})
     scan = Requests(lists=2, heads=1000, gets=2000, read_bytes=30_000_000)
     move = weigh({"a": small, "b": small}, tariff("cold"), tariff("cold"), merge_bytes=10_000_000, scan=scan)
@@ -103,12 +103,12 @@ def test_merging_small_ledgers_leaves_fewer_objects_and_no_padding() -> None:
     assert move.scan_cost_then < move.scan_cost
 
 
-def test_merging_makes_no_more_objects_than_there_are() -> None:
+def test_merging_makes_no_more_objects_than_there_are():
     move = weigh({"a": stored()}, tariff("hot"), tariff("hot"), merge_bytes=1)
     assert move.objects_then == 2000
 
 
-def test_currencies_are_not_mixed() -> None:
+def test_currencies_are_not_mixed():
     with pytest.raises(OptionError, match="expected EUR, found USD"):
         weigh({"a": stored()}, tariff("hot"), tariff("hot", "USD"))
     with pytest.raises(OptionError, match="1 byte"):

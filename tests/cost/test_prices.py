@@ -27,7 +27,7 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_each_example_is_marked_and_dated() -> None:
+def test_each_example_is_marked_and_dated():
     assert example_names() == ["example:aws-s3", "example:azure-blob", "example:google-cloud-storage"]
     for name in example_names():
         prices = load_prices(name)
@@ -38,12 +38,12 @@ def test_each_example_is_marked_and_dated() -> None:
         assert months == sorted(months, reverse=True)
 
 
-def test_a_file_says_what_it_says_and_no_more_costs_anything(tmp_path: Path) -> None:
+def test_a_file_says_what_it_says_and_no_more_costs_anything(tmp_path):
     tariff = load_prices(written(tmp_path)).tariff()
     assert (tariff.class_name, tariff.for_storage(3 << 30), tariff.for_egress(1 << 30)) == ("warm", 1.5, 0)
 
 
-def test_toml_as_well(tmp_path: Path) -> None:
+def test_toml_as_well(tmp_path):
     path = tmp_path / "prices.toml"
     path.write_text(
         'name = "ours"\nas_of = "2026-11-01"\ncurrency = "EUR"\ndefault_class = "warm"\ngb_bytes = 1000000000\n'
@@ -64,21 +64,21 @@ def test_toml_as_well(tmp_path: Path) -> None:
         ({"egress": 3}, "egress"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_what_is_wrong_is_named(tmp_path, changes, said):
     with pytest.raises(OptionError, match=said):
         load_prices(written(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"\xff\xfe", b"{" * 100_000, b"#" * (1 << 20) + b"#"])
 @pytest.mark.parametrize("name", ["prices.json", "prices.toml"])
-def test_what_is_no_file_of_prices(tmp_path: Path, name: str, text: bytes) -> None:
+def test_what_is_no_file_of_prices(tmp_path, name, text):
     path = tmp_path / name
     path.write_bytes(text)
     with pytest.raises(OptionError):
         load_prices(path)
 
 
-def test_a_class_and_a_file_that_there_are_not(tmp_path: Path) -> None:
+def test_a_class_and_a_file_that_there_are_not(tmp_path):
     with pytest.raises(OptionError, match="expected one of warm, found cold"):
         load_prices(written(tmp_path)).tariff("cold")
     with pytest.raises(OptionError, match="example:aws-s3"):

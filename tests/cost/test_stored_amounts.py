@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from mapfiles import lay_out_golden
@@ -25,7 +24,7 @@ SHARED = streaming_object(
 )
 
 
-def test_by_topic_and_month_of_the_offload(tmp_path: Path) -> None:
+def test_by_topic_and_month_of_the_offload(tmp_path):
     lay_out(tmp_path, LARGE, attempt=1, modified_at=MAY)
     lay_out(tmp_path, SMALL, attempt=2, modified_at=JUNE)
     lay_out(tmp_path, SHARED, attempt=3, modified_at=JUNE, names=Names(managed_ledger=None))
@@ -50,7 +49,7 @@ def test_by_topic_and_month_of_the_offload(tmp_path: Path) -> None:
     )
 
 
-def test_small_and_young_objects(tmp_path: Path) -> None:
+def test_small_and_young_objects(tmp_path):
     lay_out(tmp_path, SMALL, modified_at=JUNE)
     strict = StorageClass(storage_per_gb_month=1, minimum_object_bytes=5_000, minimum_days=40)
     lax = StorageClass(storage_per_gb_month=1, minimum_days=10)
@@ -62,7 +61,7 @@ def test_small_and_young_objects(tmp_path: Path) -> None:
     assert found.early_byte_days == {40: 25 * (data + index), 10: 0}
 
 
-def test_what_is_broken_or_half_there_is_paid_for_too(tmp_path: Path) -> None:
+def test_what_is_broken_or_half_there_is_paid_for_too(tmp_path):
     key = lay_out(tmp_path, LARGE, attempt=1, parts=("data",))
     other = lay_out(tmp_path, SMALL, attempt=2)
     (tmp_path / f"{other}-index").write_bytes(b"nothing of the kind")
@@ -72,7 +71,7 @@ def test_what_is_broken_or_half_there_is_paid_for_too(tmp_path: Path) -> None:
     assert (found.copies, found.parts, found.other_bytes) == (2, 2, 19)
 
 
-def test_mapfiles_have_files_of_checksums(tmp_path: Path) -> None:
+def test_mapfiles_have_files_of_checksums(tmp_path):
     lay_out_golden(tmp_path)
     sizes = [path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()]
     with open_store(tmp_path) as tier:
@@ -82,7 +81,7 @@ def test_mapfiles_have_files_of_checksums(tmp_path: Path) -> None:
     assert all(each.mapfiles == each.copies == each.parts for each in found.values())
 
 
-def test_records_say_the_same_as_the_bucket(tmp_path: Path) -> None:
+def test_records_say_the_same_as_the_bucket(tmp_path):
     lay_out_broker_objects(tmp_path)
     with open_store(tmp_path) as tier:
         listed = by_topic(survey_stored(tier))

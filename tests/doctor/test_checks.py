@@ -57,7 +57,7 @@ def root(tmp_path: Path) -> Path:
 # --- a tier that works -------------------------------------------------------------------------
 
 
-def test_a_local_tier_passes_and_nothing_is_left(root: Path) -> None:
+def test_a_local_tier_passes_and_nothing_is_left(root):
     diagnosis = examined(LocalDriver(root), throughput_bytes=9 << 20)
     assert [(name, finding.status) for name, finding in findings(diagnosis).items()] == [
         (name, "ok") for name in WRITING
@@ -69,11 +69,11 @@ def test_a_local_tier_passes_and_nothing_is_left(root: Path) -> None:
     assert diagnosis.prefix.startswith("offload-doctor-")
 
 
-def test_every_examination_uses_names_of_its_own(root: Path) -> None:
+def test_every_examination_uses_names_of_its_own(root):
     assert examined(LocalDriver(root)).prefix != examined(LocalDriver(root)).prefix
 
 
-def test_objects_of_others_are_left_alone(root: Path) -> None:
+def test_objects_of_others_are_left_alone(root):
     with Tier(LocalDriver(root)) as tier:
         tier.write_index("a", b"theirs")
         tier.begin_data("b")
@@ -82,13 +82,13 @@ def test_objects_of_others_are_left_alone(root: Path) -> None:
     assert files(root) == before
 
 
-def test_a_driver_that_takes_blocks_in_order_gets_them_so(root: Path) -> None:
+def test_a_driver_that_takes_blocks_in_order_gets_them_so(root):
     diagnosis = examined(bad.Named(root, ordered_parts=True))
     assert with_status(diagnosis, "failed", "skipped") == []
     assert "in order, as the driver asks for" in findings(diagnosis)["multipart"].seen
 
 
-def test_parts_are_as_small_as_the_driver_takes_them(root: Path) -> None:
+def test_parts_are_as_small_as_the_driver_takes_them(root):
     diagnosis = examined(bad.Named(root, min_block_bytes=5 << 20), throughput_bytes=6 << 20)
     assert not diagnosis.has_failed
     assert (
@@ -98,14 +98,14 @@ def test_parts_are_as_small_as_the_driver_takes_them(root: Path) -> None:
     assert "(2 parts)" in findings(diagnosis)["throughput"].seen
 
 
-def test_what_the_driver_does_not_declare_is_not_asked_for(root: Path) -> None:
+def test_what_the_driver_does_not_declare_is_not_asked_for(root):
     diagnosis = examined(bad.Named(root, create_only=False, stale_uploads=False))
     assert with_status(diagnosis, "skipped") == ["create-only", "leftovers"]
     assert "does not declare create_only" in findings(diagnosis)["create-only"].seen
     assert findings(diagnosis)["uploads"].status == "ok"
 
 
-def test_throughput_needs_a_byte(root: Path) -> None:
+def test_throughput_needs_a_byte(root):
     with pytest.raises(OptionError):
         examined(LocalDriver(root), throughput_bytes=0)
     assert files(root) == set()
@@ -135,8 +135,8 @@ FAULTS: Mapping[str, tuple[type[LocalDriver], str, str, str]] = {
 
 @pytest.mark.parametrize(("driver", "name", "seen", "fix"), FAULTS.values(), ids=FAULTS)
 def test_a_broken_promise_fails_its_check_and_says_what_to_do_and_nothing_is_left(
-    root: Path, driver: type[LocalDriver], name: str, seen: str, fix: str
-) -> None:
+    root, driver, name, seen, fix
+):
     diagnosis = examined(driver(root))
     finding = findings(diagnosis)[name]
     assert (finding.status, diagnosis.has_failed) == ("failed", True)
@@ -148,7 +148,7 @@ def test_a_broken_promise_fails_its_check_and_says_what_to_do_and_nothing_is_lef
         assert files(root) == set()
 
 
-def test_a_skewed_clock_is_a_warning(root: Path) -> None:
+def test_a_skewed_clock_is_a_warning(root):
     diagnosis = examined(bad.HasAnotherClock(root))
     finding = findings(diagnosis)["clock"]
     assert (finding.status, diagnosis.has_failed) == ("warning", False)
@@ -169,9 +169,7 @@ NEEDED = [
 
 
 @pytest.mark.parametrize(("name", "abort", "delete", "listing"), NEEDED)
-def test_a_refusal_names_the_permission_that_is_missing(
-    root: Path, name: str, abort: str, delete: str, listing: str
-) -> None:
+def test_a_refusal_names_the_permission_that_is_missing(root, name, abort, delete, listing):
     refused = findings(examined(bad.DeniesAbort(root, name=name)))["uploads"]
     assert refused.seen.startswith("abort_data: the store refused to abort (object offload-doctor-")
     assert abort in (refused.fix or "")
@@ -180,7 +178,7 @@ def test_a_refusal_names_the_permission_that_is_missing(
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in NEEDED])
-def test_every_hook_has_a_permission(name: str) -> None:
+def test_every_hook_has_a_permission(name):
     hooks = [hook for hook in vars(TierHooks) if not hook.startswith("_") and hook != "describe"]
     assert len(hooks) == 11
     known = [permission(name, hook) for hook in hooks]
@@ -197,11 +195,11 @@ def test_every_hook_has_a_permission(name: str) -> None:
         (StoreFullError("full", hint="Delete the cat pictures."), "Delete the cat pictures."),
     ],
 )
-def test_other_errors_have_advice_as_well(error: Any, words: str) -> None:
+def test_other_errors_have_advice_as_well(error, words):
     assert words in advice("s3", "write_index", error)
 
 
-def test_a_root_that_is_not_there_fails_and_nothing_else_is_tried(tmp_path: Path) -> None:
+def test_a_root_that_is_not_there_fails_and_nothing_else_is_tried(tmp_path):
     diagnosis = examined(LocalDriver(tmp_path / "nowhere"))
     assert with_status(diagnosis, "failed") == ["reach"]
     assert len(with_status(diagnosis, "skipped")) == len(WRITING) - 1
@@ -215,7 +213,7 @@ def test_a_root_that_is_not_there_fails_and_nothing_else_is_tried(tmp_path: Path
 
 
 @pytest.mark.parametrize("driver", [bad.DeniesDelete, bad.DeletesNothing])
-def test_objects_that_cannot_be_removed_are_named(root: Path, driver: type[LocalDriver]) -> None:
+def test_objects_that_cannot_be_removed_are_named(root, driver):
     diagnosis = examined(driver(root))
     assert findings(diagnosis)["cleanup"].status == "failed"
     objects = {name for name in files(root) if not name.endswith(".metadata.json")}
@@ -224,7 +222,7 @@ def test_objects_that_cannot_be_removed_are_named(root: Path, driver: type[Local
     assert diagnosis.prefix in (findings(diagnosis)["cleanup"].fix or "")
 
 
-def test_uploads_that_cannot_be_dropped_are_named_and_everything_else_is_removed(root: Path) -> None:
+def test_uploads_that_cannot_be_dropped_are_named_and_everything_else_is_removed(root):
     diagnosis = examined(bad.DeniesAbort(root, name="s3"))
     assert diagnosis.left_behind
     assert all(" (upload " in name for name in diagnosis.left_behind)
@@ -232,7 +230,7 @@ def test_uploads_that_cannot_be_dropped_are_named_and_everything_else_is_removed
     assert "s3:AbortMultipartUpload" in (findings(diagnosis)["cleanup"].fix or "")
 
 
-def test_an_interruption_ends_the_examination_and_everything_is_removed(root: Path) -> None:
+def test_an_interruption_ends_the_examination_and_everything_is_removed(root):
     diagnosis = examined(bad.Interrupts(root))
     assert diagnosis.interrupted
     assert diagnosis.has_failed
@@ -243,20 +241,20 @@ def test_an_interruption_ends_the_examination_and_everything_is_removed(root: Pa
     assert files(root) == set()
 
 
-def test_an_interrupted_cleanup_names_what_is_left(root: Path) -> None:
+def test_an_interrupted_cleanup_names_what_is_left(root):
     diagnosis = examined(bad.Interrupts(root, again=True))
     assert diagnosis.left_behind == (f"{diagnosis.prefix}index", f"{diagnosis.prefix}data")
     assert "broken off" in (findings(diagnosis)["cleanup"].fix or "")
 
 
-def test_old_uploads_of_others_are_a_warning(root: Path) -> None:
+def test_old_uploads_of_others_are_a_warning(root):
     finding = findings(examined(bad.HasOldUploads(root, name="s3")))["leftovers"]
     assert finding.status == "warning"
     assert "3 uploads older than a week, the oldest of 2020-02-01" in finding.seen
     assert "AbortIncompleteMultipartUpload" in (finding.fix or "")
 
 
-def test_what_an_earlier_doctor_left_is_a_warning(root: Path) -> None:
+def test_what_an_earlier_doctor_left_is_a_warning(root):
     for name, age_s in (("offload-doctor-1-index", 7200), ("offload-doctor-2-index", 0)):
         (root / name).write_bytes(b"x")
         os.utime(root / name, (time.time() - age_s,) * 2)
@@ -271,23 +269,23 @@ class ReadOnly(LocalDriver):
     """Fails the test that writes."""
 
     @hookimpl
-    def begin_data(self) -> None:
+    def begin_data(self):
         raise AssertionError("a data object was begun")
 
     @hookimpl
-    def write_index(self) -> None:
+    def write_index(self):
         raise AssertionError("an object was written")
 
     @hookimpl
-    def delete(self) -> None:
+    def delete(self):
         raise AssertionError("something was deleted")
 
     @hookimpl
-    def abort_data(self) -> None:
+    def abort_data(self):
         raise AssertionError("something was aborted")
 
 
-def test_read_only_reads_what_is_there_and_writes_nothing(root: Path) -> None:
+def test_read_only_reads_what_is_there_and_writes_nothing(root):
     with Tier(LocalDriver(root)) as tier:
         for key, size in (("a", 0), ("b/c", 100_000), ("d", 5)):
             tier.write_index(key, os.urandom(size), user_metadata={"role": "index"})
@@ -298,7 +296,7 @@ def test_read_only_reads_what_is_there_and_writes_nothing(root: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_read_only_an_empty_tier_has_nothing_to_read(root: Path) -> None:
+def test_read_only_an_empty_tier_has_nothing_to_read(root):
     diagnosis = examined(ReadOnly(root), read_only=True)
     assert with_status(diagnosis, "ok") == ["reach", "leftovers"]
     assert findings(diagnosis)["ranges"].seen == "needs 'list', which was skipped"
@@ -309,7 +307,7 @@ def test_read_only_an_empty_tier_has_nothing_to_read(root: Path) -> None:
     ("driver", "name"),
     [(bad.ListsBackwards, "list"), (bad.ListsFromTheBeginning, "list"), (bad.PadsRanges, "past_the_end")],
 )
-def test_read_only_finds_what_reading_shows(root: Path, driver: type[LocalDriver], name: str) -> None:
+def test_read_only_finds_what_reading_shows(root, driver, name):
     with Tier(LocalDriver(root)) as tier:
         for key in "abc":
             tier.write_index(key, b"0123456789")
@@ -319,7 +317,7 @@ def test_read_only_finds_what_reading_shows(root: Path, driver: type[LocalDriver
 # --- documents ---------------------------------------------------------------------------------
 
 
-def test_every_check_is_documented_in_its_order() -> None:
+def test_every_check_is_documented_in_its_order():
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     table = page.partition("\n| Check |")[2].partition("\n\n")[0]
     named = [name.replace(" ", "_") for name in re.findall(r"^\| `([\w -]+)` \|", table, re.M)]

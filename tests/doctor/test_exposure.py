@@ -35,7 +35,7 @@ def looked_at(config: Path) -> CheckFinding:
     return exposure(private_places(load_configuration(config), config))
 
 
-def test_what_this_program_creates_is_private(config: Path) -> None:
+def test_what_this_program_creates_is_private(config):
     assert looked_at(config).status == "ok"
 
 
@@ -50,22 +50,19 @@ def test_what_this_program_creates_is_private(config: Path) -> None:
         ("cold", 0o777, "the tier"),
     ],
 )
-def test_a_place_that_others_can_get_at_is_named_with_the_command_that_ends_it(
-    config: Path, name: str, mode: int, noun: str
-) -> None:
+def test_a_place_that_others_can_get_at_is_named_with_the_command_that_ends_it(config, name, mode, noun):
     path = config.parent / name
     path.chmod(mode)
     found = looked_at(config)
     assert found.status == "warning"
     assert f"{noun} {path}" in found.seen
-    assert found.fix is not None
     for command in found.fix.removeprefix("Run: ").split("; "):
         subprocess.run(shlex.split(command), check=True)
     assert looked_at(config).status == "ok"
     assert path.exists()
 
 
-def test_what_sqlite_left_beside_the_database_and_single_ledgers_are_looked_at(config: Path) -> None:
+def test_what_sqlite_left_beside_the_database_and_single_ledgers_are_looked_at(config):
     (config.parent / "records.db-wal").touch(0o644)
     ledger = next((config.parent / "hot").glob("*.ledger"))
     ledger.chmod(0o644)
@@ -75,13 +72,13 @@ def test_what_sqlite_left_beside_the_database_and_single_ledgers_are_looked_at(c
     assert str(ledger) in seen
 
 
-def test_a_file_in_a_folder_that_lets_nobody_in_is_private(config: Path) -> None:
+def test_a_file_in_a_folder_that_lets_nobody_in_is_private(config):
     (config.parent / "records.db").chmod(0o666)
     config.parent.chmod(0o700)
     assert looked_at(config).status == "ok"
 
 
-def test_a_folder_that_others_can_write_lets_them_replace_what_is_in_it(config: Path) -> None:
+def test_a_folder_that_others_can_write_lets_them_replace_what_is_in_it(config):
     config.parent.chmod(0o777)
     found = looked_at(config)
     assert f"the folder of the metadata database {config.parent}" in found.seen
@@ -99,13 +96,13 @@ def test_a_folder_that_others_can_write_lets_them_replace_what_is_in_it(config: 
         ('[[tiers]]\ndriver = "x"\noptions.token_file = "{folder}/token"\n', False),
     ],
 )
-def test_a_configuration_is_private_if_it_holds_secrets(config: Path, more: str, is_secret: bool) -> None:
+def test_a_configuration_is_private_if_it_holds_secrets(config, more, is_secret):
     config.write_text(config.read_text() + more.replace("{folder}", str(config.parent)))
     config.chmod(0o644)
     assert ("the configuration, which holds secrets," in looked_at(config).seen) is is_secret
 
 
-def test_files_of_secrets_that_options_name_are_looked_at(config: Path) -> None:
+def test_files_of_secrets_that_options_name_are_looked_at(config):
     token = config.parent / "token"
     config.write_text(f'{config.read_text()}[[tiers]]\ndriver = "x"\noptions.token_file = "{token}"\n')
     assert looked_at(config).status == "ok"
@@ -114,9 +111,7 @@ def test_files_of_secrets_that_options_name_are_looked_at(config: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
-def test_the_command_looks_at_the_configuration_it_is_given(
-    config: Path, by: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_looks_at_the_configuration_it_is_given(config, by, capsys, monkeypatch):
     offload: Offload = in_this_process(capsys, monkeypatch)
     (config.parent / "audit.jsonl").chmod(0o666)
     flags = ["--config", config] if by == "flag" else []

@@ -87,7 +87,7 @@ def everything_in(store: Store, server: Any) -> set[str]:
         return {blob.name for blob in found}
 
 
-def test_every_check_goes_well_and_nothing_is_left(store: Store, request: pytest.FixtureRequest) -> None:
+def test_every_check_goes_well_and_nothing_is_left(store, request):
     server = None if store.name == "local" else request.getfixturevalue(SERVERS[store.name])
     with store.open() as tier:
         tier.write_index("somebodys", b"0123456789", user_metadata={"role": "index"})
@@ -102,7 +102,7 @@ def test_every_check_goes_well_and_nothing_is_left(store: Store, request: pytest
     assert everything_in(store, server) == before
 
 
-def test_a_tier_that_may_only_be_read_is_examined_by_reading(store: Store) -> None:
+def test_a_tier_that_may_only_be_read_is_examined_by_reading(store):
     with store.open() as tier:
         tier.write_index("somebodys", b"0123456789", user_metadata={"role": "index"})
     result = doctor(store, "--read-only", "--json")
@@ -114,9 +114,7 @@ def test_a_tier_that_may_only_be_read_is_examined_by_reading(store: Store) -> No
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--debug"]], ids=["table", "json", "debug"])
 @pytest.mark.parametrize("name", ["s3", "azure"])
-def test_a_wrong_secret_is_told_and_not_shown(
-    name: str, form: list[str], request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_wrong_secret_is_told_and_not_shown(name, form, request, tmp_path):
     store = new_store(name, request.getfixturevalue, tmp_path)
     right = {
         "s3": store.options.get("secret_access_key"),
@@ -133,7 +131,7 @@ def test_a_wrong_secret_is_told_and_not_shown(
         assert hidden not in result.out + result.err
 
 
-def test_a_user_without_rights_is_told_which_he_needs(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_user_without_rights_is_told_which_he_needs(request, tmp_path):
     store = new_store("hdfs", request.getfixturevalue, tmp_path)
     with store.open() as tier:
         tier.write_index("somebodys", b"0123456789")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -40,7 +39,7 @@ from offload_core.metadata.records import ManagedLedgerInfo
 
 @pytest.mark.parametrize("name", [name for name, make in SCENES.items() if make().records])
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_of_what_is_sound_nothing_goes(name: str, is_shared: bool) -> None:
+def test_of_what_is_sound_nothing_goes(name, is_shared):
     world = CollectedTier.of(SCENES[name]())
     before = world.keys
     assert world.collect(is_shared=is_shared) == []
@@ -49,7 +48,7 @@ def test_of_what_is_sound_nothing_goes(name: str, is_shared: bool) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
-def test_nothing_that_a_record_calls_complete_goes_however_damaged_it_is(damage) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_that_a_record_calls_complete_goes_however_damaged_it_is(damage):
     scene, _ = damage.make()
     world = CollectedTier.of(scene)
     before = world.keys
@@ -70,7 +69,7 @@ def needed_uuids(scene: Scene) -> set[object]:
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
+def test_each_kind_is_found_and_goes_and_nothing_else(make):
     scene, kind = make()
     world = CollectedTier.of(scene)
     before, garbage = world.keys, {scene.key(1), scene.index_key(1)}
@@ -86,7 +85,7 @@ def test_each_kind_is_found_and_goes_and_nothing_else(make: Callable[[], tuple[S
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, GarbageKind]]) -> None:
+def test_what_is_not_old_enough_stays(make):
     scene, _ = make()
     world = CollectedTier.of(scene)
     at = MODIFIED_AT + timedelta(days=1, minutes=4)
@@ -96,20 +95,18 @@ def test_what_is_not_old_enough_stays(make: Callable[[], tuple[Scene, GarbageKin
     assert len(world.report(now_ms=clock(at + timedelta(minutes=2)))) == 1
 
 
-def test_the_younger_of_two_objects_counts() -> None:
+def test_the_younger_of_two_objects_counts():
     scene, _ = superseded()
     scene.objects[scene.index_key(1)].modified_at = LATER - timedelta(hours=3)
     assert CollectedTier.of(scene).collect() == []
 
 
-def test_an_attempt_that_was_left_is_given_up_in_its_record_and_forgotten() -> None:
+def test_an_attempt_that_was_left_is_given_up_in_its_record_and_forgotten():
     scene, _ = unfinished_attempt()
     world = CollectedTier.of(scene)
     world.collect()
     known = world.records.read("acme/cold/persistent/orders")
-    assert known is not None
     ledger = known.info.ledger(LEDGER + 1)
-    assert ledger is not None
     assert ledger.context is None
 
 
@@ -121,9 +118,7 @@ def test_an_attempt_that_was_left_is_given_up_in_its_record_and_forgotten() -> N
 
 @pytest.mark.parametrize("make", [superseded, orphan_of_a_trimmed_ledger, deleted_topic, without_index])
 @pytest.mark.parametrize("cluster", ["west", None])
-def test_what_may_be_another_clusters_stays(
-    make: Callable[[], tuple[Scene, GarbageKind]], cluster: str | None
-) -> None:
+def test_what_may_be_another_clusters_stays(make, cluster):
     scene, kind = make()
     for key in {scene.key(1), scene.index_key(1)} & set(scene.objects):
         metadata = scene.objects[key].metadata
@@ -137,14 +132,14 @@ def test_what_may_be_another_clusters_stays(
     assert [each.garbage.kind for each in world.collect(is_shared=False)] == ([] if cluster else [kind])
 
 
-def test_nothing_is_known_of_a_cluster_that_no_named_object_names() -> None:
+def test_nothing_is_known_of_a_cluster_that_no_named_object_names():
     scene, _ = superseded()
     for key in (scene.key(0), scene.index_key(0)):
         scene.objects[key].metadata["managedledgername"] = "acme/cold/persistent/others"
     assert CollectedTier.of(scene).collect() == []
 
 
-def test_what_names_no_topic_or_lies_elsewhere_stays() -> None:
+def test_what_names_no_topic_or_lies_elsewhere_stays():
     scene, _ = superseded()
     for key in (scene.key(1), scene.index_key(1)):
         del scene.objects[key].metadata["managedledgername"]
@@ -157,7 +152,7 @@ def test_what_names_no_topic_or_lies_elsewhere_stays() -> None:
     assert (world.summary.nameless, dict(world.summary.unknown)) == (4, {})
 
 
-def test_a_ledger_that_is_newer_than_its_topics_record_stays() -> None:
+def test_a_ledger_that_is_newer_than_its_topics_record_stays():
     scene = pip17()
     scene.add(one_ledger(), 5)
     scene.records = {TOPIC: managed_ledger(*other_ledger(scene.written[0].key.uuid))}
@@ -173,7 +168,7 @@ def test_a_ledger_that_is_newer_than_its_topics_record_stays() -> None:
 
 @pytest.mark.parametrize("gone", [True, False])
 @pytest.mark.parametrize("lost", ["data", "index", "wrong length", "topic of another"])
-def test_a_copy_stays_while_the_one_that_is_named_is_not_whole(gone: bool, lost: str) -> None:
+def test_a_copy_stays_while_the_one_that_is_named_is_not_whole(gone, lost):
     scene = pip17(gone=gone)
     scene.add(one_ledger(), 5)
     other = replace(one_ledger(), key=replace(one_ledger().key, ledger_id=LEDGER + 1))
@@ -195,7 +190,7 @@ def test_a_copy_stays_while_the_one_that_is_named_is_not_whole(gone: bool, lost:
     assert world.summary.kept.total() == 1
 
 
-def test_half_of_a_segment_stays_while_a_ledger_of_its_topic_lacks_something() -> None:
+def test_half_of_a_segment_stays_while_a_ledger_of_its_topic_lacks_something():
     scene = streaming(gone=True)
     for name in (scene.key(0), scene.index_key(0)):
         twin = name.replace(str(uuid_of(0)), str(uuid_of(5)))
@@ -234,7 +229,7 @@ def mapfile_alone() -> tuple[Scene, set[str]]:
     return scene, left
 
 
-def test_checksums_of_what_no_record_names_are_found_and_go() -> None:
+def test_checksums_of_what_no_record_names_are_found_and_go():
     scene = orphaned()
     left = alone(scene)
     assert left == {checksums_key(scene.written[1].key)}
@@ -256,7 +251,7 @@ def test_checksums_of_what_no_record_names_are_found_and_go() -> None:
 
 
 @pytest.mark.parametrize("kept", [(), (".data.crc",), (".index.crc",), ("_checksums",)])
-def test_those_of_a_mapfile_go_all_or_each_alone(kept: tuple[str, ...]) -> None:
+def test_those_of_a_mapfile_go_all_or_each_alone(kept):
     scene, left = mapfile_alone()
     for key in left:
         if kept and not key.endswith(kept):
@@ -269,7 +264,7 @@ def test_those_of_a_mapfile_go_all_or_each_alone(kept: tuple[str, ...]) -> None:
     assert world.keys == before - left
 
 
-def test_those_of_a_topic_that_has_no_record_go_with_it() -> None:
+def test_those_of_a_topic_that_has_no_record_go_with_it():
     scene = orphaned()
     left = alone(scene)
     for key in left:
@@ -280,7 +275,7 @@ def test_those_of_a_topic_that_has_no_record_go_with_it() -> None:
     assert not left & world.keys
 
 
-def test_what_names_no_topic_and_what_is_young_stays() -> None:
+def test_what_names_no_topic_and_what_is_young_stays():
     scene = orphaned()
     left = alone(scene)
     for key in left:
@@ -294,13 +289,13 @@ def test_what_names_no_topic_and_what_is_young_stays() -> None:
     assert (world.collect(), world.summary.younger) == ([], 1)
 
 
-def test_those_of_a_copy_that_a_record_names_stay_though_it_is_gone() -> None:
+def test_those_of_a_copy_that_a_record_names_stay_though_it_is_gone():
     scene = pip17()
     alone(scene, 0)
     CollectedTier.of(scene).assert_all_stays(is_shared=False)
 
 
-def test_those_of_an_attempt_that_was_given_up_go_as_that_does() -> None:
+def test_those_of_an_attempt_that_was_given_up_go_as_that_does():
     scene, kind = failed_attempt()
     left = alone(scene)
     world = CollectedTier.of(scene)
@@ -309,7 +304,7 @@ def test_those_of_an_attempt_that_was_given_up_go_as_that_does() -> None:
     assert not left & world.keys
 
 
-def test_they_stay_while_the_ledger_has_no_whole_copy() -> None:
+def test_they_stay_while_the_ledger_has_no_whole_copy():
     """A backup of what is lost may come back, and they tell whether it is right."""
     scene = orphaned()
     alone(scene)
@@ -318,7 +313,7 @@ def test_they_stay_while_the_ledger_has_no_whole_copy() -> None:
 
 
 @pytest.mark.parametrize("what", ["data", "index", "checksums"])
-def test_they_stay_if_something_comes_before_the_last_look(what: str) -> None:
+def test_they_stay_if_something_comes_before_the_last_look(what):
     scene = orphaned()
     data, index = scene.objects[scene.key(1)], scene.objects[scene.index_key(1)]
     (name,) = alone(scene)
@@ -329,7 +324,7 @@ def test_they_stay_if_something_comes_before_the_last_look(what: str) -> None:
         "checksums": {name: b"others"},
     }
 
-    def come() -> None:
+    def come():
         for key, written in comes[what].items():
             world.tier.write_index(key, written)
 
@@ -338,7 +333,7 @@ def test_they_stay_if_something_comes_before_the_last_look(what: str) -> None:
     assert name in world.keys
 
 
-def test_a_record_that_names_another_ledger_only_lets_them_go() -> None:
+def test_a_record_that_names_another_ledger_only_lets_them_go():
     scene = orphaned()
     left = alone(scene)
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid_of(0))))}

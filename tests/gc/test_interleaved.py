@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, each_turn, watched
+from crash_points import Metadata, PointedAudit, Points, each_turn, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
-from effort import Sample
 from managed_ledgers import Audit
 from records import copied, managed_ledger
 from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, superseded
@@ -36,7 +36,7 @@ from offload_core.metadata.stores.managed_ledger_records import claimed, is_clai
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
-from offload_hooks.errors import AttemptError, OffloadError
+from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 
 LOST = managed_ledger_of_topic(parse_topic(OTHER))
@@ -80,14 +80,14 @@ def check_consistent(world: CollectedTier) -> ManagedLedgerInfo | None:
     assert not is_claim(known.info)
     assert known.info.ledgers
     for ledger in known.info.ledgers:
-        assert ledger.context is not None
         name = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
         assert {name, f"{name}-index"} <= world.keys, ledger
     return known.info
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after", [False, True])
-def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bool) -> None:
+def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after):
     recorded = []
     for world, _, found in each_turn(
         lost_topic, collect, lambda world: recover(world, Points()), after=after
@@ -98,8 +98,9 @@ def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bo
     assert not all(recorded)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after", [False, True])
-def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after: bool) -> None:
+def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after):
     seen = set[RecoveryOutcome]()
     for world, found, _ in each_turn(
         lost_topic, recover, lambda world: collect(world, Points()), after=after
@@ -114,9 +115,7 @@ def switched_to_the_other(world: CollectedTier) -> bool:
     """As a repair does whose copy is damaged: the other copy is read at once, and the damaged one is put aside."""
     name = managed_ledger_of_topic(parse_topic(TOPIC))
     known = world.records.read(name)
-    assert known is not None
     (ledger,) = known.info.ledgers
-    assert ledger.context is not None
     assert ledger.context.driver is not None
     copy = OtherCopy(
         role=OtherRole.REPLACEMENT,
@@ -144,16 +143,15 @@ def switched_to_the_other(world: CollectedTier) -> bool:
     return True
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bool) -> None:
+def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after):
     seen = set[bool]()
     for world, _, switched in each_turn(
         lambda: CollectedTier.of(superseded()[0]), collect, switched_to_the_other, after=after
     ):
         known = world.records.read(managed_ledger_of_topic(parse_topic(TOPIC)))
-        assert known is not None
         (ledger,) = known.info.ledgers
-        assert ledger.context is not None
         assert ledger.context.uuid == (uuid_of(5) if switched else uuid_of(0))
         name = f"{ledger.context.uuid}-ledger-{LEDGER}"
         assert {name, f"{name}-index"} <= world.keys
@@ -161,13 +159,13 @@ def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bo
     assert seen == {False, True}
 
 
-def test_two_collections_at_once_leave_nothing_and_no_claim() -> None:
+def test_two_collections_at_once_leave_nothing_and_no_claim():
     for world, _, _ in each_turn(lost_topic, collect, lambda world: collect(world, Points())):
         assert len(world.keys) == 2
         assert world.records.read(LOST) is None
 
 
-def test_a_claim_that_was_left_is_in_nobodys_way() -> None:
+def test_a_claim_that_was_left_is_in_nobodys_way():
     world = lost_topic()
     world.records.write(LOST, placeholder(1), None)
     assert {each.garbage.kind for each in world.report(is_shared=False)} == {GarbageKind.DELETED_TOPIC}
@@ -183,7 +181,7 @@ def test_a_claim_that_was_left_is_in_nobodys_way() -> None:
     assert world.records.read(LOST) is None
 
 
-def test_claims_of_two_names_of_a_topic_are_in_nobodys_way() -> None:
+def test_claims_of_two_names_of_a_topic_are_in_nobodys_way():
     """A collection claims the name that objects say, and the one that Pulsar encodes; it was killed there."""
     spelt_otherwise = LOST.replace("others", "%6Fthers")
     for has_record in (None, LOST, spelt_otherwise):
@@ -207,15 +205,13 @@ def test_claims_of_two_names_of_a_topic_are_in_nobodys_way() -> None:
         assert found.why_incomplete is None
 
 
-def test_a_claim_is_of_the_record_that_objects_were_judged_by() -> None:
+def test_a_claim_is_of_the_record_that_objects_were_judged_by():
     world = lost_topic()
     keeper = managed_ledger_of_topic(parse_topic("persistent://acme/cold/orders"))
     known = world.records.read(keeper)
-    assert known is not None
     with claimed(world.records, keeper, known.info, 1) as is_as_judged:
         assert is_as_judged
     written = world.records.read(keeper)
-    assert written is not None
     assert written.info == known.info
     assert written.version != known.version  # who read it before finds that it was written
     with claimed(world.records, keeper, None, 1) as is_as_judged:
@@ -226,7 +222,6 @@ def test_a_claim_is_of_the_record_that_objects_were_judged_by() -> None:
         assert claim is not None
         world.records.write(LOST, known.info, claim)
     left = world.records.read(LOST)
-    assert left is not None
     assert left.info == known.info
 
 
@@ -247,14 +242,13 @@ def littered() -> CollectedTier:
     scene.add(one_ledger(), 6)
     del scene.objects[scene.index_key(2)]
     for number, ledger_id in ((7, LEDGER + 1), (8, LEDGER + 2)):
-        scene.add(of_ledger(ledger_id), number)  # type: ignore[arg-type]
+        scene.add(of_ledger(ledger_id), number)
     scene.add(one_ledger(), 9)
     scene.put(f"{scene.key(5)}-checksums", b"checksums")
     scene.objects[f"{scene.key(5)}-checksums"].metadata.update(scene.objects[scene.key(5)].metadata)
     del scene.objects[scene.key(5)], scene.objects[scene.index_key(5)]
     left: OffloadContext = copied(uuid_of(7), complete=False)
     given_up: OffloadContext = copied(uuid_of(8), complete=False)
-    assert given_up.driver is not None
     given_up = replace(given_up, driver=given_up.driver.with_property("status", "failed"))
     scene.records = {
         TOPIC: managed_ledger(
@@ -272,38 +266,34 @@ def littered() -> CollectedTier:
 NEEDED = {f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"}
 
 
-def collect_recorded(world: CollectedTier, points: Points) -> None:
-    @contextmanager
-    def opened() -> Iterator[Records]:
-        yield StoreRecords(Metadata(world.metadata, points))
-
+def collect_recorded(world, points):
+    world.age()  # an index that was put back is young
     tier = Tier(MemoryDriver(world.memory), [watched(points)])
-    list(world.collection(tier=tier, records=opened).collect(PointedAudit(world.log, points), at_once=1))
+    records = partial(nullcontext, StoreRecords(Metadata(world.metadata, points)))
+    list(world.collection(tier=tier, records=records).collect(PointedAudit(world.log, points), at_once=1))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_after_a_crash_at_any_call_the_next_collection_goes_on(fault: Fault, sample: Sample[int]) -> None:
-    counted = Points()
-    collect_recorded(littered(), counted)
-    assert len(counted.calls) > 20
-    for at in sample(range(1, len(counted.calls) + 1), 7):
-        world = littered()
-        with suppress(Killed, OffloadError):
-            collect_recorded(world, Points(at, fault))
-        deleted = {each.uuid for each in world.log.changes if isinstance(each, Deletion)}
-        for number in (5, 6, 7, 8, 9):
-            keys = {key for key in world.keys if key.startswith(str(uuid_of(number)))}
-            whole = 1 if number in (6, 9) else 2
-            assert len(keys) == whole or uuid_of(number) in deleted  # recorded before it is made
-        assert world.keys >= NEEDED
-        world.age()  # an index that was put back is young
-        collect_recorded(world, Points())
-        assert world.keys == NEEDED
-        assert not world.memory.uploads
-        assert world.summary.left == 0
-        known = world.records.read("acme/cold/persistent/orders")
-        assert known is not None
-        first, *others = known.info.ledgers
-        assert first.has_complete_copy
-        collect_recorded(world, Points())
-        assert all(not each.has_complete_copy for each in others)
+def check_recorded(world, where):
+    """What went is in the log, and what is needed did not go."""
+    deleted = {each.uuid for each in world.log.changes if isinstance(each, Deletion)}
+    for number in (5, 6, 7, 8, 9):
+        keys = {key for key in world.keys if key.startswith(str(uuid_of(number)))}
+        whole = 1 if number in (6, 9) else 2
+        assert len(keys) == whole or uuid_of(number) in deleted, where  # recorded before it is made
+    assert world.keys >= NEEDED, where
+
+
+def check_collected(world, where):
+    assert world.keys == NEEDED, where
+    assert not world.memory.uploads
+    assert world.summary.left == 0
+    first, *others = world.records.read("acme/cold/persistent/orders").info.ledgers
+    assert first.has_complete_copy
+    assert all(not each.has_complete_copy for each in others)
+
+
+def test_after_a_crash_at_any_call_the_next_collection_goes_on(crash_matrix):
+    calls = crash_matrix(
+        lambda _: littered(), collect_recorded, check=check_recorded, check_done=check_collected, every=61
+    )
+    assert len(calls) > 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -53,9 +53,7 @@ def leased_segment(until_s: int) -> OffloadContext:
 
 
 @pytest.mark.parametrize("make", [leased, leased_segment])
-def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
-    make: Callable[[int], OffloadContext],
-) -> None:
+def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(make):
     scene = attempt(make(60))
     world = CollectedTier.of(scene)
     upload = world.tier.begin_data(f"{uuid_of(5)}")
@@ -69,9 +67,7 @@ def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
 
 
 @pytest.mark.parametrize("make", [leased, leased_segment])
-def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
-    make: Callable[[int], OffloadContext],
-) -> None:
+def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(make):
     world = CollectedTier.of(attempt(make(-1)))
     alive = attempt(make(60))
     before = world.keys
@@ -85,7 +81,7 @@ def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
     assert known.info == info_of(alive)
 
 
-def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
+def test_attempts_in_a_record_that_is_not_ours_to_change_stay():
     """As of a live Pulsar: its broker cleans up when it offloads the ledger again."""
 
     class NotOurs(MemoryMetadataStore):
@@ -105,7 +101,7 @@ def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
 # --- records that are not complete, changed or slow ------------------------------------------------
 
 
-def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
+def test_one_record_that_cannot_be_read_and_nothing_goes():
     scene, _ = superseded()
     scene.records[OTHER] = b"\xff\xff"
     world = CollectedTier.of(scene)
@@ -115,7 +111,7 @@ def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
     assert "the record of persistent://acme/cold/others cannot be read" in str(world.summary.why_incomplete)
 
 
-def test_records_that_are_not_complete_only_report() -> None:
+def test_records_that_are_not_complete_only_report():
     scene, _ = superseded()
     world = CollectedTier.of(scene)
     topic = parse_topic(TOPIC)
@@ -141,7 +137,7 @@ def test_records_that_are_not_complete_only_report() -> None:
     assert list(CollectedTier.of(scene).collection(records=given).report()) == []
 
 
-def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
+def test_clocks_that_are_too_far_apart_and_nothing_goes():
     scene, _ = superseded()
     scene.objects[scene.key(0)].modified_at = LATER + timedelta(minutes=6)
     world = CollectedTier.of(scene)
@@ -151,7 +147,7 @@ def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
 
 
 @pytest.mark.parametrize("turn", [1, 2, 3])
-def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
+def test_what_a_record_names_by_the_last_look_stays(turn):
     scene, _ = superseded()
     world = CollectedTier.of(scene)
     before = world.keys
@@ -163,15 +159,13 @@ def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
     assert turn == 1 or world.keys == before
 
 
-def test_what_has_changed_since_the_listing_stays() -> None:
+def test_what_has_changed_since_the_listing_stays():
     for change in ("younger", "larger", "whole"):
         scene, _ = without_index() if change == "whole" else superseded()
         world = CollectedTier.of(scene)
         stored = world.memory.objects[scene.key(1)]
 
-        def act(
-            world: CollectedTier = world, stored=stored, change: str = change, scene: Scene = scene
-        ) -> None:
+        def act(world: CollectedTier = world, stored=stored, change: str = change, scene: Scene = scene):
             if change == "younger":
                 stat = replace(stored.stat, modified_at=LATER)
                 world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
@@ -198,7 +192,7 @@ def uploads_of(*keys: str) -> CollectedTier:
     return world
 
 
-def test_uploads_of_attempts_that_records_name_go_and_others_where_nobody_else_writes() -> None:
+def test_uploads_of_attempts_that_records_name_go_and_others_where_nobody_else_writes():
     ours, others, strange = f"{uuid_of(0)}-ledger-7", f"{uuid_of(9)}-ledger-7", "picture-of-a-cat"
     world = uploads_of(ours, others, strange)
     found = [each for each in world.collect() if each.garbage.kind is GarbageKind.UPLOAD]
@@ -209,7 +203,7 @@ def test_uploads_of_attempts_that_records_name_go_and_others_where_nobody_else_w
     assert [each.garbage.kind.code for each in found] == [Code.STALE_UPLOAD]
 
 
-def test_an_upload_that_is_young_stays() -> None:
+def test_an_upload_that_is_young_stays():
     world = uploads_of(f"{uuid_of(0)}-ledger-7")
     for opened in world.memory.uploads.values():
         opened.started_at = LATER - timedelta(hours=1)
@@ -217,7 +211,7 @@ def test_an_upload_that_is_young_stays() -> None:
     assert len(world.memory.uploads) == 1
 
 
-def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
+def test_an_upload_of_an_attempt_that_was_left_goes_with_it():
     world = uploads_of(f"{uuid_of(8)}-ledger-9")
     info = managed_ledger(
         closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))), still_open(9, copied(uuid_of(8), complete=False))
@@ -233,7 +227,7 @@ def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
 # --- what is wanted, and failures ------------------------------------------------------------------
 
 
-def test_only_so_much_or_of_these_topics() -> None:
+def test_only_so_much_or_of_these_topics():
     scene, _ = superseded()
     scene.add(one_ledger(), 6)
     world = CollectedTier.of(scene)
@@ -245,13 +239,13 @@ def test_only_so_much_or_of_these_topics() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 64])
 @pytest.mark.parametrize("limit", [0, 1, 3, 40])
-def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit: int, at_once: int) -> None:
+def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit, at_once):
     scene, _ = superseded()
     for number in range(10, 40):
         scene.add(one_ledger(), number)
     world = CollectedTier.of(scene)
 
-    def write_half_anew() -> None:
+    def write_half_anew():
         for number in range(10, 25):
             world.tier.write_index(f"{uuid_of(number)}-ledger-{LEDGER}-index", b"anew")
 
@@ -263,13 +257,13 @@ def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit: int
     assert sum(each.why_kept is not None for each in outcomes) == (0 if limit < 2 else 15)
 
 
-def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:
+def test_a_failure_of_the_audit_log_and_nothing_goes():
     scene, _ = superseded()
     world = CollectedTier.of(scene)
     before = world.keys
 
     class Full:
-        def record(self, _: object) -> None:
+        def record(self, _: object):
             raise StoreError("the disk is full")
 
     with pytest.raises(StoreError, match="disk is full"):
@@ -277,7 +271,7 @@ def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:
     assert world.keys == before
 
 
-def test_uploads_are_not_asked_for_where_the_driver_has_none() -> None:
+def test_uploads_are_not_asked_for_where_the_driver_has_none():
     scene, _ = superseded()
     world = CollectedTier.of(scene)
     world.memory.uploads.clear()

@@ -44,11 +44,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
-from offload_core.metadata.records.replacements import (
-    begin_replacement,
-    forget_replaced,
-    switch_replacement,
-)
+from offload_core.metadata.records.replacements import begin_replacement, forget_replaced, switch_replacement
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import is_claim
 from offload_core.storage.tier import Tier
@@ -90,34 +86,31 @@ class StoreClock:
 class ClockedDriver(MemoryDriver):
     """A tier in memory by the store's clock; what is deleted or aborted is told before."""
 
-    def __init__(self, tier: MemoryTier, clock: StoreClock, told: Callable[[str], None]) -> None:
+    def __init__(self, tier: MemoryTier, clock: StoreClock, told: Callable[[str], None]):
         super().__init__(tier)
         self._clock, self._told = clock, told
 
     @hookimpl
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
-        """See `TierHooks`."""
         upload = super().begin_data(key, content_type, user_metadata)
         self.tier.uploads[upload].started_at = self._clock.in_store
         return upload
 
     @hookimpl
     def delete(self, keys: Sequence[str]) -> int:
-        """See `TierHooks`."""
         for key in keys:
             self._told(key)
         return super().delete(keys)
 
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
-        """See `TierHooks`."""
         if upload in self.tier.uploads:  # else it was committed meanwhile, and nothing is aborted
             self._told(upload.key)
         return super().abort_data(upload)
 
-    def store(self, key: str, *given: object) -> ObjectStat:  # type: ignore[override]
+    def store(self, key: str, *given: object) -> ObjectStat:
         """Put an object in place."""
-        super().store(key, *given)  # type: ignore[arg-type]
+        super().store(key, *given)
         stored = self.tier.objects[key]
         self.tier.objects[key] = replace(stored, stat=replace(stored.stat, modified_at=self._clock.in_store))
         return self.tier.objects[key].stat
@@ -247,14 +240,14 @@ class Writer:
             raise UnknownTopicError("the topic is deleted", key=self.name)
         return known.info
 
-    def _update(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]) -> None:
+    def _update(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
         self.records.update(self.name, change)
 
     def _begin(self) -> UUID:
         self.uuid = uuid4()
         return self.uuid
 
-    def _end(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]) -> None:
+    def _end(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
         """Record that the attempt is complete; a broker takes no notice of what others say of it."""
         uuid = self.uuid
         assert uuid is not None
@@ -285,9 +278,7 @@ def _taken_over(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, now_ms: int
     return abandon_attempt(info, ledger_id, uuid)
 
 
-def _segment_taken_over(
-    info: ManagedLedgerInfo, uuid: UUID, driver: DriverMetadata | None, now_ms: int
-) -> ManagedLedgerInfo:
+def _segment_taken_over(info: ManagedLedgerInfo, uuid: UUID, driver: DriverMetadata | None, now_ms: int):
     check_over(uuid, driver, now_ms, 0)
     return abandon_segment(info, uuid)
 
@@ -319,7 +310,7 @@ class Running:
 class Between:
     """A layer, and a store, that let others go on before each call."""
 
-    def __init__(self, go_on: Any) -> None:
+    def __init__(self, go_on: Any):
         self._go_on = go_on
 
     def _pass(self) -> Iterator[Any]:
@@ -348,7 +339,7 @@ class Between:
 class SlowStore:
     """A metadata store before each of whose answers others go on; of a Pulsar it cannot be written."""
 
-    def __init__(self, store: MemoryMetadataStore, go_on: Any, *, is_pulsars: bool) -> None:
+    def __init__(self, store: MemoryMetadataStore, go_on: Any, *, is_pulsars: bool):
         self._store, self._go_on, self._is_pulsars = store, go_on, is_pulsars
 
     def get(self, path: str) -> Any:
@@ -365,13 +356,13 @@ class SlowStore:
         self._go_on()
         return self._store.put(path, value, expected_version)
 
-    def delete(self, path: str, expected_version: int) -> None:
+    def delete(self, path: str, expected_version: int):
         self._go_on()
         found = self._store.get(path)
         assert found is None or found[1] != expected_version or is_claim(parse_managed_ledger_info(found[0]))
         self._store.delete(path, expected_version)
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
@@ -379,7 +370,7 @@ class RacingMachine(RuleBasedStateMachine):
     """Two topics of a cluster, a third that keeps what it has, and objects of another cluster beside them."""
 
     @initialize(is_pulsars=st.booleans(), skew_s=st.integers(-290, 290))
-    def begin(self, is_pulsars: bool, skew_s: int) -> None:
+    def begin(self, is_pulsars: bool, skew_s: int):
         self.lock = threading.RLock()
         self.is_pulsars = is_pulsars
         self.clock = StoreClock(skew_s=skew_s)
@@ -405,11 +396,11 @@ class RacingMachine(RuleBasedStateMachine):
         context = replace(copied(uuid_of(0)), driver=None)
         self.records.write(KEEPER, managed_ledger(closed(1, len(PAYLOADS), context)), None)
 
-    def teardown(self) -> None:
+    def teardown(self):
         if hasattr(self, "memory"):
             self.come_to_rest()
 
-    def make_topic(self, name: str) -> None:
+    def make_topic(self, name: str):
         ledgers = [closed(ledger_id, len(PAYLOADS)) for ledger_id in LEDGERS]
         self.records.write(name, managed_ledger(*ledgers), None)
 
@@ -427,7 +418,7 @@ class RacingMachine(RuleBasedStateMachine):
         ledger=st.sampled_from(LEDGERS),
         steps=st.integers(0, 8),
     )
-    def begin_to_write(self, way: str, name: str, ledger: int, steps: int) -> None:
+    def begin_to_write(self, way: str, name: str, ledger: int, steps: int):
         """Somebody begins, and comes some steps far. A broker does not stream or replace."""
         if self.is_pulsars and way in ("stream", "replace"):
             way = "offload"
@@ -441,35 +432,35 @@ class RacingMachine(RuleBasedStateMachine):
             self.step(len(self.running) - 1)
 
     @rule(which=st.integers(0, 9), steps=st.integers(1, 9))
-    def go_on(self, which: int, steps: int) -> None:
+    def go_on(self, which: int, steps: int):
         for _ in range(steps):
             self.step(which)
 
     @rule(which=st.integers(0, 9))
-    def kill(self, which: int) -> None:
+    def kill(self, which: int):
         if self.running:
             del self.running[which % len(self.running)]
 
     @rule(which=st.integers(0, 9))
-    def stand_still(self, which: int) -> None:
+    def stand_still(self, which: int):
         """It does not go on, and does not renew its lease, for as long as it may be; then it does."""
         if self.running:
             each = self.running[which % len(self.running)]
             each.is_still = not each.is_still
 
     @rule(name=st.sampled_from(TOPICS), again=st.booleans())
-    def delete_topic(self, name: str, again: bool) -> None:
+    def delete_topic(self, name: str, again: bool):
         self.writer(name, "east").delete_topic()
         if again:
             self.make_topic(name)
 
     @rule(hours=st.sampled_from([0, 1, 2, 100]))
-    def let_time_pass(self, hours: int) -> None:
+    def let_time_pass(self, hours: int):
         """Whoever is alive renews its lease meanwhile."""
         self.clock.now_ms += hours * 3_600_000 + LEASE_MS
         self.renew()
 
-    def renew(self) -> None:
+    def renew(self):
         until = self.clock() + LEASE_MS
         for each in self.running:
             known = self.records.read(each.writer.name)
@@ -482,11 +473,10 @@ class RacingMachine(RuleBasedStateMachine):
                 old = named.driver.get("lease")
                 path = f"/managed-ledgers/{each.writer.name}"
                 value, version = self.store.get(path) or (b"", 0)
-                assert old is not None
                 assert len(old) == len(text)
                 self.store.put(path, value.replace(old.encode(), text.encode()), version)
 
-    def step(self, which: int) -> None:
+    def step(self, which: int):
         if not self.running:
             return
         each = self.running[which % len(self.running)]
@@ -495,7 +485,7 @@ class RacingMachine(RuleBasedStateMachine):
 
     # --- the collection ------------------------------------------------------------------------
 
-    def others_go_on(self) -> None:
+    def others_go_on(self):
         """Between two calls of a collection."""
         with self.lock:
             turn = next(self.turns, 0)
@@ -509,14 +499,13 @@ class RacingMachine(RuleBasedStateMachine):
             finally:
                 self.is_collecting = collecting
 
-    def check(self, key: str) -> None:
+    def check(self, key: str):
         """A collection deletes this: nothing needs it."""
         with self.lock:
             if not self.is_collecting:
                 return
             assert key not in self.foreign
             parsed = parse_key(key) or parse_block_checksums_key(key)
-            assert parsed is not None
             for name in (KEEPER, *TOPICS):
                 known = self.records.read(name)
                 named = None if known is None else naming_of(known.info, parsed.uuid)
@@ -535,7 +524,7 @@ class RacingMachine(RuleBasedStateMachine):
         return named is not None and not named.is_given_up
 
     @rule(turns=st.lists(st.integers(0, 6), max_size=60), is_shared=st.booleans())
-    def collect(self, turns: list[int], is_shared: bool) -> None:
+    def collect(self, turns: list[int], is_shared: bool):
         self.turns = iter(turns)
         self.run(is_shared)
         self.turns = iter(())
@@ -561,7 +550,7 @@ class RacingMachine(RuleBasedStateMachine):
         self.check_all_is_there()
         return collection.summary
 
-    def check_all_is_there(self) -> None:
+    def check_all_is_there(self):
         """What records call complete is there; and the other cluster's objects are."""
         assert self.foreign <= set(self.memory.objects)
         for uuid, ledger in self.needed():
@@ -578,7 +567,7 @@ class RacingMachine(RuleBasedStateMachine):
                     found.add((each.uuid, each.ledger_id))
         return found
 
-    def come_to_rest(self) -> None:
+    def come_to_rest(self):
         """Nobody is there any more, for long: two collections leave nothing that nothing needs."""
         self.running.clear()
         self.clock.now_ms += 1000 * 3_600_000

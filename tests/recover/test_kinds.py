@@ -28,18 +28,14 @@ def infos(records: ManagedLedgerRecords) -> dict[str, ManagedLedgerInfo]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_recovered_records_messages_are_read_as_pulsars_clients_read_them(
-    tier: Tier, records: ManagedLedgerRecords, kind: str
-) -> None:
+def test_by_recovered_records_messages_are_read_as_pulsars_clients_read_them(tier, records, kind):
     recover(tier, records)
     found = infos(records)
     assert len(found) == len(KINDS)
     assert_is_as_clients_read(TierReader(tier), kind, records=found)
 
 
-def test_by_recovered_records_a_message_that_lost_a_chunk_is_an_error(
-    tier: Tier, records: ManagedLedgerRecords
-) -> None:
+def test_by_recovered_records_a_message_that_lost_a_chunk_is_an_error(tier, records):
     """The chunk is in ledger 2, the message's last one in ledger 3."""
     lost = (2, 18)
     before = messages_of(TierReader(tier), "chunks")

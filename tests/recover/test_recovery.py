@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, Points
+from crash_points import FAULTS, Killed, Metadata, Points
 from damage.scenes import FOLLOWING, PAYLOADS, streaming
 from entries import LedgerPart, pip17_object, streaming_object
 from managed_ledgers import NAME, Audit
 from mapfiles import mapfile
-from oracle import Oracle
 from records import STANDALONE_RECORDS, knowable, ledger, recover, recovered
 from scenes.repairs import repaired
 from scenes.rollbacks import NAMED, NAMELESS, put_segment, put_whole
@@ -33,7 +31,6 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change
 from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_hooks.errors import StoreError
@@ -43,7 +40,7 @@ from pulsar_offload import open_tier, scan
 # --- Pulsar's own ------------------------------------------------------------------------------
 
 
-def test_a_brokers_records_come_back(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_a_brokers_records_come_back(tier, records):
     put_broker_objects(tier)
     recover(tier, records)
     place = tier_record(tier)
@@ -52,7 +49,6 @@ def test_a_brokers_records_come_back(tier: Tier, records: ManagedLedgerRecords) 
     assert len(records.names()) == 13
     for name in records.names():
         known = records.read(name)
-        assert known is not None
         theirs = knowable(parse_stored_record(originals[name].read_bytes()).info)
         here = [
             replace(each, context=replace(each.context, driver=knowable_place)) if each.context else each
@@ -62,13 +58,12 @@ def test_a_brokers_records_come_back(tier: Tier, records: ManagedLedgerRecords) 
         assert knowable(known.info).ledgers == tuple(here)
 
 
-def test_pulsar_parses_what_is_written(oracle: Oracle, tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_pulsar_parses_what_is_written(oracle, tier, records):
     put_broker_objects(tier, ["big"])
     put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     recover(tier, records)
     for name in records.names():
         known = records.read(name)
-        assert known is not None
         parsed = oracle.parse("ManagedLedgerInfo", pack_managed_ledger_info(known.info))
         assert [int(each["ledgerId"]) for each in parsed["ledgerInfo"]] == [
             each.ledger_id for each in known.info.ledgers
@@ -82,7 +77,7 @@ def test_pulsar_parses_what_is_written(oracle: Oracle, tier: Tier, records: Mana
 # --- what is not known -------------------------------------------------------------------------
 
 
-def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Tier) -> None:
+def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier):
     open_ = LedgerPart(ledger_id=6, blocks=[[b"abc"] * 3, [b"d"]])
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 2]), open_])
     put_object(tier, written, names=NAMED)
@@ -100,18 +95,17 @@ def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Ti
     ]
 
 
-def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(tier: Tier) -> None:
+def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(tier):
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (5, 5, 2))
     info, unknown = recovered(tier)
     assert UnknownFact(what=Unknown.GAP, ledger_id=5, first_entry_id=3, last_entry_id=4) in unknown
     five = ledger(info, 5)
-    assert five.context is not None
     assert (five.context.complete, five.context.bookkeeper_deleted) == (False, True)
     assert [each.end_entry_id for each in five.context.segments] == [2, 6]
 
 
-def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(tier: Tier) -> None:
+def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(tier):
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"] * 2, [b"b"] * 2])])
     index = parse_index(written.index, written.key).ledgers[0]
     ended = LedgerInfo(ledger_id=5, entries=10, size=10, timestamp_ms=1_700_000_000_000)
@@ -120,21 +114,19 @@ def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(ti
     info, unknown = recovered(tier)
     five = ledger(info, 5)
     assert five.info == ended
-    assert five.context is not None
     assert ([each.end_entry_id for each in five.context.segments], five.context.complete) == ([3], False)
     assert unknown == (UnknownFact(what=Unknown.GAP, ledger_id=5, first_entry_id=4, last_entry_id=9),)
 
 
-def test_a_segment_goes_up_to_where_the_next_begins(tier: Tier) -> None:
+def test_a_segment_goes_up_to_where_the_next_begins(tier):
     put_segment(tier, 1, (5, 0, 5))
     put_segment(tier, 2, (5, 3, 4))
     info, _ = recovered(tier)
     five = ledger(info, 5)
-    assert five.context is not None
     assert ([each.end_entry_id for each in five.context.segments], five.is_fully_offloaded) == ([2, 6], True)
 
 
-def test_a_managed_ledger_goes_on_behind_recovered_ledgers_only(tmp_path: Path, tier: Tier) -> None:
+def test_a_managed_ledger_goes_on_behind_recovered_ledgers_only(tmp_path, tier):
     put_segment(tier, 1, (5, 0, 3))
     records = ManagedLedgerRecords(MemoryMetadataStore())
     recover(tier, records)
@@ -148,14 +140,14 @@ def test_a_managed_ledger_goes_on_behind_recovered_ledgers_only(tmp_path: Path, 
     hot.close()
 
 
-def test_a_trimmed_ledger_is_left_out(tier: Tier) -> None:
+def test_a_trimmed_ledger_is_left_out(tier):
     put_segment(tier, 1, (5, 4, 3), (6, 0, 2))
     info, unknown = recovered(tier)
     assert [each.ledger_id for each in info.ledgers] == [6]
     assert unknown[0] == UnknownFact(what=Unknown.TRIMMED, ledger_id=5, first_entry_id=0, last_entry_id=3)
 
 
-def test_of_several_copies_the_newest_is_taken_and_it_is_said_whether_they_differ(tier: Tier) -> None:
+def test_of_several_copies_the_newest_is_taken_and_it_is_said_whether_they_differ(tier):
     for number, ledger_id, entries in ((1, 5, 3), (2, 5, 3), (3, 6, 3), (4, 6, 4)):
         put_whole(tier, number, ledger_id, entries)
     info, unknown = recovered(tier)
@@ -168,7 +160,7 @@ def test_of_several_copies_the_newest_is_taken_and_it_is_said_whether_they_diffe
     ]
 
 
-def test_what_makes_no_record_is_said(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_what_makes_no_record_is_said(tier, records):
     put_segment(tier, 1, (5, 0, 3), names=NAMELESS)
     put_segment(tier, 2, (6, 0, 3), parts=["data"])
     put_segment(tier, 3, (7, 0, 3), folder="elsewhere/")
@@ -182,7 +174,7 @@ def test_what_makes_no_record_is_said(tier: Tier, records: ManagedLedgerRecords)
     assert records.names() == []
 
 
-def test_of_several_clusters_one_is_named(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_of_several_clusters_one_is_named(tier, records):
     for number, cluster in enumerate([CLUSTER, "west"]):
         put_segment(tier, number, (5 + number, 0, 3), names=Names(cluster=cluster))
     (one,) = recover(tier, records)
@@ -191,11 +183,10 @@ def test_of_several_clusters_one_is_named(tier: Tier, records: ManagedLedgerReco
         [Unknown.CLUSTERS],
     )
     (one,) = recover(tier, records, cluster="west")
-    assert one.rebuilt.info is not None
     assert [each.ledger_id for each in one.rebuilt.info.ledgers] == [6]
 
 
-def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: ManagedLedgerRecords) -> None:
+def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path, records):
     written = mapfile([b"a", b"bc"], ledger_id=2)
     folder = tmp_path / MANAGED_LEDGER / f"2-{written.key.uuid}"
     folder.mkdir(parents=True)
@@ -208,7 +199,7 @@ def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: Mana
         assert table["value"].to_pylist() == [b"a", b"bc"]
 
 
-def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
+def test_a_block_that_cannot_be_read_is_said(tier):
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 3])])
     damaged = replace(written, data=written.data[:140] + b"\xff" * 4 + written.data[144:])
     put_object(tier, damaged, names=NAMED)
@@ -222,7 +213,7 @@ def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def test_a_dry_run_writes_nothing_and_says_the_same(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_a_dry_run_writes_nothing_and_says_the_same(tier, records):
     put_segment(tier, 1, (5, 0, 3))
     dry = list(recover_records(tier, records, None))
     assert [each.outcome for each in dry] == [RecoveryOutcome.NEW]
@@ -231,18 +222,17 @@ def test_a_dry_run_writes_nothing_and_says_the_same(tier: Tier, records: Managed
     assert records.names() == [MANAGED_LEDGER]
 
 
-def test_a_record_that_is_there_stays_as_it_is(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_a_record_that_is_there_stays_as_it_is(tier, records):
     put_segment(tier, 1, (5, 0, 3))
     other = ManagedLedgerInfo(properties=(("a", "b"),))
     records.write(MANAGED_LEDGER, other, None)
     audit = Audit()
     assert [each.outcome for each in recover_records(tier, records, audit)] == [RecoveryOutcome.OTHER]
     known = records.read(MANAGED_LEDGER)
-    assert known is not None
     assert (known.info, audit.changes) == (other, [])
 
 
-def test_only_wanted_topics_are_recovered(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_only_wanted_topics_are_recovered(tier, records):
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (5, 0, 3), names=Names(managed_ledger="acme/cold/persistent/other"))
     wanted = parse_topic("acme/cold/other")
@@ -251,13 +241,11 @@ def test_only_wanted_topics_are_recovered(tier: Tier, records: ManagedLedgerReco
 
 
 class Refusing:
-    def record(self, change: Change) -> None:
+    def record(self, change: Change):
         raise StoreError(f"no room for {change.managed_ledger}")
 
 
-def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(
-    tier: Tier, records: ManagedLedgerRecords
-) -> None:
+def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(tier, records):
     put_segment(tier, 1, (5, 0, 3))
     with pytest.raises(StoreError, match="no room"):
         list(recover_records(tier, records, Refusing()))
@@ -266,7 +254,7 @@ def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("at", range(1, 10))
-def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fault, at: int) -> None:
+def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier, fault, at):
     for number, name in enumerate(["a", "b"]):
         put_segment(tier, number, (5, 0, 3), names=Names(managed_ledger=f"acme/cold/persistent/{name}"))
     whole = MemoryMetadataStore()
@@ -282,8 +270,6 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
     assert sorted(names) == sorted(ManagedLedgerRecords(whole).names())
     for name in names:
         one, other = written.read(name), ManagedLedgerRecords(whole).read(name)
-        assert one is not None
-        assert other is not None
         assert one.info == other.info
 
 
@@ -294,14 +280,13 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
     ("segment", "ledger_id", "entry_id"),
     [(0, 7, 6), (0, 7, 8), (1, 7, 9), (1, 7, 12), (1, 7, 15), (1, 8, 1), (1, 8, 3), (1, 8, 4)],
 )
-def test_a_segment_that_lacks_entries_stands_for_them(segment: int, ledger_id: int, entry_id: int) -> None:
+def test_a_segment_that_lacks_entries_stands_for_them(segment, ledger_id, entry_id):
     scene = streaming(records=False)
     scene.flip(scene.key(segment), scene.frame(entry_id, segment, ledger_id) + 60)
     tier = scene.tier()
     repaired(scene, tier, quarantine=True)
     (topic,) = recover_records(tier, None, None)
     info = topic.rebuilt.info
-    assert info is not None
     assert [(each.ledger_id, each.info.entries) for each in info.ledgers] == [
         (7, len(PAYLOADS)),
         (8, len(FOLLOWING)),

@@ -62,7 +62,6 @@ def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPo
 def wiped(environment: Environment) -> tuple[ManagedLedgerInfo, Environment]:
     """The record that there was, and an environment without records."""
     known = environment.records.read(NAME)
-    assert known is not None
     return known.info, replace(environment, records=ManagedLedgerRecords(MemoryMetadataStore()))
 
 
@@ -74,7 +73,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[str]) -> None:
+def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened):
     with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:
         (Path(name) / "cold").mkdir()
         clock = Clock()
@@ -89,7 +88,6 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[s
             assert back is None
             return
         assert [each.outcome for each in done] == [RecoveryOutcome.NEW]
-        assert back is not None
         assert knowable(back.info, partly=partly_offloaded(original)) == expected
         assert [each.outcome for each in recover(cold.store, empty.records)] == [RecoveryOutcome.SAME]
         cold_entries = offloaded_entries(topic, original)
@@ -103,7 +101,7 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[s
         assert scans[0].num_rows == len(cold_entries)
 
 
-def do(topic: Topic, step: str, clock: Clock) -> None:
+def do(topic: Topic, step: str, clock: Clock):
     """One of what happens to a topic."""
     if step == "add":
         topic.add(7)
@@ -131,13 +129,12 @@ def offloaded_entries(topic: Topic, info: ManagedLedgerInfo) -> list[tuple[Entry
 
 
 @pytest.mark.parametrize("mode", FilterMode)
-def test_filtered_ledgers_come_back_with_what_was_filtered(tmp_path: Path, mode: FilterMode) -> None:
+def test_filtered_ledgers_come_back_with_what_was_filtered(tmp_path, mode):
     topic = FilteredTopic(tmp_path / "cold", mode=mode)
     topic.do("m", "1", "a1", "m", "|", "2", "c2", "m", "|")
     topic.offload()
     original, empty = wiped(topic.environment)
     recover(topic.tier, empty.records)
     back = empty.records.read(NAME)
-    assert back is not None
     assert knowable(back.info) == knowable(original)
     assert not findings(topic.tier, {NAME: back.info})

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, Watch
-from effort import Sample, effort
+from crash_points import FAULTS, Killed, Metadata, PointedAudit, Points, Watch
+from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 from managed_ledgers import NAME, Audit
@@ -44,48 +44,46 @@ def make_world(folder: Path) -> MovedTopic:
     return world
 
 
-def move(world: MovedTopic, points: Points) -> None:
+def move(world: MovedTopic, points: Points):
     """What one process does: plan, and move all."""
     wanted = world.wanted(ObjectFormat.STREAMING)
-    store = Metadata(world.records.store, points)  # type: ignore[arg-type]
+    store = Metadata(world.records.store, points)
     mover = world.mover(
-        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
+        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),
         source=watched(world, "source", points),
         target=watched(world, "target", points),
-        audit=PointedAudit(world.audit, points),  # type: ignore[arg-type]
+        audit=PointedAudit(world.audit, points),
     )
     with suppress(OffloadError):
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, wanted)], parallel=1))
 
 
-def check_ended(world: MovedTopic) -> None:
+def check(world, where):
+    assert world.read_all() == world.entries, where
+
+
+def check_ended(world, where):
     """All is in the target, and nothing else."""
-    move(world, Points())
-    assert world.read_all(tiers=[world.target]) == world.entries
+    assert world.read_all(tiers=[world.target]) == world.entries, where
     named = {str(uuid) for uuid in read_copies(world.info)}
-    assert {key[:36] for key in world.keys(world.target)} == named
-    assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
+    assert {key[:36] for key in world.keys(world.target)} == named, where
+    assert {each.role.value for each in other_copies(world.info)} == {"replaced"}, where
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
-    counted = Points()
-    move(make_world(tmp_path / "counted"), counted)
-    assert len(counted.calls) > 25
-    for at in sample(range(1, len(counted.calls) + 1), 24):
-        world = make_world(tmp_path / str(at))
-        points = Points(at, fault)
-        with suppress(Killed):
-            move(world, points)
-        assert world.read_all() == world.entries, f"after {fault} of call {at}, {points.calls[at - 1 :][:1]}"
-        check_ended(world)
+def test_a_relocation_is_cut_off_anywhere(crash_matrix):
+    calls = crash_matrix(make_world, move, check=check, check_done=check_ended, every=71)
+    assert len(calls) > 25
 
 
-@pytest.mark.parametrize("fault", ["before", "kill before", "kill after"])
-def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
-    tmp_path: Path, fault: Fault, sample: Sample[int]
-) -> None:
-    def run(world: MovedTopic, points: Points) -> None:
+def test_a_relocation_by_a_mapping_is_cut_off_anywhere(crash_matrix):
+    before = {}
+
+    def scene(folder):
+        world = make_world(folder)
+        before[folder] = world.info
+        return world
+
+    def run(world, points):
         with MappingFile(world.folder / "mapping") as file:
             registry = MappingRegistry(file, lambda _: world.info, world.clock)
             mover = world.mover(
@@ -98,19 +96,16 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
             with suppress(OffloadError):
                 list(make_moves(mover, [plan], parallel=1))
 
-    counted = Points()
-    run(make_world(tmp_path / "counted"), counted)
-    for at in sample(range(1, len(counted.calls) + 1), 24):
-        world = make_world(tmp_path / str(at))
-        before = world.info
-        with suppress(Killed):
-            run(world, Points(at, fault))
-        run(world, Points())
-        assert world.info == before
+    def check_unchanged(world, where):
+        assert world.info == before[world.folder], where
+
+    def check_mapped(world, where):
         mapped = read_mapping(world.folder / "mapping")
-        assert mapped.under_way == ()
+        assert mapped.under_way == (), where
         uuids = {str(each.copy.uuid) for each in mapped.done}
-        assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids)
+        assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids), where
+
+    crash_matrix(scene, run, check=check_unchanged, check_done=check_mapped, every=71)
 
 
 # --- Whatever a relocation changes, in records or a mapping as in tiers, the audit log says before it is changed.
@@ -122,8 +117,7 @@ class Happened(Audit):
 
     order: list[str] = field(default_factory=list)
 
-    def record(self, change: Deletion | Change) -> None:
-        """See `AuditLog`."""
+    def record(self, change: Deletion | Change):
         what = "delete" if isinstance(change, Deletion) else change.action.value
         self.order.append(f"line: {what}")
         super().record(change)
@@ -139,11 +133,11 @@ class Happened(Audit):
 class Told(Points):
     """Points that tell what has changed."""
 
-    def __init__(self, happened: Happened) -> None:
+    def __init__(self, happened: Happened):
         super().__init__()
         self.happened = happened
 
-    def before(self, name: str) -> None:
+    def before(self, name: str):
         """See `Points`. A copy's objects go by several calls."""
         said = {"put": "a record", "delete": "objects go"}.get(name)
         order = self.happened.order
@@ -163,9 +157,9 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
 
 
 def mover_of(world: MovedTopic, told: Told, **given: Any) -> Mover:
-    store = Metadata(world.records.store, told)  # type: ignore[arg-type]
+    store = Metadata(world.records.store, told)
     return world.mover(
-        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
+        registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),
         source=watched(world, "source", told),
         target=watched(world, "target", told),
         audit=told.happened,
@@ -177,7 +171,7 @@ GOES = ["line: delete", "objects go", "line: record", "a record"]
 """A copy is deleted, and forgotten."""
 
 
-def test_a_move_and_the_old_copys_end(world: MovedTopic) -> None:
+def test_a_move_and_the_old_copys_end(world):
     told = Told(Happened())
     mover = mover_of(world, told)
     mover.move(world.plan().moves[0])
@@ -194,10 +188,10 @@ def test_a_move_and_the_old_copys_end(world: MovedTopic) -> None:
     ]
 
 
-def test_a_move_that_fails(world: MovedTopic) -> None:
+def test_a_move_that_fails(world):
     told = Told(Happened())
 
-    def fail(_: int) -> None:
+    def fail(_: int):
         raise DataLossError("by test")
 
     with pytest.raises(DataLossError):
@@ -208,8 +202,8 @@ def test_a_move_that_fails(world: MovedTopic) -> None:
     assert {each.managed_ledger for each in told.happened.changes} == {world.plan().moves[0].name}
 
 
-def test_what_a_move_that_was_killed_has_left(world: MovedTopic) -> None:
-    def kill(_: int) -> None:
+def test_what_a_move_that_was_killed_has_left(world):
+    def kill(_: int):
         raise Killed
 
     with suppress(Killed):
@@ -219,7 +213,7 @@ def test_what_a_move_that_was_killed_has_left(world: MovedTopic) -> None:
     assert told.happened.order == ["line: record", "a record", *GOES]
 
 
-def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world: MovedTopic) -> None:
+def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world):
     told = Told(Happened())
     with mover_of(world, Told(Happened())).begin(world.plan().moves[0]):
         assert mover_of(world, told).clean(TOPIC_NAME) == 0
@@ -227,14 +221,14 @@ def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world: Moved
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_mapping(world: MovedTopic, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_a_mapping(world, monkeypatch, fails):
     happened, real = Happened(), MappingFile.add
 
-    def add(self: MappingFile, step: Any, relocation: Any) -> None:
+    def add(self: MappingFile, step: Any, relocation: Any):
         happened.order.append(step)
         real(self, step, relocation)
 
-    def watch(_: int) -> None:
+    def watch(_: int):
         if fails:
             raise DataLossError("by test")
 
@@ -248,7 +242,7 @@ def test_a_mapping(world: MovedTopic, monkeypatch: pytest.MonkeyPatch, fails: bo
     assert happened.order == ["line: write", "line: record", "begin", *ends]
 
 
-def test_an_attempt_is_given_up_unless_it_is_read(world: MovedTopic) -> None:
+def test_an_attempt_is_given_up_unless_it_is_read(world):
     move = world.plan().moves[0]
     registry = RecordRegistry(world.records, world.clock)
     with mover_of(world, Told(Happened())).begin(move) as begun:
@@ -276,7 +270,7 @@ class RelocationMachine(TopicMachine):
     """The topic's machine, with two tiers."""
 
     @initialize()
-    def make_the_other_tier(self) -> None:
+    def make_the_other_tier(self):
         self.cold = Path(self.folder.name)
         self.other_folder = tempfile.TemporaryDirectory()
         self.other = Path(self.other_folder.name)
@@ -290,26 +284,18 @@ class RelocationMachine(TopicMachine):
             for folder in (self.cold, self.other)
         ]
         source, target = reversed(tiers) if back else tiers
-        records = ManagedLedgerRecords(Metadata(self.records.store, points))  # type: ignore[arg-type]
+        records = ManagedLedgerRecords(Metadata(self.records.store, points))
         return Mover(
             RecordRegistry(records, self.clock),
             source,
             target,
-            Audit(),  # type: ignore[arg-type]
+            Audit(),
             now_ms=self.clock,
             block_bytes=700,
-            listener=listener,  # type: ignore[arg-type]
+            listener=listener,
         )
 
-    def relocate(
-        self,
-        points: Points,
-        *,
-        back: bool,
-        format_: ObjectFormat | None,
-        merge: int | None,
-        listener: object = lambda _: None,
-    ) -> None:
+    def relocate(self, points, *, back, format_, merge, listener=lambda _: None):
         here, there = (tier_record(Tier(LocalDriver(str(folder)))) for folder in (self.cold, self.other))
         wanted = Wanted(
             source=there if back else here,
@@ -322,7 +308,7 @@ class RelocationMachine(TopicMachine):
             list(make_moves(self.mover(points, back=back, listener=listener), [plan], parallel=1))
 
     @rule(back=st.booleans(), format_=_formats, merge=st.sampled_from([None, None, 300, 10_000]))
-    def move(self, back: bool, format_: ObjectFormat | None, merge: int | None) -> None:
+    def move(self, back: bool, format_: ObjectFormat | None, merge: int | None):
         self.relocate(Points(), back=back, format_=format_, merge=merge)
 
     @rule(
@@ -332,9 +318,7 @@ class RelocationMachine(TopicMachine):
         at=st.integers(1, 60),
         fault=st.sampled_from(FAULTS),
     )
-    def begin_to_move(
-        self, back: bool, format_: ObjectFormat | None, merge: int | None, at: int, fault: Fault
-    ) -> None:
+    def begin_to_move(self, back, format_, merge, at, fault):
         """And be cut off, or fail."""
         with suppress(OffloadError):
             self.relocate(Points(at, fault), back=back, format_=format_, merge=merge)
@@ -345,11 +329,11 @@ class RelocationMachine(TopicMachine):
         what=st.sampled_from(["trim", "offload", "hot", "read"]),
         after=st.integers(0, 4),
     )
-    def move_meanwhile(self, back: bool, format_: ObjectFormat | None, what: str, after: int) -> None:
+    def move_meanwhile(self, back: bool, format_: ObjectFormat | None, what: str, after: int):
         """The topic goes on in the midst of a move."""
         reads = 0
 
-        def go_on(_: int) -> None:
+        def go_on(_: int):
             nonlocal reads
             reads += 1
             if reads != after + 1 or not self.entries:
@@ -368,19 +352,19 @@ class RelocationMachine(TopicMachine):
         self.relocate(Points(), back=back, format_=format_, merge=None, listener=go_on)
 
     @rule(back=st.booleans())
-    def delete_replaced(self, back: bool) -> None:
+    def delete_replaced(self, back: bool):
         """After a grace, in which all that read the old copies have ended."""
         self.open_anew(3, 0)
         assert self.mover(Points(), back=back).delete_replaced(_TOPIC, 0).error is None
 
     @rule(back=st.booleans())
-    def clean(self, back: bool) -> None:
+    def clean(self, back: bool):
         self.mover(Points(), back=back).clean(_TOPIC)
         roles = {each.role.value for each in other_copies(self.records.read(NAME).info)}
         assert roles <= {"replaced"}
 
     @invariant()
-    def both_tiers_have_what_the_record_says(self) -> None:
+    def both_tiers_have_what_the_record_says(self):
         """All that is read is there, and nothing that the record does not name."""
         info = self.records.read(NAME).info
         hot = {
@@ -395,7 +379,7 @@ class RelocationMachine(TopicMachine):
         there = {_UUID.findall(key)[-1] for key in keys}
         assert read <= there <= named
 
-    def teardown(self) -> None:
+    def teardown(self):
         """The topic is deleted, and nothing is left of it."""
         delete_managed_ledger(self.environment(0), NAME)
         assert [each.key for tier in (self.tier, *self.others) for each in tier.list_objects()] == []

@@ -100,7 +100,7 @@ def all_of(world: MovedTopic, name: str) -> tuple[str, dict[str, tuple[str, str]
 
 @pytest.mark.spark
 @pytest.mark.sampled(3)
-def test_records_and_objects_are_the_same_whoever_makes_them(world: MovedTopic, executor: Executor) -> None:
+def test_records_and_objects_are_the_same_whoever_makes_them(world, executor):
     """Two are written entry by entry, and three copied byte by byte."""
     here, there = another(world, "here"), another(world, "there")
     for each, by in ((here, None), (there, executor)):
@@ -109,7 +109,7 @@ def test_records_and_objects_are_the_same_whoever_makes_them(world: MovedTopic, 
     assert all_of(there, "there") == all_of(here, "here")
 
 
-def damage(world: MovedTopic, ledger_id: int) -> None:
+def damage(world: MovedTopic, ledger_id: int):
     [key] = [key for key in world.keys(world.source) if key.endswith(f"-ledger-{ledger_id}")]
     path = world.folder / "source" / key
     data = bytearray(path.read_bytes())
@@ -120,9 +120,7 @@ def damage(world: MovedTopic, ledger_id: int) -> None:
 @pytest.mark.spark
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("executor", ["threads", "spark"], indirect=True)
-def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(
-    world: MovedTopic, executor: Executor
-) -> None:
+def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(world, executor):
     before = world.info.ledger(0)
     entries = world.read_all()
     damage(world, 0)
@@ -142,7 +140,7 @@ class Here:
 
     processes = 1
 
-    def __init__(self, around: Callable[[Callable[[Any], Any], Any], Any]) -> None:
+    def __init__(self, around: Callable[[Callable[[Any], Any], Any], Any]):
         self._around = around
 
     def run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -150,7 +148,7 @@ class Here:
             yield self._around(work, item)
 
 
-def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world: MovedTopic) -> None:
+def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world):
     """The first try has made the copy, or a part of it, and what it says is lost."""
 
     def lose(work: Callable[[Any], Any], item: Any) -> Any:
@@ -174,7 +172,7 @@ def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world: MovedTopic
     assert world.read_all(tiers=[world.target]) == before
 
 
-def test_the_lease_is_kept_while_a_worker_is_at_it(world: MovedTopic) -> None:
+def test_the_lease_is_kept_while_a_worker_is_at_it(world):
     def wait(work: Callable[[Any], Any], item: Any) -> Any:
         seen: set[str] = set()
         while len(seen) < 3:
@@ -190,7 +188,7 @@ def test_the_lease_is_kept_while_a_worker_is_at_it(world: MovedTopic) -> None:
     assert outcome.error is None
 
 
-def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world: MovedTopic) -> None:
+def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world):
     def take_over(work: Callable[[Any], Any], item: Any) -> Any:
         world.records.update(NAME, lambda info: abandon_replacement(info, item.uuid))
         return work(item)
@@ -203,7 +201,7 @@ def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world: MovedTopic)
     assert world.keys(world.target) == []
 
 
-def test_moves_that_share_a_ledger_are_not_under_way_at_once(world: MovedTopic) -> None:
+def test_moves_that_share_a_ledger_are_not_under_way_at_once(world):
     """All that may be are given out before the first result is taken."""
     rounds: list[list[tuple[int, ...]]] = []
 
@@ -217,7 +215,7 @@ def test_moves_that_share_a_ledger_are_not_under_way_at_once(world: MovedTopic) 
     assert rounds == [[(0,), (1,), (2,), (3,)], [(2, 3)]]
 
 
-def test_what_cannot_be_begun_is_said_among_the_others(world: MovedTopic) -> None:
+def test_what_cannot_be_begun_is_said_among_the_others(world):
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted())
     world.move_all(world.wanted(ledger_ids=frozenset([1])))
     outcomes = list(make_moves(world.mover(), [plan], executor=ThreadExecutor(2)))
@@ -237,7 +235,8 @@ class Dies(CopyMaker):
         return Dies, self._given
 
 
-def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: MovedTopic) -> None:
+@pytest.mark.nightly
+def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world):
     mover = world.mover()
     mover.maker = Dies(world.source, world.target, 700)
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(ledger_ids=frozenset([0])))
@@ -253,7 +252,7 @@ def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: M
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None:
+def test_spark_tells_the_second_try_of_a_task(java, tmp_path):
     """In a session of its own, which tries a task twice: the first try's process dies."""
     script = tmp_path / "tried.py"
     script.write_text(
@@ -284,7 +283,7 @@ def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None
 
 @pytest.mark.spark
 @pytest.mark.sampled(3)
-def test_a_bucket_is_copied_the_same_whoever_does_it(world: MovedTopic, executor: Executor) -> None:
+def test_a_bucket_is_copied_the_same_whoever_does_it(world, executor):
     def copied(name: str, executor: Executor | None) -> tuple[list[tuple[str, str]], dict[str, bytes]]:
         (world.folder / name).mkdir(exist_ok=True)
         with open_store(world.folder / name) as target:
@@ -310,11 +309,11 @@ class NoBucket(LocalDriver):
     """The place where all is to go is not there, as stores say that."""
 
     @hookimpl
-    def begin_data(self, key: str) -> Upload:  # type: ignore[override]
+    def begin_data(self, key: str) -> Upload:
         raise ObjectNotFoundError("cannot write: there is no bucket 'new'", key=key)
 
 
-def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world: MovedTopic) -> None:
+def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world):
     plain = list(PlainCopy(world.source, Tier(NoBucket(world.folder / "target")), audit=world.audit))
     assert {each.status for each in plain} == {PlainStatus.FAILED}
     assert {"no bucket" in str(each.error) for each in plain} == {True}
@@ -327,7 +326,7 @@ def _objects(tier: Tier) -> dict[str, bytes]:
     }
 
 
-def test_orders_say_where_the_new_copy_goes(world: MovedTopic) -> None:
+def test_orders_say_where_the_new_copy_goes(world):
     """What the audit log, the record and the objects name is one copy."""
     mover = world.mover()
     [planned] = world.plan(world.wanted(ledger_ids=frozenset([0]))).moves

@@ -47,26 +47,16 @@ def entries(tier: Path, topic: str, info: ManagedLedgerInfo) -> list[tuple[int, 
         return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in planned.to_table().to_pylist()]
 
 
-def relocate(
-    folder: Path, topic: str, info: ManagedLedgerInfo, format_: ObjectFormat | None
-) -> ManagedLedgerInfo:
+def relocate(folder: Path, topic: str, info: ManagedLedgerInfo, format_: ObjectFormat | None):
     """Move all that there is from `source` to `target`; the record then."""
     name = parse_topic(topic)
     records = ManagedLedgerRecords(MemoryMetadataStore())
     records.write(managed_ledger_of_topic(name), info, None)
     (folder / "target").mkdir(exist_ok=True)
-    with (
-        closing(open_store(folder / "source")) as source,
-        closing(open_store(folder / "target")) as target,
-    ):
+    with closing(open_store(folder / "source")) as source, closing(open_store(folder / "target")) as target:
         wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
         mover = Mover(
-            RecordRegistry(records, Clock()),
-            source,
-            target,
-            Audit(),  # type: ignore[arg-type]
-            now_ms=Clock(),
-            block_bytes=BLOCK_BYTES,
+            RecordRegistry(records, Clock()), source, target, Audit(), now_ms=Clock(), block_bytes=BLOCK_BYTES
         )
         plan = plan_topic(name, info, wanted)
         assert plan.left == ()
@@ -74,13 +64,13 @@ def relocate(
             if outcome.error is not None:
                 raise outcome.error
     known = records.read(managed_ledger_of_topic(name))
-    assert known is not None
     return known.info
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING, ObjectFormat.MAPFILE])
 @pytest.mark.parametrize("name", PIP17_CASES)
-def test_ledgers(tmp_path: Path, name: str, format_: ObjectFormat | None) -> None:
+def test_ledgers(tmp_path, name, format_):
     (tmp_path / "source").mkdir()
     lay_out_case(tmp_path / "source", "pip17", name)
     case = load_case("pip17", name)
@@ -95,8 +85,9 @@ def test_ledgers(tmp_path: Path, name: str, format_: ObjectFormat | None) -> Non
     assert tuple(as_entries(rows)) == case.entries
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17, ObjectFormat.MAPFILE])
-def test_segments(tmp_path: Path, format_: ObjectFormat | None) -> None:
+def test_segments(tmp_path, format_):
     (tmp_path / "source").mkdir()
     for name in STREAMING_CASES:
         lay_out_case(tmp_path / "source", "streaming", name)
@@ -109,8 +100,9 @@ def test_segments(tmp_path: Path, format_: ObjectFormat | None) -> None:
     assert as_entries(rows) == streaming_entries()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format_", FORMATS)
-def test_mapfiles(tmp_path: Path, format_: ObjectFormat | None) -> None:
+def test_mapfiles(tmp_path, format_):
     source = tmp_path / "source"
     source.mkdir()
     lay_out_golden(source)
@@ -153,7 +145,7 @@ LOST = (5, 3)
 class Moving:
     """Records of ours, by which all is moved from one folder to the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         for name in ("source", "target"):
             (folder / name).mkdir()
         self.source, self.target = open_store(folder / "source"), open_store(folder / "target")
@@ -166,7 +158,7 @@ class Moving:
         found = {str(topic_of_managed_ledger(name)): self.records.read(name) for name in self.records.names()}
         return {topic: known.info for topic, known in found.items() if known is not None}
 
-    def move_all(self, format_: ObjectFormat | None = None, merge_bytes: int | None = None) -> None:
+    def move_all(self, format_: ObjectFormat | None = None, merge_bytes: int | None = None):
         """Move all that there is."""
         wanted = Wanted(
             source=tier_record(self.source),
@@ -181,7 +173,7 @@ class Moving:
                 raise outcome.error
         self.clock.pass_s(1)
 
-    def delete_old(self) -> None:
+    def delete_old(self):
         """Delete what was moved, so that nothing is left."""
         for old in [self.mover.delete_replaced(topic, 0) for topic in self.topics]:
             if old.error is not None:
@@ -198,7 +190,7 @@ class Moving:
             RecordRegistry(self.records, self.clock),
             self.source,
             self.target,
-            Audit(),  # type: ignore[arg-type]
+            Audit(),
             now_ms=self.clock,
             block_bytes=BLOCK_BYTES,
         )
@@ -216,14 +208,13 @@ def formats_in(tier: Tier) -> set[ObjectFormat]:
     return {pair.key.object_format for pair in stream_pairs(tier)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("format_", "merge_bytes"),
     [(None, None), (ObjectFormat.STREAMING, None), (ObjectFormat.MAPFILE, None), (None, 1 << 20)],
     ids=["as it is", "streaming", "mapfile", "merged"],
 )
-def test_a_moved_topic_is_read_as_pulsars_clients_read_it(
-    moving: Moving, format_: ObjectFormat | None, merge_bytes: int | None
-) -> None:
+def test_a_moved_topic_is_read_as_pulsars_clients_read_it(moving, format_, merge_bytes):
     recover(moving.source, moving.records)
     assert len(moving.infos) == len(KINDS)
     moving.move_all(format_, merge_bytes)
@@ -237,7 +228,8 @@ def test_a_moved_topic_is_read_as_pulsars_clients_read_it(
     assert list(Verification(moving.target, deep=True)) == []
 
 
-def test_what_was_merged_is_taken_apart_again(moving: Moving) -> None:
+@pytest.mark.nightly
+def test_what_was_merged_is_taken_apart_again(moving):
     recover(moving.source, moving.records)
     moving.move_all(merge_bytes=1 << 20)
     moving.delete_old()
@@ -248,7 +240,7 @@ def test_what_was_merged_is_taken_apart_again(moving: Moving) -> None:
         assert_is_as_clients_read(TierReader(moving.target), kind, records=moving.infos)
 
 
-def test_of_a_copy_that_lost_entries_all_others_are_moved(moving: Moving) -> None:
+def test_of_a_copy_that_lost_entries_all_others_are_moved(moving):
     """A copy of encrypted messages is damaged, saved, its record rebuilt, and then it is moved."""
     damage(moving.source, LOST, entries_of(TierReader(moving.source), "encrypted")[LOST])
     work = Repair(moving.source, quarantine=True, now_ms=lambda: 1 << 42)

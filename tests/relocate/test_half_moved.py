@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from crash_points import Points
-from pyspark.sql import SparkSession
 from scenes.moves import TOPIC_NAME, MovedTopic, half_moved, watched
 
 from offload_core.interfaces.spark import PulsarOffloadDataSource
@@ -40,9 +39,7 @@ def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[i
 
 
 @pytest.mark.parametrize(("place", "ledger_id", "other"), [("source", 1, "target"), ("target", 0, "source")])
-def test_one_tier_alone_says_which_ledger_is_in_which_other_one(
-    world: MovedTopic, records: str, place: str, ledger_id: int, other: str
-) -> None:
+def test_one_tier_alone_says_which_ledger_is_in_which_other_one(world, records, place, ledger_id, other):
     with pytest.raises(DataLossError) as raised:
         rows(open_tier(world.folder / place), records)
     assert raised.value.ledger_id == ledger_id
@@ -50,28 +47,26 @@ def test_one_tier_alone_says_which_ledger_is_in_which_other_one(
 
 
 @pytest.mark.parametrize("asked", [{"start": {TOPIC_NAME: Position(1, 2)}}, {"ledger": 1}])
-def test_a_part_that_is_elsewhere_is_missed_as_well(
-    world: MovedTopic, records: str, asked: dict[str, object]
-) -> None:
+def test_a_part_that_is_elsewhere_is_missed_as_well(world, records, asked):
     with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
         rows(open_tier(world.folder / "source"), records, **asked)
 
 
 @pytest.mark.parametrize("places", [("source", "target"), ("target", "source")])
-def test_both_tiers_together_have_all(world: MovedTopic, records: str, places: tuple[str, str]) -> None:
+def test_both_tiers_together_have_all(world, records, places):
     first, second = (world.folder / place for place in places)
     assert rows(open_tier(first).also(second), records) == sorted(world.entries)
     assert rows(open_tier(first).also(open_store(second)), records) == sorted(world.entries)
 
 
-def test_a_tier_that_is_not_named_is_not_opened(world: MovedTopic, records: str, tmp_path: Path) -> None:
+def test_a_tier_that_is_not_named_is_not_opened(world, records, tmp_path):
     """Whatever a record says."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
         rows(open_tier(world.folder / "source").also(tmp_path / "empty"), records)
 
 
-def test_several_tiers_are_read_by_records_only(world: MovedTopic) -> None:
+def test_several_tiers_are_read_by_records_only(world):
     with pytest.raises(OptionError, match="only records tell"):
         rows(open_tier(world.folder / "source").also(world.folder / "target"), None)
 
@@ -82,7 +77,7 @@ def both(world: MovedTopic) -> Iterator[Tier]:
         yield tier
 
 
-def test_an_object_is_read_from_the_first_that_has_it(world: MovedTopic, both: Tier) -> None:
+def test_an_object_is_read_from_the_first_that_has_it(world, both):
     for tier, data in ((world.target, b"there, only"), (world.source, b"here")):
         tier.write_index("both", data)
     world.target.write_index("one", b"there, only")
@@ -101,7 +96,7 @@ def test_an_object_is_read_from_the_first_that_has_it(world: MovedTopic, both: T
     assert bytes(both.read_range("one", 0, 4)) == b"here", "where it was before it is no more"
 
 
-def test_who_had_an_object_is_asked_first_the_next_time(world: MovedTopic) -> None:
+def test_who_had_an_object_is_asked_first_the_next_time(world):
     world.target.write_index("one", b"there")
     points = Points()
     with watched(world, "source", points).with_others([world.target]) as tier:
@@ -110,7 +105,7 @@ def test_who_had_an_object_is_asked_first_the_next_time(world: MovedTopic) -> No
     assert points.calls == ["read_range"]
 
 
-def test_others_come_along_where_it_is_pickled_or_measured(world: MovedTopic, both: Tier) -> None:
+def test_others_come_along_where_it_is_pickled_or_measured(world, both):
     world.target.write_index("one", b"there")
     with pickle.loads(pickle.dumps(both)) as again:
         assert bytes(again.read_range("one", 0, 5)) == b"there"
@@ -120,7 +115,7 @@ def test_others_come_along_where_it_is_pickled_or_measured(world: MovedTopic, bo
     assert "there" not in repr(both)
 
 
-def test_tiers_that_are_added_one_after_another_all_come_along(world: MovedTopic, tmp_path: Path) -> None:
+def test_tiers_that_are_added_one_after_another_all_come_along(world, tmp_path):
     (tmp_path / "third").mkdir()
     world.target.write_index("one", b"there")
     reader = open_tier(world.folder / "source").also(world.folder / "target").also(tmp_path / "third")
@@ -129,7 +124,7 @@ def test_tiers_that_are_added_one_after_another_all_come_along(world: MovedTopic
         assert bytes(again.read_range("one", 0, 5)) == b"there"
 
 
-def test_several_tiers_are_not_written(both: Tier) -> None:
+def test_several_tiers_are_not_written(both):
     for write in (
         lambda: both.write_index("a", b""),
         lambda: both.begin_data("a"),
@@ -141,7 +136,7 @@ def test_several_tiers_are_not_written(both: Tier) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_several_tiers(world: MovedTopic, records: str, spark: SparkSession) -> None:
+def test_spark_reads_several_tiers(world, records, spark):
     spark.dataSource.register(PulsarOffloadDataSource)
 
     def count(**more: str) -> int:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crash_points import Fault, Killed, Metadata, Points
-from effort import Sample
+from crash_points import Killed, Metadata, Points
 from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
 from scenes.moves import BLOCK_BYTES, TOPIC_NAME, MovedTopic, watched
@@ -70,7 +69,7 @@ def stored(world: MovedTopic) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: MovedTopic) -> None:
+def test_ledgers_lie_as_pulsars_offloader_leaves_them(world):
     moves = world.move_all(world.wanted(MAPFILE))
     assert [move.ledger_ids for move in moves] == [(0,), (1,), (2,)]
     root = world.folder / "target"
@@ -88,11 +87,10 @@ def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: MovedTopic) -> None
             (at, payload) for (of, at), payload in world.entries.items() if of == ledger_id
         ]
     for driver in drivers(world.info):
-        assert driver is not None
         assert (driver.name, driver.get("storageBasePath")) == ("filesystem", str(root))
 
 
-def test_they_are_read_verified_and_done(world: MovedTopic) -> None:
+def test_they_are_read_verified_and_done(world):
     world.move_all(world.wanted(MAPFILE))
     assert world.read_all(tiers=[world.target]) == world.entries
     assert [finding.code.value for finding in Verification(world.target, deep=True)] == []
@@ -103,8 +101,9 @@ def test_they_are_read_verified_and_done(world: MovedTopic) -> None:
     assert world.keys(world.source) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("back", [PIP17, STREAMING])
-def test_ledgers_go_into_mapfiles_and_back(world: MovedTopic, back: ObjectFormat) -> None:
+def test_ledgers_go_into_mapfiles_and_back(world, back):
     world.move_all(world.wanted(MAPFILE))
     world.source, world.target = world.target, world.source
     world.move_all(world.wanted(back))
@@ -115,13 +114,13 @@ def test_ledgers_go_into_mapfiles_and_back(world: MovedTopic, back: ObjectFormat
     assert world.keys(world.source) == [], "with the .crc files"
 
 
-def test_within_one_tier(world: MovedTopic) -> None:
+def test_within_one_tier(world):
     world.target = world.source
     world.move_all(world.wanted(MAPFILE))
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_ledger_that_went_through_a_filter_is_left(world: MovedTopic) -> None:
+def test_a_ledger_that_went_through_a_filter_is_left(world):
     filtered = world.add_ledger(30)
     world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
     wanted = world.wanted(MAPFILE)
@@ -134,14 +133,12 @@ def test_a_ledger_that_went_through_a_filter_is_left(world: MovedTopic) -> None:
     assert world.read_all() == world.entries
 
 
-def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: MovedTopic) -> None:
+def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world):
     filtered = world.add_ledger(30)
     world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
 
     def forget(ledger: LedgerRecord) -> LedgerRecord:
         context = ledger.context
-        assert context is not None
-        assert context.driver is not None
         driver = context.driver.with_property("pulsar-offload.filter", None)
         return replace(ledger, context=replace(context, driver=driver))
 
@@ -155,7 +152,7 @@ def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: MovedT
     assert world.keys(world.target) == []
 
 
-def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: MovedTopic) -> None:
+def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world):
     [move, *_] = world.plan(world.wanted(MAPFILE)).moves
     key = f"{move.replaces[0]}-ledger-0"
     metadata = dict(world.source.stat(key).user_metadata) | {LOST_KEY: "{}"}
@@ -166,7 +163,7 @@ def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: MovedTop
     assert world.keys(world.target) == []
 
 
-def test_a_ledger_that_is_only_partly_in_segments_is_left(world: MovedTopic) -> None:
+def test_a_ledger_that_is_only_partly_in_segments_is_left(world):
     part = world.add_ledger(20)
     world.stream((part, 9))
     plan = world.plan(world.wanted(MAPFILE))
@@ -174,7 +171,7 @@ def test_a_ledger_that_is_only_partly_in_segments_is_left(world: MovedTopic) -> 
     assert [(left.ledger_ids, "only a part" in left.why) for left in plan.left] == [((part,), True)]
 
 
-def test_a_mapping_names_mapfiles_and_readers_follow(world: MovedTopic) -> None:
+def test_a_mapping_names_mapfiles_and_readers_follow(world):
     before = world.info
     with MappingFile(world.folder / "mapping") as file:
         registry = MappingRegistry(file, lambda _: world.info, world.clock)
@@ -184,13 +181,10 @@ def test_a_mapping_names_mapfiles_and_readers_follow(world: MovedTopic) -> None:
     assert world.read_all(followed, [world.target]) == world.entries
 
 
-def move(world: MovedTopic, points: Points) -> None:
+def move(world: MovedTopic, points: Points):
     """What one process does: plan, and move all."""
     mover = world.mover(
-        registry=RecordRegistry(
-            ManagedLedgerRecords(Metadata(world.records.store, points)),  # type: ignore[arg-type]
-            world.clock,
-        ),
+        registry=RecordRegistry(ManagedLedgerRecords(Metadata(world.records.store, points)), world.clock),
         source=watched(world, "source", points),
         target=watched(world, "target", points),
     )
@@ -204,7 +198,7 @@ def make_small_world(folder: Path) -> MovedTopic:
     return world
 
 
-def test_an_upload_of_checksums_that_was_broken_off_is_aborted(tmp_path: Path) -> None:
+def test_an_upload_of_checksums_that_was_broken_off_is_aborted(tmp_path):
     counted = Points()
     move(make_small_world(tmp_path / "counted"), counted)
     begun = [at for at, call in enumerate(counted.calls, start=1) if call == "begin_data"]
@@ -218,18 +212,15 @@ def test_an_upload_of_checksums_that_was_broken_off_is_aborted(tmp_path: Path) -
     assert list(world.target.list_uploads()) == []
 
 
-@pytest.mark.parametrize("fault", ["before", "unknown after", "kill before", "kill after"])
-def test_it_is_cut_off_anywhere(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
-    counted = Points()
-    move(make_small_world(tmp_path / "counted"), counted)
-    assert [call for call in counted.calls if "index" in call]
-    for at in sample(range(1, len(counted.calls) + 1), 15):
-        world = make_small_world(tmp_path / str(at))
-        with suppress(Killed):
-            move(world, Points(at, fault))
-        assert world.read_all() == world.entries, f"after {fault} of call {at}"
-        move(world, Points())
-        assert world.read_all(tiers=[world.target]) == world.entries
+def test_it_is_cut_off_anywhere(crash_matrix):
+    def check(world, where):
+        assert world.read_all() == world.entries, where
+
+    def check_done(world, where):
+        assert world.read_all(tiers=[world.target]) == world.entries, where
         [uuid] = read_copies(world.info)
         assert set(stored(world)) == {f"{NAME}/0-{uuid}"}, "nothing is left of the first attempt"
         assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
+
+    calls = crash_matrix(make_small_world, move, check=check, check_done=check_done, every=61)
+    assert [call for call in calls if "index" in call]

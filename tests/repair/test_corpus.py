@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import pytest
 from damage import DAMAGES, SCENES, Damage
 from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, mapfiles, one_ledger, pip17, streaming
@@ -31,7 +28,7 @@ from offload_core.maintenance.verify import Code
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_core.storage.tier import Tier
-from offload_hooks import BlockReceipt, ObjectStat, ReadableBuffer, Upload, hookimpl
+from offload_hooks import ReadableBuffer, Upload, hookimpl
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.values import Capabilities
@@ -96,63 +93,46 @@ def damages(*actions: Action) -> list[Damage]:
     return found
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("quarantine", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
-def test_all_that_the_bytes_still_hold_is_restored(damage: Damage) -> None:
+def test_all_that_the_bytes_still_hold_is_restored_and_the_rest_is_still_said(damage, quarantine):
     scene, _ = damage.make()
     tier = scene.tier()
     before = contents_of(tier)
-    planned, _, lines = repaired(scene, tier)
-    pairs = pairs_of(tier)
+    planned, _, lines = repaired(scene, tier, quarantine=quarantine)
+    after, pairs = contents_of(tier), pairs_of(tier)
     for number, written in enumerate(scene.written):
         key = written.key.data_key
         plan = next((each for each in planned if each.key == key), None)
         if plan is None or plan.choice.action not in SAVED_OR_INDEXED:
             continue
-        truth = truth_of(scene, number)
         lost = {(LEDGER, entry_id) for entry_id in LOST.get(damage.name, set())}
-        kept = {place: payload for place, payload in truth.items() if place not in lost}
+        kept = {place: payload for place, payload in truth_of(scene, number).items() if place not in lost}
         assert read_pair(tier, pairs[plan.target or key]) == kept
         if plan.target is not None:
-            assert before[key] == contents_of(tier)[key]
+            assert before[key] == after.get(key, after.get(f"{QUARANTINE}{key}.quarantined"))
     if not any(each.changes for each in planned):
-        assert contents_of(tier) == before
+        assert after == before
         assert not lines.lines
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
-def test_what_can_be_restored_is_sound_and_the_rest_is_still_said(damage: Damage) -> None:
-    scene, _ = damage.make()
-    tier = scene.tier()
-    is_recorded = scene.records is not None
-    planned, _, _ = repaired(scene, tier, quarantine=not is_recorded)
-    saved = {each.key for each in planned if each.target is not None}
-    left = [
-        each
-        for each in findings_of(scene, tier)
-        if not (is_recorded and (each.key in saved or each.code is Code.ORPHAN))
-    ]
-    assert {each.code for each in left} <= LEFT_ALONE | {Code.LOST_ENTRIES}, left
-    is_lossy = any(each.lost is not None and each.lost.count and each.target for each in planned)
-    was_said = damage.code is Code.LOST_ENTRIES
-    assert any(each.code is Code.LOST_ENTRIES for each in left) == (is_lossy or was_said)
-
-
-@pytest.mark.parametrize("quarantine", [pytest.param(False, marks=pytest.mark.nightly), True])
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
-def test_a_second_call_changes_nothing(damage: Damage, quarantine: bool) -> None:
-    scene, _ = damage.make()
-    tier = scene.tier()
-    repaired(scene, tier, quarantine=quarantine)
-    after = contents_of(tier)
+    if quarantine:
+        saved = {each.key for each in planned if each.target is not None}
+        left = [
+            each
+            for each in findings_of(scene, tier)
+            if scene.records is None or not (each.key in saved or each.code is Code.ORPHAN)
+        ]
+        assert {each.code for each in left} <= LEFT_ALONE | {Code.LOST_ENTRIES}, left
+        is_lossy = any(each.lost is not None and each.lost.count and each.target for each in planned)
+        was_said = damage.code is Code.LOST_ENTRIES
+        assert any(each.code is Code.LOST_ENTRIES for each in left) == (is_lossy or was_said)
     planned, done, lines = repaired(scene, tier, quarantine=quarantine)
-    assert done == []
-    assert not lines.lines
-    assert contents_of(tier) == after
     assert not any(each.changes for each in planned)
+    assert (done, lines.lines, contents_of(tier)) == ([], [], after)
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_of_what_is_sound_nothing_is_planned(name: str) -> None:
+def test_of_what_is_sound_nothing_is_planned(name):
     scene = SCENES[name]()
     tier = scene.tier()
     before = contents_of(tier)
@@ -161,19 +141,18 @@ def test_of_what_is_sound_nothing_is_planned(name: str) -> None:
     assert contents_of(tier) == before
 
 
-def test_what_is_lost_is_said_in_user_metadata_of_both_objects() -> None:
+def test_what_is_lost_is_said_in_user_metadata_of_both_objects():
     scene, _ = DAMAGES["a-block-is-zeros"].make()
     tier = scene.tier()
     (planned,), _, _ = repaired(scene, tier)
     pair = pairs_of(tier)[planned.target or ""]
     for key in (pair.key.data_key, pair.key.index_key):
         lost = ObjectMarks.of(tier.stat(key).user_metadata).lost
-        assert lost is not None
         assert (lost.count, lost.ranges, lost.is_all) == (5, ((LEDGER, 7, 12),), True)
         assert tier.stat(key).user_metadata["pulsaroffloadrepairedfrom"] == planned.key
 
 
-def test_the_original_lies_in_quarantine_with_a_note() -> None:
+def test_the_original_lies_in_quarantine_with_a_note():
     scene, _ = DAMAGES["a-block-is-zeros"].make()
     tier = scene.tier()
     before = contents_of(tier)
@@ -184,10 +163,10 @@ def test_the_original_lies_in_quarantine_with_a_note() -> None:
         assert after[f"{QUARANTINE}{key}.quarantined"] == data
         assert b"block.bad-magic" in after[f"{QUARANTINE}{key}.quarantined.json"]
     assert set(done.moved) == {f"{QUARANTINE}{key}.quarantined" for key in before}
-    assert [line.key for line in lines.lines if line.action.value == "move"] == list(before)  # type: ignore[union-attr]
+    assert [line.key for line in lines.lines if line.action.value == "move"] == list(before)
 
 
-def test_an_object_that_a_record_names_is_not_moved() -> None:
+def test_an_object_that_a_record_names_is_not_moved():
     scene, _ = DAMAGES["the-data-of-the-only-copy-is-gone"].make()
     tier = scene.tier()
     before = contents_of(tier)
@@ -198,7 +177,8 @@ def test_an_object_that_a_record_names_is_not_moved() -> None:
 # --- Repairs that processes verify, judge and count for: the same plan as with threads.
 
 
-def test_processes_plan_what_threads_plan(tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_processes_plan_what_threads_plan(tmp_path):
     lay_out_damage(tmp_path)
     by_threads = planned(tmp_path, ThreadExecutor(2))
     actions = {each.choice.action for each in by_threads}
@@ -213,7 +193,7 @@ def test_processes_plan_what_threads_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "scene", [pip17(records=False), streaming(records=False), mapfiles(checksums=False, records=False)]
 )
-def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene: Scene) -> None:
+def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene):
     tier = sealed(scene).tier()
     tier.delete([scene.index_key()])
     repaired(scene, tier)
@@ -221,7 +201,7 @@ def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene: Scene) -> 
     assert checksums_key(scene.written[0].key) in contents_of(tier)
 
 
-def test_the_checksums_of_blocks_stay_as_they_were() -> None:
+def test_the_checksums_of_blocks_stay_as_they_were():
     scene = pip17(records=False)
     key = checksums_key(sealed(scene).written[0].key)
     tier = scene.tier()
@@ -232,7 +212,7 @@ def test_the_checksums_of_blocks_stay_as_they_were() -> None:
     assert (len(after), after[36:-4]) == (len(before), before[36:-4])
 
 
-def test_checksums_go_with_an_object_that_is_put_aside() -> None:
+def test_checksums_go_with_an_object_that_is_put_aside():
     scene = pip17(records=False)
     DAMAGES["a-block-is-zeros"].do(scene)
     sealed_scene = sealed(pip17(records=False))
@@ -258,7 +238,7 @@ def two_copies(*, records: bool = False) -> Scene:
     return scene
 
 
-def test_what_another_copy_has_is_not_salvaged() -> None:
+def test_what_another_copy_has_is_not_salvaged():
     scene = two_copies()
     tier = scene.tier()
     before = contents_of(tier)
@@ -270,7 +250,7 @@ def test_what_another_copy_has_is_not_salvaged() -> None:
     assert (contents_of(tier), lines.lines) == (before, [])
 
 
-def test_the_damaged_one_is_put_aside_for_the_other() -> None:
+def test_the_damaged_one_is_put_aside_for_the_other():
     scene = two_copies()
     tier = scene.tier()
     before = contents_of(tier)
@@ -282,7 +262,7 @@ def test_the_damaged_one_is_put_aside_for_the_other() -> None:
     assert repaired(scene, tier, quarantine=True)[0] == []
 
 
-def test_what_a_record_names_stays_and_the_other_is_told() -> None:
+def test_what_a_record_names_stays_and_the_other_is_told():
     scene = two_copies(records=True)
     tier = scene.tier()
     before = contents_of(tier)
@@ -293,7 +273,7 @@ def test_what_a_record_names_stays_and_the_other_is_told() -> None:
     assert contents_of(tier) == before
 
 
-def test_a_record_that_is_ours_goes_on_to_the_other() -> None:
+def test_a_record_that_is_ours_goes_on_to_the_other():
     scene = two_copies(records=True)
     store, tier = recorded(scene), scene.tier()
     records = ManagedLedgerRecords(store)
@@ -315,14 +295,14 @@ def other(payloads: list[bytes]) -> Scene:
     [PAYLOADS[:-1], [entry(b"of another ledger" * 9) for _ in PAYLOADS]],
     ids=["fewer-entries", "other-entries"],
 )
-def test_a_copy_that_lacks_something_is_not_gone_by(payloads: list[bytes]) -> None:
+def test_a_copy_that_lacks_something_is_not_gone_by(payloads):
     scene = other(payloads)
     planned, _, _ = repaired(scene, scene.tier())
     assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
 
 
 @pytest.mark.parametrize("name", ["managedledgername", "pulsarclustername"])
-def test_the_ledger_of_another_topic_or_cluster_is_none_of_it(name: str) -> None:
+def test_the_ledger_of_another_topic_or_cluster_is_none_of_it(name):
     scene = two_copies()
     for key in (scene.key(1), scene.index_key(1)):
         scene.objects[key].metadata[name] = "acme/cold/persistent/other"
@@ -330,7 +310,7 @@ def test_the_ledger_of_another_topic_or_cluster_is_none_of_it(name: str) -> None
     assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
 
 
-def test_a_damaged_copy_is_not_gone_by() -> None:
+def test_a_damaged_copy_is_not_gone_by():
     scene = two_copies()
     scene.flip(scene.key(1), scene.frame(15) + 60)
     planned, _, _ = repaired(scene, scene.tier())
@@ -339,7 +319,7 @@ def test_a_damaged_copy_is_not_gone_by() -> None:
     assert {each.code for each in chosen.findings} >= {Code.BLOCK_BAD_MAGIC}
 
 
-def test_a_damaged_copy_that_is_older_is_not_salvaged_either() -> None:
+def test_a_damaged_copy_that_is_older_is_not_salvaged_either():
     scene = pip17(records=False)
     scene.flip(scene.index_key(), 0)
     DAMAGES["a-block-is-zeros"].do(scene)
@@ -357,20 +337,11 @@ class Liar(MemoryDriver):
     wrong = ""
 
     @hookimpl
-    def write_block(
-        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
-    ) -> BlockReceipt:
+    def write_block(self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer):
         return super().write_block(upload, part_number, offset, self._changed(upload.key, data))
 
     @hookimpl
-    def write_index(
-        self,
-        key: str,
-        data: ReadableBuffer,
-        content_type: str,
-        user_metadata: Mapping[str, str],
-        create_only: bool,
-    ) -> ObjectStat:
+    def write_index(self, key, data, content_type, user_metadata, create_only):
         return super().write_index(key, self._changed(key, data), content_type, user_metadata, create_only)
 
     def _changed(self, key: str, data: ReadableBuffer) -> bytes:
@@ -381,7 +352,7 @@ class Liar(MemoryDriver):
 
 
 @pytest.mark.parametrize(("wrong", "quarantine"), [("-ledger-", False), ("quarantine/", True)])
-def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong: str, quarantine: bool) -> None:
+def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong, quarantine):
     scene, _ = DAMAGES["a-block-is-zeros"].make()
     driver = Liar(in_memory_tier(scene.objects), Capabilities())
     driver.wrong = wrong
@@ -401,14 +372,14 @@ def restored(scene: Scene) -> dict[tuple[int, int], bytes]:
     return read_pair(tier, pairs_of(tier)[planned.target or ""])
 
 
-def test_entries_that_are_there_twice_are_kept() -> None:
+def test_entries_that_are_there_twice_are_kept():
     scene = pip17(records=False)
     truth = truth_of(scene)
     scene.write(scene.key(), 1000, scene.objects[scene.key()].data[:1000])  # the first block over the second
     assert restored(scene) == {place: payload for place, payload in truth.items() if not 7 <= place[1] < 12}
 
 
-def test_of_entries_that_are_there_in_two_ways_none_is_kept() -> None:
+def test_of_entries_that_are_there_in_two_ways_none_is_kept():
     scene = pip17(records=False)
     truth = truth_of(scene)
     other = pip17_object([entry(b"another" * 10), *PAYLOADS[1:]], ledger_id=LEDGER, max_block_bytes=1000)
@@ -420,7 +391,7 @@ def test_of_entries_that_are_there_in_two_ways_none_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(LEDGER, 9), (8, 0), (8, 1), (8, 3)])
-def test_a_segment_is_saved_also_if_a_block_lacks_its_first_entries(ledger_id: int, entry_id: int) -> None:
+def test_a_segment_is_saved_also_if_a_block_lacks_its_first_entries(ledger_id, entry_id):
     scene = streaming(records=False)
     truth = truth_of(scene, 1)
     scene.flip(scene.key(1), scene.frame(entry_id, 1, ledger_id) + 60)

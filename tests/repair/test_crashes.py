@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from dataclasses import dataclass
 
 import pytest
-from crash_points import Fault, Killed, Metadata, PointedAudit, Points, Watch
+from crash_points import Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
 from damage.scenes import in_memory_tier
-from effort import Sample
 from scenes.repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
@@ -18,11 +15,8 @@ from offload_core.maintenance.repair import QUARANTINE
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
-from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
 from offload_hooks.values import Capabilities
-
-FAULT_KINDS: tuple[Fault, ...] = ("before", "after", "kill before", "kill after")
 
 
 @dataclass(slots=True)
@@ -43,7 +37,7 @@ class DamagedTier:
         layers = [] if points is None else [Layer(name="points", make=lambda _: Watch(points))]
         return Tier(MemoryDriver(self.memory, Capabilities()), layers)
 
-    def run(self, points: Points) -> None:
+    def run(self, points: Points):
         """All is done that there is to do."""
         ours = None if self.store is None else ManagedLedgerRecords(Metadata(self.store, points))
         work = repair_of(self.scene, self.tier(points), quarantine=True, ours=ours)
@@ -58,7 +52,6 @@ class DamagedTier:
         if self.store is None:
             return objects, None
         found = ManagedLedgerRecords(self.store).read(MANAGED_LEDGER)
-        assert found is not None
         contexts = [ledger.context for ledger in found.info.ledgers if ledger.context is not None]
         return objects, [(each.uuid, each.complete, [s.uuid for s in each.segments]) for each in contexts]
 
@@ -92,23 +85,28 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "ours"), CASES)
-def test_every_call_may_be_the_last(name: str, ours: bool, sample: Sample[tuple[int, Fault]]) -> None:
+def test_every_call_may_be_the_last(name, ours, crash_matrix):
     clean = DamagedTier.of(name, ours=ours)
     before = clean.state()[0]
-    counted = Points()
-    clean.run(counted)
-    end = clean.state()
-    for at, fault in sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULT_KINDS)), 25):
-        where = (at, counted.calls[at - 1], fault)
-        world = DamagedTier.of(name, ours=ours)
-        with contextlib.suppress(Killed, OffloadError):
-            world.run(Points(at, fault))
+    clean.run(Points())
+    end, end_records = clean.state()
+
+    def check(world, where):
         assert nothing_is_lost(before, world.state()[0]), where
-        world.run(Points())
+
+    def check_done(world, where):
         world.run(Points())
         objects, records = world.state()
-        assert records == end[1], where
+        assert records == end_records, where
         if ours:  # what was replaced by then is known to the record, and collected as garbage
-            objects |= {key: data for key, data in end[0].items() if key.startswith(QUARANTINE)}
-            objects = {key: data for key, data in objects.items() if key in end[0] or key not in before}
-        assert objects == end[0], (*where, objects.keys() ^ end[0].keys())
+            objects |= {key: data for key, data in end.items() if key.startswith(QUARANTINE)}
+            objects = {key: data for key, data in objects.items() if key in end or key not in before}
+        assert objects == end, (where, objects.keys() ^ end.keys())
+
+    crash_matrix(
+        lambda _: DamagedTier.of(name, ours=ours),
+        DamagedTier.run,
+        check=check,
+        check_done=check_done,
+        every=59,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,8 +10,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from crash_points import Fault, Killed, Metadata, PointedAudit, PointedLedgers, Points
-from effort import Sample
+from crash_points import Metadata, PointedAudit, PointedLedgers, Points
 from managed_ledgers import NAME
 from records import new_copy
 from scenes.filters import PlainFilter
@@ -20,7 +18,7 @@ from scenes.moves import BLOCK_BYTES, MovedTopic, watched
 from scenes.repairs import Lines
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair
+from offload_core.maintenance.repair import Action, HotCopies, Repair
 from offload_core.maintenance.repair.offloading_again import find_hot
 from offload_core.maintenance.verify import Code, Finding, Verification
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
@@ -30,11 +28,11 @@ from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import Environment, HotLedgers
-from offload_core.writing.offload import LedgerOffloader, OffloadedLedger
+from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload.running_attempt import lease_from, working_on
 from offload_core.writing.offload_filters import ChosenFilter
-from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
+from offload_hooks.errors import DataLossError, LiveAttemptError
 from offload_hooks.ledger_stores import EntryBatch
 
 # --- A topic in the hot tier whose cold copies get damaged, and repairs that may offload them again
@@ -50,7 +48,6 @@ def ledger_of(world: MovedTopic, ledger_id: int) -> LedgerRecord:
 def key_of(world: MovedTopic, ledger_id: int) -> ObjectKey:
     """The copy that a ledger's record names."""
     context = ledger_of(world, ledger_id).context
-    assert context is not None
     assert context.uuid is not None
     return ObjectKey(folder="", uuid=context.uuid, ledger_id=ledger_id, is_index=False)
 
@@ -60,7 +57,7 @@ def path_of(world: MovedTopic, key: str) -> Path:
     return world.folder / "source" / key
 
 
-def damage(world: MovedTopic, key: ObjectKey) -> None:
+def damage(world: MovedTopic, key: ObjectKey):
     """A byte of a message is another."""
     file = path_of(world, key.data_key)
     data = bytearray(file.read_bytes())
@@ -68,7 +65,7 @@ def damage(world: MovedTopic, key: ObjectKey) -> None:
     file.write_bytes(data)
 
 
-def remove(world: MovedTopic, key: ObjectKey) -> None:
+def remove(world: MovedTopic, key: ObjectKey):
     """The copy is gone."""
     world.source.delete([key.index_key, key.data_key])
 
@@ -81,15 +78,15 @@ def offloader_of(tier: Tier, _: str) -> LedgerOffloader:
 def hot_copies(world: MovedTopic, points: Points | None = None, **given: object) -> HotCopies:
     """The hot tier; its calls may be points."""
     store = world.hot if points is None else PointedLedgers(world.hot, points)
-    environment = Environment(records=world.records, hot=HotLedgers(store))  # type: ignore[arg-type]
-    return HotCopies(environment=environment, **{"offloader_of": offloader_of, **given})  # type: ignore[arg-type]
+    environment = Environment(records=world.records, hot=HotLedgers(store))
+    return HotCopies(environment=environment, **{"offloader_of": offloader_of, **given})
 
 
 def repair_of(world: MovedTopic, points: Points | None = None, **given: object) -> Repair:
     """A repair that offloads again; calls of all stores may be points."""
     ours, tier = world.records, world.source
     if points is not None:
-        ours = ManagedLedgerRecords(Metadata(world.records.store, points))  # type: ignore[arg-type]
+        ours = ManagedLedgerRecords(Metadata(world.records.store, points))
         tier = watched(world, "source", points)
 
     def opened() -> AbstractContextManager[StoreRecords]:
@@ -102,19 +99,17 @@ def repair_of(world: MovedTopic, points: Points | None = None, **given: object) 
         "offload_again": True,
         "now_ms": world.clock,
     }
-    return Repair(tier, **fields | given)  # type: ignore[arg-type]
+    return Repair(tier, **fields | given)
 
 
-def repaired(
-    world: MovedTopic, points: Points | None = None, **given: object
-) -> tuple[list[PlannedRepair], Lines]:
+def repaired(world: MovedTopic, points: Points | None = None, **given: object):
     """All is done that there is to do."""
     work, lines = repair_of(world, points, **given), Lines()
-    audit = lines if points is None else PointedAudit(lines, points)  # type: ignore[arg-type]
+    audit = lines if points is None else PointedAudit(lines, points)
     planned = list(work.plan())
     for each in planned:
         if each.changes:
-            work.do(each, audit)  # type: ignore[arg-type]
+            work.do(each, audit)
     return planned, lines
 
 
@@ -127,13 +122,13 @@ def findings(world: MovedTopic) -> list[Finding]:
     return list(Verification(world.source, deep=True, records=opened, now_ms=world.clock))
 
 
-def cut_index(world: MovedTopic, key: ObjectKey) -> None:
+def cut_index(world: MovedTopic, key: ObjectKey):
     """What is left of a pair whose index is garbage, and whose data is too."""
     damage(world, key)
     path_of(world, key.index_key).write_bytes(b"nothing of an index")
 
 
-def remove_data(world: MovedTopic, key: ObjectKey) -> None:
+def remove_data(world: MovedTopic, key: ObjectKey):
     """Only the index is left."""
     world.source.delete([key.data_key])
 
@@ -164,7 +159,7 @@ def first(world: MovedTopic) -> int:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_copy_is_made_anew_from_the_hot_one(world: MovedTopic, harm: str) -> None:
+def test_a_copy_is_made_anew_from_the_hot_one(world, harm):
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     HARM[harm](world, old)
@@ -175,13 +170,13 @@ def test_a_copy_is_made_anew_from_the_hot_one(world: MovedTopic, harm: str) -> N
     assert world.read_all(tiers=[world.source]) == world.entries
     assert [each.uuid for each in other_copies(world.info)] == [old.uuid]  # it is remembered, to be collected
     assert findings(world) == [] or harm != "gone"
-    assert [line.action.value for line in lines.lines] == ["record", "write", "record"]  # type: ignore[union-attr]
+    assert [line.action.value for line in lines.lines] == ["record", "write", "record"]
     again, no_lines = repaired(world)
     assert [each for each in again if each.changes] == []
     assert no_lines.lines == []
 
 
-def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: MovedTopic) -> None:
+def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world):
     old = key_of(world, first(world))
     remove(world, old)
     (planned,), _ = repaired(world, keys=[old])
@@ -189,7 +184,7 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: MovedT
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def names_target(world: MovedTopic, ledger_id: int) -> None:
+def names_target(world: MovedTopic, ledger_id: int):
     """The record names the other tier, as after a copy of the bucket that keeps its keys."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -200,9 +195,7 @@ def names_target(world: MovedTopic, ledger_id: int) -> None:
 @pytest.mark.parametrize("harm", [damage, remove])
 @pytest.mark.parametrize("offload_again", [True, False])
 @pytest.mark.parametrize("by_key", [True, False])
-def test_what_a_record_names_in_another_tier_is_not_replaced(
-    world: MovedTopic, harm: Callable[[MovedTopic, ObjectKey], None], *, offload_again: bool, by_key: bool
-) -> None:
+def test_what_a_record_names_in_another_tier_is_not_replaced(world, harm, *, offload_again, by_key):
     """Whatever lies here under its key: there it may be sound."""
     old = key_of(world, first(world))
     names_target(world, first(world))
@@ -213,7 +206,7 @@ def test_what_a_record_names_in_another_tier_is_not_replaced(
     assert world.info == before
 
 
-def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: MovedTopic) -> None:
+def test_the_old_copy_is_put_aside_where_that_is_asked_for(world):
     old = key_of(world, first(world))
     damage(world, old)
     repaired(world, quarantine=True)
@@ -223,9 +216,7 @@ def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: MovedTopic) ->
     assert findings(world) == []
 
 
-def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(
-    world: MovedTopic,
-) -> None:
+def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(world):
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -247,7 +238,7 @@ def delete_hot(world: MovedTopic, ledger_id: int) -> bool:
     return offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: MovedTopic) -> None:
+def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world):
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     repaired(world, offload_again=False)
@@ -257,9 +248,7 @@ def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world
     assert findings(world) == []
 
 
-def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_stays_all_the_same(
-    world: MovedTopic,
-) -> None:
+def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_stays_all_the_same(world):
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -274,7 +263,7 @@ def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_s
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: MovedTopic) -> None:
+def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world):
     """Its objects are as long as they must be, so that only a repair has seen what is in them."""
     ledger_id = first(world)
     file = path_of(world, key_of(world, ledger_id).data_key)
@@ -284,19 +273,19 @@ def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: MovedTop
     assert not delete_hot(world, ledger_id)
 
 
-def hot_is_not_there(world: MovedTopic, ledger_id: int) -> None:
+def hot_is_not_there(world: MovedTopic, ledger_id: int):
     """The hot tier lacks it, whatever the record says."""
     world.hot.delete(ledger_id)
 
 
-def counts_otherwise(world: MovedTopic, ledger_id: int) -> None:
+def counts_otherwise(world: MovedTopic, ledger_id: int):
     """The record counts more entries than the hot copy has."""
     record = ledger_of(world, ledger_id)
     changed = replace(record, info=replace(record.info, entries=31))
     world.records.update(NAME, lambda info: info.with_ledger(changed))
 
 
-def hot_is_gone(world: MovedTopic, ledger_id: int) -> None:
+def hot_is_gone(world: MovedTopic, ledger_id: int):
     """By the record there is no hot copy."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -305,9 +294,7 @@ def hot_is_gone(world: MovedTopic, ledger_id: int) -> None:
 
 
 @pytest.mark.parametrize("why", [hot_is_not_there, counts_otherwise, hot_is_gone])
-def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
-    world: MovedTopic, why: Callable[[MovedTopic, int], None]
-) -> None:
+def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(world, why):
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     why(world, ledger_id)
@@ -317,10 +304,9 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
     assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
 
 
-def test_a_hot_ledger_says_whose_it_is(world: MovedTopic) -> None:
+def test_a_hot_ledger_says_whose_it_is(world):
     ledger_id = first(world)
     found = find_hot(world.hot, NAME, ledger_id)
-    assert found is not None
     assert found.entry_count == 30
     assert find_hot(world.hot, f"{NAME}-others", ledger_id) is None
     assert find_hot(world.hot, NAME, 4711) is None
@@ -329,32 +315,28 @@ def test_a_hot_ledger_says_whose_it_is(world: MovedTopic) -> None:
 class Spoiled(LedgerOffloader):
     """Writes something else than it was given."""
 
-    def offload(
-        self, ledger: object, uuid: UUID, extra: Mapping[str, str], **given: object
-    ) -> OffloadedLedger:  # type: ignore[override]
-        """See `LedgerOffloader`."""
-        return super().offload(_Other(ledger), uuid, extra, **given)  # type: ignore[arg-type]
+    def offload(self, ledger: object, uuid: UUID, extra: Mapping[str, str], **given: object):
+        return super().offload(_Other(ledger), uuid, extra, **given)
 
 
 class _Other:
     """A reader whose first entry has another byte."""
 
-    def __init__(self, reader: object) -> None:
+    def __init__(self, reader: object):
         self._reader = reader
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._reader, name)
 
     def read(self, *given: object) -> object:
-        """See `LedgerReader`."""
-        batch = self._reader.read(*given)  # type: ignore[attr-defined]
+        batch = self._reader.read(*given)
         payloads = [bytes(each) for each in batch]
         if batch.first_entry_id == 0:
             payloads[0] = payloads[7]  # of the same length
         return EntryBatch.of(batch.first_entry_id, payloads)
 
 
-def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: MovedTopic) -> None:
+def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world):
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -377,7 +359,7 @@ def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: Mo
     ]
 
 
-def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
+def test_what_a_filter_left_out_stays_away(tmp_path):
     world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(24)
     world.offload(ledger_id, drops=lambda payload: int(payload[-1] % 4 == 0))
@@ -394,17 +376,17 @@ def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
     assert findings(world) == []
 
 
-def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> None:
+def test_segments_are_left_to_the_commands_that_are_named(tmp_path):
     world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(12)
     world.stream((ledger_id, 11))
-    (share,) = ledger_of(world, ledger_id).context.segments  # type: ignore[union-attr]
+    (share,) = ledger_of(world, ledger_id).context.segments
     damage(world, ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False))
     (planned,) = repair_of(world).plan()
     assert planned.choice.action is Action.KEEP_HOT
 
 
-def begin(world: MovedTopic, ledger_id: int, uuid: UUID) -> None:
+def begin(world: MovedTopic, ledger_id: int, uuid: UUID):
     """Write down that another cold copy is being made."""
     change = partial(
         begin_replacement,
@@ -414,7 +396,7 @@ def begin(world: MovedTopic, ledger_id: int, uuid: UUID) -> None:
     world.records.update(NAME, change)
 
 
-def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: MovedTopic) -> None:
+def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world):
     ledger_id, uuid = first(world), uuid4()
     damage(world, key_of(world, ledger_id))
     begin(world, ledger_id, uuid)
@@ -432,7 +414,7 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: M
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopic) -> None:
+def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world):
     """The cold one, which a look finds to be there, is damaged: the hot one is the last that is right."""
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
@@ -449,12 +431,12 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopi
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: MovedTopic) -> None:
+def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world):
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
 
     class Begins:
-        def record(self, _: object) -> None:
+        def record(self, _: object):
             begin(world, ledger_id, uuid)
 
     with working_on(uuid):
@@ -463,42 +445,38 @@ def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: M
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-FAULT_KINDS: tuple[Fault, ...] = ("before", "unknown after", "kill before", "kill after")
+def test_every_call_may_be_the_last(crash_matrix):
+    old = {}
 
+    def scene(folder):
+        world = MovedTopic.make(folder)
+        world.offload(world.add_ledger(9))
+        old[folder] = key_of(world, first(world))
+        damage(world, old[folder])
+        return world
 
-def broken(folder: Path) -> MovedTopic:
-    world = MovedTopic.make(folder)
-    world.offload(world.add_ledger(9))
-    damage(world, key_of(world, first(world)))
-    return world
+    def run(world, points):
+        world.clock.pass_s(700)  # an attempt before is over
+        repaired(world, points, quarantine=True)
 
-
-@pytest.mark.parametrize("fault", FAULT_KINDS)
-def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
-    counted = Points()
-    repaired(broken(tmp_path / "counted"), counted, quarantine=True)
-    assert len(counted.calls) > 25
-    for at in sample(range(1, len(counted.calls) + 1), 15):
-        world = broken(tmp_path / str(at))
-        old = key_of(world, first(world))
-        with contextlib.suppress(Killed, OffloadError):
-            repaired(world, Points(at, fault), quarantine=True)
-        read = key_of(world, first(world))
-        if read == old:
-            assert world.hot.open(first(world)).status().entry_count == 9
+    def check(world, where):
+        if key_of(world, first(world)) == old[world.folder]:
+            assert world.hot.open(first(world)).status().entry_count == 9, where
         else:
-            assert world.read_all(tiers=[world.source]) == world.entries, at
-        world.clock.pass_s(700)  # the attempt is over
-        repaired(world, quarantine=True)
-        assert world.read_all(tiers=[world.source]) == world.entries, (at, fault)
+            assert world.read_all(tiers=[world.source]) == world.entries, where
+
+    def check_done(world, where):
+        assert world.read_all(tiers=[world.source]) == world.entries, where
         named = {str(uuid) for uuid in read_copies(world.info)}
         known = named | {str(each.uuid) for each in other_copies(world.info)}
         there = {key[:36] for key in world.keys(world.source) if not key.startswith("quarantine/")}
-        assert named <= there <= known, (at, fault)
+        assert named <= there <= known, where
         assert Code.LOST_ENTRIES not in {each.code for each in findings(world)}
 
+    assert len(crash_matrix(scene, run, check=check, check_done=check_done, every=67)) > 25
 
-def test_offloads_are_made_as_the_topics_policies_say(world: MovedTopic) -> None:
+
+def test_offloads_are_made_as_the_topics_policies_say(world):
     made: list[tuple[Tier, str]] = []
 
     def make_offloader(tier: Tier, name: str) -> LedgerOffloader:
@@ -511,7 +489,7 @@ def test_offloads_are_made_as_the_topics_policies_say(world: MovedTopic) -> None
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path: Path, again: bool) -> None:
+def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path, again):
     """Without its magic number a checksum is none, and nothing else tells that the bytes are not those written."""
     world = MovedTopic.make(tmp_path)
     (ledger_id,) = (world.add_ledger(20),)

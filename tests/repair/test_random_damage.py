@@ -82,7 +82,7 @@ def places(scene: Scene, number: int, truth: Entries) -> dict[tuple[int, int], r
     return found
 
 
-def check(name: str, seed: int) -> None:
+def check(name: str, seed: int):
     random, scene = Random(seed), MAKE[name]()
     number = random.randrange(len(scene.written))
     truth = truth_of(scene, number)
@@ -102,19 +102,19 @@ def check(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_nothing_is_invented_and_what_is_untouched_is_found(name: str) -> None:
+def test_nothing_is_invented_and_what_is_untouched_is_found(name):
     for seed in range(SAMPLES):
         check(name, seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", MAKE)
-def test_the_same_of_many_more(name: str) -> None:
+def test_the_same_of_many_more(name):
     for seed in range(SAMPLES, 50 * SAMPLES):
         check(name, seed)
 
 
-def test_entries_inside_a_message_are_not_taken_for_others() -> None:
+def test_entries_inside_a_message_are_not_taken_for_others():
     """A message that is a piece of an offloaded object, whose own frame is damaged."""
     from entries import entry, pip17_object
 

@@ -38,16 +38,15 @@ def damaged(name: str, scene: Scene) -> Scene:
     return scene
 
 
-def test_the_record_of_a_ledger_goes_on_to_what_was_saved() -> None:
+def test_the_record_of_a_ledger_goes_on_to_what_was_saved():
     scene = damaged("a-block-is-zeros", scenes.pip17())
     store, tier = recorded(scene), scene.tier()
     records = ManagedLedgerRecords(store)
     (planned,), _, lines = repaired(scene, tier, quarantine=True, ours=records, accept_loss=True)
     key = parse_key(planned.target or "")
-    assert key is not None
     assert context(records).uuid == key.uuid
     assert context(records).complete
-    actions = [line.action.value for line in lines.lines]  # type: ignore[union-attr]
+    actions = [line.action.value for line in lines.lines]
     assert actions == ["record", "write", "record", *["write", "write"], *["move", "move"], "record"]
     found = Verification(
         tier, deep=True, records=lambda: nullcontext(StoreRecords(store)), now_ms=lambda: NOW_MS
@@ -55,13 +54,12 @@ def test_the_record_of_a_ledger_goes_on_to_what_was_saved() -> None:
     assert {each.code for each in found} == {Code.LOST_ENTRIES}
 
 
-def test_the_record_of_a_segment_goes_on_to_what_was_saved() -> None:
+def test_the_record_of_a_segment_goes_on_to_what_was_saved():
     scene = damaged("padding-of-a-segment-has-a-flipped-bit", scenes.streaming())
     store, tier = recorded(scene), scene.tier()
     records = ManagedLedgerRecords(store)
     (planned,), _, _ = repaired(scene, tier, quarantine=True, ours=records)
     key = parse_key(planned.target or "")
-    assert key is not None
     assert [share.uuid for share in context(records).segments] == [key.uuid, scene.written[1].key.uuid]
     found = Verification(
         tier, deep=True, records=lambda: nullcontext(StoreRecords(store)), now_ms=lambda: NOW_MS
@@ -69,7 +67,7 @@ def test_the_record_of_a_segment_goes_on_to_what_was_saved() -> None:
     assert list(found) == []
 
 
-def test_what_a_record_of_others_names_stays_where_it_is() -> None:
+def test_what_a_record_of_others_names_stays_where_it_is():
     scene = damaged("a-block-is-zeros", scenes.pip17())
     tier = scene.tier()
     before = contents_of(tier)
@@ -79,17 +77,17 @@ def test_what_a_record_of_others_names_stays_where_it_is() -> None:
     assert set(after) - set(before) == {planned.target, f"{planned.target}-index"}
     assert planned.recorded == TOPIC
     assert planned.hot == (LEDGER,)
-    assert [line.action.value for line in lines.lines] == ["write"]  # type: ignore[union-attr]
+    assert [line.action.value for line in lines.lines] == ["write"]
 
 
-def test_a_uuid_is_told_as_pulsars_records_have_it() -> None:
+def test_a_uuid_is_told_as_pulsars_records_have_it():
     from uuid import UUID
 
     assert pulsars_bits(UUID("ffffffff-ffff-ffff-8000-000000000001")) == (-1, -(1 << 63) + 1)
     assert pulsars_bits(UUID("00000000-0000-0001-0000-000000000002")) == (1, 2)
 
 
-def test_checksums_of_blocks_are_put_aside_with_what_they_are_of() -> None:
+def test_checksums_of_blocks_are_put_aside_with_what_they_are_of():
     scene, _ = DAMAGES["a-block-is-zeros"].make()
     scene.records = {}
     tier = scene.tier()
@@ -107,21 +105,20 @@ def ours_of(name: str) -> tuple[Scene, ManagedLedgerRecords]:
 def attempt_of(records: ManagedLedgerRecords) -> OtherCopy:
     """The new copy that is recorded as under way."""
     found = records.read(MANAGED_LEDGER)
-    assert found is not None
     (copy,) = other_copies(found.info)
     assert copy.role is OtherRole.REPLACEMENT
     return copy
 
 
-def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_away() -> None:
+def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_away():
     scene, records = ours_of("a-block-is-zeros")
     tier, seen = scene.tier(), []
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Watching(Lines):
-        def record(self, change: Deletion | Change) -> None:
+        def record(self, change: Deletion | Change):
             super().record(change)
-            if change.action is ChangeAction.WRITE and not seen:  # type: ignore[union-attr]
+            if change.action is ChangeAction.WRITE and not seen:
                 seen.append(lease_of(attempt_of(records).driver))
                 with pytest.raises(LiveAttemptError):
                     repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
@@ -131,31 +128,29 @@ def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_awa
     assert str(context(records).uuid) in (planned.target or "")
 
 
-def test_an_attempt_that_was_broken_off_is_gone_on_with() -> None:
+def test_an_attempt_that_was_broken_off_is_gone_on_with():
     scene, records = ours_of("a-block-is-zeros")
     tier = scene.tier()
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Failing(Lines):
-        def record(self, change: Deletion | Change) -> None:
-            if change.action is ChangeAction.WRITE:  # type: ignore[union-attr]
+        def record(self, change: Deletion | Change):
+            if change.action is ChangeAction.WRITE:
                 raise StoreUnavailableError("the log is full")
 
     with pytest.raises(StoreUnavailableError):
         repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Failing())
     key = parse_key(planned.target or "")
-    assert key is not None
     assert attempt_of(records).uuid == key.uuid
     repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
     assert context(records).uuid == key.uuid
 
 
-def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
+def test_an_attempt_that_somebody_abandoned_is_not_taken_up():
     scene, records = ours_of("a-block-is-zeros")
     tier = scene.tier()
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
     key = parse_key(planned.target or "")
-    assert key is not None
     begin = partial(begin_replacement, copy=new_copy(key.uuid, LEDGER, driver=DriverMetadata(name="memory")))
     records.update(MANAGED_LEDGER, begin)
     records.update(MANAGED_LEDGER, partial(abandon_replacement, uuid=key.uuid))
@@ -165,19 +160,19 @@ def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
     assert contents_of(tier) == before
 
 
-def test_another_copy_is_named_in_one_step_so_that_nobody_cleans_it_up() -> None:
+def test_another_copy_is_named_in_one_step_so_that_nobody_cleans_it_up():
     scene = damaged("a-block-is-zeros", scenes.pip17())
     other = scene.add(scenes.one_ledger(), 5)
     records = ManagedLedgerRecords(recorded(scene))
     seen: list[tuple[OtherCopy, ...]] = []
 
     class Watched(ManagedLedgerRecords):
-        def write(self, name: str, info: ManagedLedgerInfo, expected: object) -> object:  # type: ignore[override]
+        def write(self, name: str, info: ManagedLedgerInfo, expected: object) -> object:
             seen.append(tuple(each for each in other_copies(info) if each.role is OtherRole.REPLACEMENT))
-            return super().write(name, info, expected)  # type: ignore[arg-type]
+            return super().write(name, info, expected)
 
     planned, _, lines = repaired(scene, scene.tier(), ours=Watched(records.store))
     assert Action.OTHER_COPY in {each.choice.action for each in planned}
     assert context(records).uuid == other.uuid
     assert seen == [()]
-    assert [line.action.value for line in lines.lines] == ["record"]  # type: ignore[union-attr]
+    assert [line.action.value for line in lines.lines] == ["record"]

@@ -29,7 +29,7 @@ def told(root: Path, **options: Any) -> dict[str, Any]:
         return gather(tier.catalogue(records=options.pop("records", None)), "here", now=NOW, **options)
 
 
-def test_ledgers_are_cold_in_both_places_or_hot_only(tmp_path: Path) -> None:
+def test_ledgers_are_cold_in_both_places_or_hot_only(tmp_path):
     lay_out_broker_objects(tmp_path)
     by_listing, by_records = told(tmp_path), told(tmp_path, records=MANAGED_LEDGERS)
     assert {piece["state"] for row in by_listing["map"] for piece in row["pieces"]} == {"cold"}
@@ -40,7 +40,7 @@ def test_ledgers_are_cold_in_both_places_or_hot_only(tmp_path: Path) -> None:
     assert by_records["totals"]["bytes"] == by_listing["totals"]["bytes"] > 19_000_000
 
 
-def test_the_largest_topics_are_told_one_by_one(tmp_path: Path) -> None:
+def test_the_largest_topics_are_told_one_by_one(tmp_path):
     for i in range(5):
         names = Names(managed_ledger=f"acme/cold/persistent/t{i}")
         lay_out(tmp_path, pip17_object(PAYLOADS[: 4 * (i + 1)], ledger_id=i), attempt=i, names=names)
@@ -59,7 +59,7 @@ def test_the_largest_topics_are_told_one_by_one(tmp_path: Path) -> None:
     ("days", "step", "steps"),
     [(30, "day", ["2024-05-01", "2024-05-31"]), (80, "month", ["2024-05", "2024-07"])],
 )
-def test_bars_are_of_days_or_months(tmp_path: Path, days: int, step: str, steps: list[str]) -> None:
+def test_bars_are_of_days_or_months(tmp_path, days, step, steps):
     for i, at in enumerate((BEGIN, BEGIN + timedelta(days=days))):
         lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=i), attempt=i, modified_at=at)
     times = told(tmp_path)["times"]
@@ -68,7 +68,7 @@ def test_bars_are_of_days_or_months(tmp_path: Path, days: int, step: str, steps:
     assert times["growth"] == [series["bytes"][0], sum(series["bytes"])]
 
 
-def test_pieces_of_segments_and_what_cannot_be_read(tmp_path: Path) -> None:
+def test_pieces_of_segments_and_what_cannot_be_read(tmp_path):
     parts = [
         LedgerPart(ledger_id=2**60 + 1, blocks=[PAYLOADS]),
         LedgerPart(ledger_id=2**60 + 2, blocks=[PAYLOADS[:3]]),
@@ -88,7 +88,7 @@ def test_pieces_of_segments_and_what_cannot_be_read(tmp_path: Path) -> None:
     assert page["problems"]["codes"] == [{"code": "no-index", "severity": "error", "count": 1}]
 
 
-def test_topics_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
+def test_topics_of_two_clusters_are_told_apart(tmp_path):
     for i, cluster in enumerate(("east", "west")):
         lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=7), attempt=i, names=Names(cluster=cluster))
     page = told(tmp_path)
@@ -99,7 +99,7 @@ def test_topics_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
     assert {row["topic"] for row in page["map"]} == {row["name"] for row in page["topics"]}
 
 
-def test_sizes_and_ages(tmp_path: Path) -> None:
+def test_sizes_and_ages(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1, modified_at=NOW - timedelta(hours=1))
     lay_out(
         tmp_path,
@@ -112,7 +112,7 @@ def test_sizes_and_ages(tmp_path: Path) -> None:
     assert [bin_["copies"] for bin_ in page["ages"]] == [1, 0, 0, 0, 0, 1]
 
 
-def test_findings_are_counted_and_shown_in_part(tmp_path: Path) -> None:
+def test_findings_are_counted_and_shown_in_part(tmp_path):
     findings = (
         Finding(code=Code.MESSAGE_CHECKSUM, what="wrong", key="k", ledger_id=7, entry_id=i, topic="t")
         for i in range(MOST_FINDINGS + 5)
@@ -125,7 +125,7 @@ def test_findings_are_counted_and_shown_in_part(tmp_path: Path) -> None:
     assert problems["shown"][3]["place"] == "t, k, ledger 7, entry 3"
 
 
-def test_the_page_stays_small_whatever_there_is() -> None:
+def test_the_page_stays_small_whatever_there_is():
     objects = numbered(*(pip17_object(PAYLOADS[:1], ledger_id=i) for i in range(900)))
     metadata = {}
     for key in objects:
@@ -141,7 +141,7 @@ def test_the_page_stays_small_whatever_there_is() -> None:
     assert len(report_page(page).html) < 6_000_000
 
 
-def test_nothing_in_the_data_can_end_its_block() -> None:
+def test_nothing_in_the_data_can_end_its_block():
     data = {"tier": "</script><!--<script>", "more": "\u2028&{{plotly}}"}
     text = embedded(data)
     assert not {"<", ">", "&"}.intersection(text)

@@ -72,7 +72,7 @@ def focused(browser: Chromium) -> str:
 CHARTS = ["topics", "times", "growth", "map", "sizes", "ages", "problems"]
 
 
-def test_it_shows_all_charts_and_asks_nobody(browser: Chromium, page: Path) -> None:
+def test_it_shows_all_charts_and_asks_nobody(browser, page):
     assert browser.errors == []
     asked = {url for url in browser.requests if not url.startswith(("data:", "blob:"))}
     assert asked == {page.as_uri()}
@@ -84,7 +84,7 @@ def test_it_shows_all_charts_and_asks_nobody(browser: Chromium, page: Path) -> N
     assert bars >= 3 * 5
 
 
-def test_each_chart_has_its_figures_in_a_table(browser: Chromium) -> None:
+def test_each_chart_has_its_figures_in_a_table(browser):
     tables = browser.evaluate("[...document.querySelectorAll('table')].map(e => e.id)")
     assert tables == [f"table-{name}" for name in CHARTS if name != "growth"]
     headings = browser.evaluate(
@@ -99,7 +99,7 @@ def test_each_chart_has_its_figures_in_a_table(browser: Chromium) -> None:
     assert "acme/cold/orders" in rows
 
 
-def test_what_is_wrong_is_shown_with_its_place(browser: Chromium) -> None:
+def test_what_is_wrong_is_shown_with_its_place(browser):
     shown = browser.evaluate(
         "[...document.querySelectorAll('#table-problems tbody td')].map(e => e.textContent)"
     )
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_shown_with_its_place(browser: Chromium) -> None:
     )
 
 
-def test_names_that_mean_harm_are_text(browser: Chromium) -> None:
+def test_names_that_mean_harm_are_text(browser):
     assert browser.evaluate("document.title").startswith("Offloaded topics: file://")
     rows = browser.evaluate(
         "[...document.querySelectorAll('#table-map tbody td:first-child')].map(e => e.textContent)"
@@ -126,7 +126,7 @@ def test_names_that_mean_harm_are_text(browser: Chromium) -> None:
     assert browser.errors == []
 
 
-def test_the_keyboard_reaches_all(browser: Chromium) -> None:
+def test_the_keyboard_reaches_all(browser):
     browser.evaluate("document.activeElement.blur()")
     reached = []
     for _ in range(60):
@@ -148,7 +148,7 @@ def test_the_keyboard_reaches_all(browser: Chromium) -> None:
     assert described
 
 
-def test_enter_on_the_skip_link_goes_to_the_report(browser: Chromium) -> None:
+def test_enter_on_the_skip_link_goes_to_the_report(browser):
     browser.evaluate("document.querySelector('.skip').focus()")
     browser.press("Enter")
     browser.wait_for("document.activeElement.id === 'main'")
@@ -161,7 +161,7 @@ COLORS = """(() => {
 })()"""
 
 
-def test_dark_by_the_systems_wish_and_by_the_button(browser: Chromium) -> None:
+def test_dark_by_the_systems_wish_and_by_the_button(browser):
     light = browser.evaluate(COLORS)
     assert (light[0], light[3]) == ("rgb(255, 255, 255)", "false")
     browser.prefer("dark")
@@ -177,7 +177,7 @@ def test_dark_by_the_systems_wish_and_by_the_button(browser: Chromium) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_told_from_its_ground(browser: Chromium, scheme: str) -> None:
+def test_text_can_be_told_from_its_ground(browser, scheme):
     browser.prefer(scheme)
     ratios = browser.evaluate("""(() => {
         const root = getComputedStyle(document.documentElement);
@@ -195,7 +195,7 @@ def test_text_can_be_told_from_its_ground(browser: Chromium, scheme: str) -> Non
     assert min(ratios) >= 4.5
 
 
-def test_an_empty_tier_has_a_page_too(chromium: Chromium, tmp_path: Path) -> None:
+def test_an_empty_tier_has_a_page_too(chromium, tmp_path):
     with open_tier(tmp_path) as tier:
         page = report_page(gather(tier.catalogue(), "here"))
     path = tmp_path / "report.html"
@@ -207,7 +207,7 @@ def test_an_empty_tier_has_a_page_too(chromium: Chromium, tmp_path: Path) -> Non
     assert chromium.evaluate("document.querySelectorAll('.chart svg.main-svg').length") >= 6
 
 
-def test_nothing_runs_that_the_page_did_not_come_with(browser: Chromium) -> None:
+def test_nothing_runs_that_the_page_did_not_come_with(browser):
     """What would get in all the same, the policy stops."""
     browser.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=document.title=1>')")
     browser.evaluate(

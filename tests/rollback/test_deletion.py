@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, Points, watched
-from effort import Sample, effort
+from crash_points import Metadata, Points, watched
+from effort import effort
 from golden import STREAMING_CASES
 from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import Audit
 from records import closed, failed, managed_ledger, segment, still_open, streaming_record
-from scenes.rollbacks import (
-    NAMELESS,
-    ORDERS,
-    in_one_object,
-    in_segments,
-    keys,
-    put_segment,
-    put_whole,
-    topic,
-)
+from scenes.rollbacks import NAMELESS, ORDERS, in_one_object, in_segments, keys, put_segment, put_whole, topic
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
 from offload_core.maintenance.rollback import (
@@ -37,11 +25,7 @@ from offload_core.maintenance.rollback import (
     release_recorded,
 )
 from offload_core.metadata.catalogue import TopicName
-from offload_core.metadata.records import (
-    LedgerRecord,
-    ManagedLedgerInfo,
-    OffloadContext,
-)
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store
@@ -55,7 +39,7 @@ ALL = Allowed(loss=True)
 
 
 class Refusing:
-    def record(self, deletion: Deletion) -> None:
+    def record(self, deletion: Deletion):
         raise StoreError(f"no room for ledger {deletion.ledger_id}")
 
 
@@ -64,9 +48,7 @@ def tier() -> Tier:
     return Tier(MemoryDriver())
 
 
-def delete(
-    tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None, allowed: Allowed | None = None
-) -> tuple[list[JudgedObject], list[Deletion]]:
+def delete(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None, allowed: Allowed | None = None):
     audit, done = Audit(), list[JudgedObject]()
     judged = judge_tier(tier, None if records is None else lambda: records)
     delete_judged(tier, judged, audit, allowed=allowed or Allowed(), listener=done.append, at_once=1)
@@ -76,7 +58,7 @@ def delete(
 # --- what goes ---------------------------------------------------------------------------------
 
 
-def test_what_is_not_needed_goes_and_the_rest_stays(tier: Tier) -> None:
+def test_what_is_not_needed_goes_and_the_rest_stays(tier):
     hot = put_segment(tier, 1, (5, 0, 3))
     needed = put_segment(tier, 2, (6, 0, 3))
     whole = put_whole(tier, 3, 7, 3)
@@ -104,7 +86,7 @@ def test_what_is_not_needed_goes_and_the_rest_stays(tier: Tier) -> None:
     assert {whole.data_key, whole.index_key, str(uuid_of(4))} <= keys(tier)
 
 
-def test_what_no_record_knows_stays_whatever_is_accepted(tier: Tier) -> None:
+def test_what_no_record_knows_stays_whatever_is_accepted(tier):
     put_segment(tier, 1, (5, 0, 3), (6, 0, 3))
     put_segment(tier, 2, (6, 3, 3), parts=["data"], names=NAMELESS)
     put_segment(tier, 3, (5, 0, 3), names=Names())  # of a cluster that has the same topic and ledgers
@@ -122,21 +104,21 @@ def test_what_no_record_knows_stays_whatever_is_accepted(tier: Tier) -> None:
     ]
 
 
-def test_half_of_an_object_is_recorded_without_a_ledger(tier: Tier) -> None:
+def test_half_of_an_object_is_recorded_without_a_ledger(tier):
     put_segment(tier, 1, (5, 0, 3), parts=["data"])
     _, (deletion,) = delete(tier, topic(closed(5, 3)))
     assert (deletion.managed_ledger, deletion.ledger_id, deletion.entries) == (MANAGED_LEDGER, None, None)
     assert keys(tier) == set()
 
 
-def test_what_is_under_way_stays_whatever_is_accepted(tier: Tier) -> None:
+def test_what_is_under_way_stays_whatever_is_accepted(tier):
     put_segment(tier, 1, (5, 0, 3), parts=["data"])
     share = segment(uuid_of(1), None, complete=False)
     delete(tier, topic(still_open(5, OffloadContext.of_segments([share]))), ALL)
     assert keys(tier) == {str(uuid_of(1))}
 
 
-def test_after_a_release_what_records_still_name_stays(tier: Tier) -> None:
+def test_after_a_release_what_records_still_name_stays(tier):
     put_segment(tier, 1, (5, 0, 3))
     records = topic(in_segments(5, 3, (1, 2)))
     assert delete(tier, records, Allowed(recorded=False)) == ([], [])
@@ -144,14 +126,14 @@ def test_after_a_release_what_records_still_name_stays(tier: Tier) -> None:
     assert keys(tier) == set()
 
 
-def test_an_upload_that_was_left_under_the_key_goes_with_it(tier: Tier) -> None:
+def test_an_upload_that_was_left_under_the_key_goes_with_it(tier):
     key = put_segment(tier, 1, (5, 0, 3))
     tier.begin_data(key.data_key)
     delete(tier, topic(closed(5, 3)))
     assert list(tier.list_uploads()) == []
 
 
-def test_pulsars_own_objects_by_their_record(tmp_path: Path) -> None:
+def test_pulsars_own_objects_by_their_record(tmp_path):
     for name in STREAMING_CASES:
         lay_out_case(tmp_path, "streaming", name)
     lay_out_broker_objects(tmp_path, ["json"])
@@ -178,7 +160,7 @@ def _gone(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 # --- failures ----------------------------------------------------------------------------------
 
 
-def test_each_deletion_is_recorded_before_and_nothing_goes_without(tier: Tier, tmp_path: Path) -> None:
+def test_each_deletion_is_recorded_before_and_nothing_goes_without(tier, tmp_path):
     put_segment(tier, 1, (5, 0, 3))
     judged = judge_tier(tier, lambda: topic(closed(5, 3)))
     with pytest.raises(StoreError, match="no room for ledger 5"):
@@ -190,7 +172,7 @@ def test_each_deletion_is_recorded_before_and_nothing_goes_without(tier: Tier, t
     assert (said["action"], said["copy"], said["uuid"]) == ("delete", "cold", str(uuid_of(1)))
 
 
-def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() -> None:
+def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on():
     driver = MemoryDriver()
     plain = Tier(driver)
     for number in (1, 2, 3):
@@ -213,7 +195,7 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
 
 @pytest.mark.parametrize("change", ["hot copy gone", "named by another ledger", "ledger gone"])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at: int, change: str) -> None:
+def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at, change):
     plain = Tier(MemoryDriver())
     put_segment(plain, 1, (5, 0, 3))
     put_segment(plain, 2, (6, 0, 3))
@@ -245,7 +227,7 @@ def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at: int
         assert done[0].object.key.uuid == uuid_of(1)  # its data was gone by then
 
 
-def test_many_go_at_once_and_after_a_failure_no_further_one_is_begun() -> None:
+def test_many_go_at_once_and_after_a_failure_no_further_one_is_begun():
     driver = MemoryDriver()
     plain = Tier(driver)
     for number in range(1, 101):
@@ -285,7 +267,7 @@ LEDGERS = (
 )
 
 
-def rolled_back(tier: Tier, records: ManagedLedgerRecords) -> None:
+def rolled_back(tier: Tier, records: ManagedLedgerRecords):
     """The whole deletion with a release, as the command does it."""
     judged = judge_tier(tier, lambda: release_recorded(records, [], dry_run=False).infos)
     delete_judged(tier, judged, Audit(), allowed=Allowed(recorded=False), at_once=1)
@@ -301,35 +283,32 @@ def laid_out() -> tuple[MemoryDriver, MemoryMetadataStore]:
     return driver, store
 
 
-def crashes() -> list[tuple[int, Fault]]:
-    driver, store = laid_out()
-    points = Points()
+def run(made, points):
+    driver, store = made
     rolled_back(Tier(driver, [watched(points)]), ManagedLedgerRecords(Metadata(store, points)))
-    assert points.calls.count("put") == 1
-    assert points.calls.count("delete") == 3  # the index, what lies beside, the data
-    return list(itertools.product(range(1, len(points.calls) + 1), FAULTS))
 
 
-def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on(
-    sample: Sample[tuple[int, Fault]],
-) -> None:
-    for at, fault in sample(crashes(), 7):
-        driver, store = laid_out()
-        points = Points(at, fault)
-        with suppress(StoreError, Killed):
-            rolled_back(Tier(driver, [watched(points)]), ManagedLedgerRecords(Metadata(store, points)))
-        plain, records = Tier(driver), ManagedLedgerRecords(store)
-        known = records.read(MANAGED_LEDGER)
-        assert known is not None
-        for ledger in known.info.in_order:
-            assert readable(plain, ledger) == set(range(ledger.info.entries or 0)), (at, fault, points.calls)
-            for share in ledger.context.segments if ledger.context else ():
-                assert {str(share.uuid), f"{share.uuid}-index"} <= keys(plain), (at, fault)  # released before
-        rolled_back(plain, records)
-        known = records.read(MANAGED_LEDGER)
-        assert known is not None
-        assert known.info == as_written(managed_ledger(closed(5, 3), closed(6, 4), LEDGERS[2], closed(8, 2)))
-        assert keys(plain) == {str(uuid_of(2)), f"{uuid_of(2)}-index", str(uuid_of(3)), f"{uuid_of(3)}-index"}
+def check(made, where):
+    driver, store = made
+    plain = Tier(driver)
+    for ledger in ManagedLedgerRecords(store).read(MANAGED_LEDGER).info.in_order:
+        assert readable(plain, ledger) == set(range(ledger.info.entries or 0)), where
+        for share in ledger.context.segments if ledger.context else ():
+            assert {str(share.uuid), f"{share.uuid}-index"} <= keys(plain), where  # released before
+
+
+def check_done(made, where):
+    driver, store = made
+    known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
+    assert known.info == as_written(managed_ledger(closed(5, 3), closed(6, 4), LEDGERS[2], closed(8, 2)))
+    left = {f"{uuid_of(number)}{end}" for number in (2, 3) for end in ("", "-index")}
+    assert keys(Tier(driver)) == left, where
+
+
+def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on(crash_matrix):
+    calls = crash_matrix(lambda _: laid_out(), run, check=check, check_done=check_done, every=7)
+    assert calls.count("put") == 1
+    assert calls.count("delete") == 3  # the index, what lies beside, the data
 
 
 def readable(tier: Tier, ledger: LedgerRecord) -> set[int]:
@@ -392,12 +371,7 @@ def layouts(draw: st.DrawFn) -> tuple[list[LedgerRecord], list[tuple[int, list[t
 
 @given(layout=layouts(), loss=st.booleans(), release=st.booleans(), named=st.booleans())
 @effort(2)
-def test_no_entry_is_lost_that_a_record_has(
-    layout: tuple[list[LedgerRecord], Sequence[tuple[int, list[tuple[int, int, int]], str]]],
-    loss: bool,
-    release: bool,
-    named: bool,
-) -> None:
+def test_no_entry_is_lost_that_a_record_has(layout, loss, release, named):
     ledgers, objects = layout
     tier, store = Tier(MemoryDriver()), MemoryMetadataStore()
     for ledger in ledgers:
@@ -415,7 +389,6 @@ def test_no_entry_is_lost_that_a_record_has(
         if release:
             return release_recorded(records, [], dry_run=False).infos
         known = records.read(MANAGED_LEDGER)
-        assert known is not None
         return {ORDERS: known.info}
 
     judged = judge_tier(tier, infos)
@@ -423,7 +396,6 @@ def test_no_entry_is_lost_that_a_record_has(
     delete_judged(tier, judged, Audit(), allowed=allowed)
     assert whole <= keys(tier)
     known = records.read(MANAGED_LEDGER)
-    assert known is not None
     under_way = {
         str(share.uuid)
         for ledger in known.info.in_order

@@ -27,7 +27,6 @@ from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
-    LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     abandon_replacement,
@@ -77,7 +76,7 @@ def data(key: str, content: bytes, names: Names = NAMED, part: str = "data") -> 
     return lambda tier: put(tier, key, content, names.as_metadata(part))
 
 
-def of_mapfile(tier: Tier) -> None:
+def of_mapfile(tier: Tier):
     written = mapfile([b"1", b"2", b"3"], ledger_id=5)
     for part, content in (("data", written.data), ("index", written.index)):
         put(tier, f"a/acme/cold/persistent/orders/5-{uuid_of(8)}/{part}", content, {})
@@ -151,15 +150,13 @@ FREE, HOT, NEEDED, UNKNOWN = Verdict.FREE, Verdict.HOT, Verdict.NEEDED, Verdict.
         ([a_segment((5, 0, 3), folder="a/"), of_mapfile], [in_one_object(5, 3, 8)], NEEDED),
     ],
 )
-def test_an_object_is_judged_by_records(
-    tier: Tier, puts: Sequence[Put], ledgers: Sequence[LedgerRecord] | None, expected: Verdict
-) -> None:
+def test_an_object_is_judged_by_records(tier, puts, ledgers, expected):
     for each in puts:
         each(tier)
     assert judged(tier, {} if ledgers is None else topic(*ledgers)).verdict is expected
 
 
-def test_the_only_copy_of_one_ledger_keeps_an_object_of_several(tier: Tier) -> None:
+def test_the_only_copy_of_one_ledger_keeps_an_object_of_several(tier):
     put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     found = judged(tier, topic(in_segments(5, 3, (1, 2), gone=True), in_segments(6, 4, (1, 3))))
     assert found.verdict is NEEDED
@@ -168,14 +165,14 @@ def test_the_only_copy_of_one_ledger_keeps_an_object_of_several(tier: Tier) -> N
     assert found.topics == (ORDERS,)
 
 
-def test_the_record_names_an_objects_topic_whatever_its_user_metadata_does(tier: Tier) -> None:
+def test_the_record_names_an_objects_topic_whatever_its_user_metadata_does(tier):
     put_segment(tier, 1, (5, 0, 3), names=OTHERS)
     found = judged(tier, topic(in_segments(5, 3, (1, 2), gone=True)))
     assert (found.verdict, found.topics) == (NEEDED, (ORDERS,))
 
 
 @pytest.mark.parametrize("parts", [["data"], ["data", "index"]])
-def test_an_object_of_a_cluster_is_known_only_if_a_record_names_it(tier: Tier, parts: list[str]) -> None:
+def test_an_object_of_a_cluster_is_known_only_if_a_record_names_it(tier, parts):
     put_segment(tier, 1, (5, 0, 3), names=Names(cluster="west"), parts=parts)
     found = judged(tier, topic(closed(5, 3)))
     assert (found.verdict, found.topics) == (UNKNOWN, (ORDERS,))
@@ -183,7 +180,7 @@ def test_an_object_of_a_cluster_is_known_only_if_a_record_names_it(tier: Tier, p
     assert judged(tier, topic(in_segments(5, 3, (1, 2)))).verdict is HOT
 
 
-def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -> None:
+def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier):
     record = in_segments(5, 5, (2, 2), (3, 4), gone=True)
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (5, 0, 3))
@@ -193,7 +190,7 @@ def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -
     assert verdicts(tier, topic(record)) == [FREE, NEEDED, NEEDED]
 
 
-def test_a_segment_that_lost_entries_does_not_stand_for_another(tier: Tier) -> None:
+def test_a_segment_that_lost_entries_does_not_stand_for_another(tier):
     record = in_segments(5, 3, (2, 2), gone=True)
     for number in (1, 2):
         put_segment(tier, number, (5, 0, 3))
@@ -205,7 +202,7 @@ def test_a_segment_that_lost_entries_does_not_stand_for_another(tier: Tier) -> N
     assert verdicts(tier, topic(record)) == [NEEDED] * 2
 
 
-def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -> None:
+def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier):
     put_segment(tier, 1, (5, 0, 3))
     put_whole(tier, 8, 5, 3)
     info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
@@ -216,7 +213,7 @@ def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -
     assert judged(tier, {ORDERS: abandon_replacement(begun, uuid)}).verdict is FREE
 
 
-def test_without_records_nothing_is_known_not_to_be_needed(tier: Tier) -> None:
+def test_without_records_nothing_is_known_not_to_be_needed(tier):
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (6, 0, 3), parts=["index"], names=NAMELESS)
     put(tier, str(uuid_of(3)), b"a picture of a cat", {})
@@ -229,7 +226,7 @@ def test_without_records_nothing_is_known_not_to_be_needed(tier: Tier) -> None:
 # --- choosing ----------------------------------------------------------------------------------
 
 
-def test_only_what_is_of_the_topics_that_are_named(tier: Tier) -> None:
+def test_only_what_is_of_the_topics_that_are_named(tier):
     partition = Names(managed_ledger="acme/cold/persistent/parts-partition-3")
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (6, 0, 3), names=partition)
@@ -246,13 +243,13 @@ def test_only_what_is_of_the_topics_that_are_named(tier: Tier) -> None:
     assert chosen("acme/cold/part") == []
 
 
-def test_only_what_lies_in_a_folder(tier: Tier) -> None:
+def test_only_what_lies_in_a_folder(tier):
     put_segment(tier, 1, (5, 0, 3), folder="a/")
     put_segment(tier, 2, (5, 0, 3), folder="b/")
     assert [each.object.key.folder for each in judge_tier(tier, None, prefix="b/")] == ["b/"]
 
 
-def test_the_tier_is_listed_before_the_records_are_read(tier: Tier) -> None:
+def test_the_tier_is_listed_before_the_records_are_read(tier):
     def read() -> Mapping[TopicName, ManagedLedgerInfo]:
         put_segment(tier, 1, (5, 0, 3))  # another process writes, after the listing
         return topic()
@@ -260,7 +257,7 @@ def test_the_tier_is_listed_before_the_records_are_read(tier: Tier) -> None:
     assert judge_tier(tier, read) == []
 
 
-def test_what_may_be_deleted() -> None:
+def test_what_may_be_deleted():
     def allowed(**given: bool) -> set[Verdict]:
         return {verdict for verdict in Verdict if Allowed(**given).allows(verdict)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import pytest
 from golden import PIP17_CASES, STREAMING_CASES, load_case
@@ -33,7 +32,7 @@ def only(tier: Tier) -> StreamingObject:
     return found
 
 
-def test_pulsars_streaming_objects_are_found_among_others_of_pulsars(tmp_path: Path) -> None:
+def test_pulsars_streaming_objects_are_found_among_others_of_pulsars(tmp_path):
     for folder, names in (("streaming", STREAMING_CASES), ("pip17", PIP17_CASES[:2])):
         for name in names:
             lay_out_case(tmp_path, folder, name)
@@ -51,7 +50,7 @@ def test_pulsars_streaming_objects_are_found_among_others_of_pulsars(tmp_path: P
     assert {load_case("pip17", name).key for name in PIP17_CASES[:2]} <= listing.one_object_keys
 
 
-def test_ours_name_their_topic_and_half_of_one_is_no_copy(tier: Tier) -> None:
+def test_ours_name_their_topic_and_half_of_one_is_no_copy(tier):
     put_segment(tier, 1, (6, 2, 1), (5, 0, 3), folder="a/")
     put_segment(tier, 2, (7, 0, 1), parts=["data"])
     put_segment(tier, 3, (7, 0, 1), parts=["index"])
@@ -67,7 +66,7 @@ def test_ours_name_their_topic_and_half_of_one_is_no_copy(tier: Tier) -> None:
     assert [each.key for each in list_streaming(tier, "a/").objects] == [one.key]
 
 
-def test_a_one_object_copy_that_is_not_whole_is_no_copy(tier: Tier) -> None:
+def test_a_one_object_copy_that_is_not_whole_is_no_copy(tier):
     key = put_whole(tier, 4, 5, 3)
     tier.delete([key.index_key])
     assert list_streaming(tier).one_object_keys == frozenset()
@@ -102,9 +101,7 @@ def test_a_one_object_copy_that_is_not_whole_is_no_copy(tier: Tier) -> None:
         (None, b"\x3d\x1f\xb0\xbc", "no-data", "the index has no data object"),
     ],
 )
-def test_the_magic_tells_what_is_under_the_key_of_a_streaming_object(
-    tier: Tier, data: bytes | None, index: bytes | None, state: str, detail: str
-) -> None:
+def test_the_magic_tells_what_is_under_the_key_of_a_streaming_object(tier, data, index, state, detail):
     for key, value in ((str(uuid_of(1)), data), (f"{uuid_of(1)}-index", index)):
         if value is not None:
             tier.write_index(key, value, user_metadata=METADATA)
@@ -113,14 +110,14 @@ def test_the_magic_tells_what_is_under_the_key_of_a_streaming_object(
     assert (found.foreign is not None) == (state == "not-streaming")
 
 
-def test_a_pip17_object_under_a_streaming_key_is_none(tier: Tier) -> None:
+def test_a_pip17_object_under_a_streaming_key_is_none(tier):
     case = load_case("pip17", PIP17_CASES[0])
     put(tier, str(uuid_of(1)), case.data, METADATA)
     put(tier, f"{uuid_of(1)}-index", case.index, METADATA)
     assert states(tier) == ["not-streaming"]
 
 
-def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(tier: Tier) -> None:
+def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(tier):
     key = put_segment(tier, 1, (5, 0, 3))
     data = bytes(tier.read_range(key.data_key, 0, 512))
     put(tier, key.data_key, data[:-1], METADATA)
@@ -129,7 +126,7 @@ def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(t
     assert states(tier) == ["unknown-version"]
 
 
-def test_every_beginning_of_an_index_is_listed(tier: Tier) -> None:
+def test_every_beginning_of_an_index_is_listed(tier):
     key = put_segment(tier, 1, (5, 0, 3))
     index = bytes(tier.read_range(key.index_key, 0, tier.stat(key.index_key).size_bytes))
     for end in range(len(index)):
@@ -147,7 +144,7 @@ class VanishesWhenRead(MemoryDriver):
         raise ObjectNotFoundError("it has gone", key=key)
 
 
-def test_what_vanishes_meanwhile_was_never_there() -> None:
+def test_what_vanishes_meanwhile_was_never_there():
     tier = Tier(VanishesWhenRead())
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (6, 0, 3), parts=["data"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 from golden import STREAMING_CASES, load_case
@@ -13,7 +12,7 @@ from records import closed, failed, segment, still_open, streaming_record
 from scenes.rollbacks import NAMELESS, ORDERS, in_one_object, in_segments, put_segment, put_whole, topic
 from tiers import lay_out_broker_objects, lay_out_case, put, uuid_of
 
-from offload_core.maintenance.rollback import Coverage, Need, PlannedLedger, RollbackPlan, plan_rollback
+from offload_core.maintenance.rollback import Coverage, Need, plan_rollback
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, release_segments
 from offload_core.storage.tier import Tier, open_store
@@ -26,14 +25,12 @@ def tier() -> Tier:
     return Tier(MemoryDriver())
 
 
-def planned(
-    tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None
-) -> tuple[RollbackPlan, list[PlannedLedger]]:
+def planned(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None):
     plan = plan_rollback(tier, records)
     return plan, [ledger for each in plan.topics for ledger in each.streamed]
 
 
-def test_a_cluster_without_segments_loses_nothing(tier: Tier) -> None:
+def test_a_cluster_without_segments_loses_nothing(tier):
     put_whole(tier, 1, 5, 3)
     records = topic(in_one_object(5, 3, 1), closed(6, 4), still_open(7))
     plan, ledgers = planned(tier, records)
@@ -42,7 +39,7 @@ def test_a_cluster_without_segments_loses_nothing(tier: Tier) -> None:
     assert (plan.loses_nothing, ledgers, plan.knows_records) == (True, [], False)
 
 
-def test_a_ledger_in_segments_only(tier: Tier) -> None:
+def test_a_ledger_in_segments_only(tier):
     key = put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     plan, (five, six) = planned(tier, topic(in_segments(5, 3, (1, 2), gone=True), in_segments(6, 4, (1, 3))))
     assert (five.need, five.hot_copy, five.coverage) == (Need.ONLY_COPY, False, Coverage.COMPLETE)
@@ -55,7 +52,7 @@ def test_a_ledger_in_segments_only(tier: Tier) -> None:
     assert (plan.of(Need.ONLY_COPY), plan.of(Need.FINISH)) == ((five,), ())
 
 
-def test_a_ledger_that_is_partly_in_segments_is_read_from_bookkeeper_by_old_versions(tier: Tier) -> None:
+def test_a_ledger_that_is_partly_in_segments_is_read_from_bookkeeper_by_old_versions(tier):
     put_segment(tier, 1, (5, 0, 3))
     _, (five,) = planned(tier, topic(in_segments(5, 9, (1, 2), complete=False)))
     assert (five.need, five.coverage, five.streamed_entries, five.unseen_entries) == (
@@ -66,7 +63,7 @@ def test_a_ledger_that_is_partly_in_segments_is_read_from_bookkeeper_by_old_vers
     )
 
 
-def test_an_open_last_segment_and_an_open_ledger_are_waited_for(tier: Tier) -> None:
+def test_an_open_last_segment_and_an_open_ledger_are_waited_for(tier):
     put_segment(tier, 1, (4, 0, 3), (5, 0, 3))
     last = segment(uuid_of(2), None, complete=False)
     shares = OffloadContext.of_segments([segment(uuid_of(1), 2), last])
@@ -84,7 +81,7 @@ def test_an_open_last_segment_and_an_open_ledger_are_waited_for(tier: Tier) -> N
     assert (four.need, four.streamed_entries) == (Need.RELEASE, 3)
 
 
-def test_a_condemned_ledger_needs_nothing(tier: Tier) -> None:
+def test_a_condemned_ledger_needs_nothing(tier):
     shares = [segment(uuid_of(1), 2, complete=False)]
     context = OffloadContext.of_segments(shares, bookkeeper_deleted=True)
     plan, (five,) = planned(tier, topic(closed(5, 3, context)))
@@ -92,7 +89,7 @@ def test_a_condemned_ledger_needs_nothing(tier: Tier) -> None:
     assert plan.loses_nothing
 
 
-def test_a_segment_that_the_tier_does_not_have_and_entries_in_no_copy_are_named(tier: Tier) -> None:
+def test_a_segment_that_the_tier_does_not_have_and_entries_in_no_copy_are_named(tier):
     put_segment(tier, 2, (5, 3, 3), parts=["data"])
     record = in_segments(5, 9, (1, 2), (2, 5), gone=True)
     _, (five,) = planned(tier, topic(record))
@@ -103,7 +100,7 @@ def test_a_segment_that_the_tier_does_not_have_and_entries_in_no_copy_are_named(
     assert five.streamed_bytes == 0
 
 
-def test_a_record_and_a_tier_that_disagree_on_the_format(tier: Tier) -> None:
+def test_a_record_and_a_tier_that_disagree_on_the_format(tier):
     put_whole(tier, 1, 5, 3)
     _, (five,) = planned(tier, topic(in_segments(5, 3, (1, 2), gone=True)))
     (problem,) = five.problems
@@ -111,7 +108,7 @@ def test_a_record_and_a_tier_that_disagree_on_the_format(tier: Tier) -> None:
     assert (five.need, five.streamed_bytes) == (Need.ONLY_COPY, 0)
 
 
-def test_without_records_what_is_hot_is_not_known(tier: Tier) -> None:
+def test_without_records_what_is_hot_is_not_known(tier):
     put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     put_whole(tier, 2, 6, 4)
     put_whole(tier, 3, 7, 4)
@@ -122,13 +119,13 @@ def test_without_records_what_is_hot_is_not_known(tier: Tier) -> None:
     assert (plan.loses_nothing, plan.unread) == (False, 0)
 
 
-def test_without_records_an_object_whose_ledgers_are_not_known_is_counted(tier: Tier) -> None:
+def test_without_records_an_object_whose_ledgers_are_not_known_is_counted(tier):
     put_segment(tier, 1, (5, 0, 3), parts=["data"])
     plan, ledgers = planned(tier, None)
     assert (ledgers, plan.unread, plan.loses_nothing) == ([], 1, False)
 
 
-def test_pulsars_own_streaming_objects(tmp_path: Path) -> None:
+def test_pulsars_own_streaming_objects(tmp_path):
     for name in STREAMING_CASES:
         lay_out_case(tmp_path, "streaming", name)
     lay_out_broker_objects(tmp_path, ["json"])
@@ -146,7 +143,7 @@ def test_pulsars_own_streaming_objects(tmp_path: Path) -> None:
     assert {by_bucket[each.ledger_id].streamed_bytes == each.streamed_bytes for each in ledgers} == {True}
 
 
-def test_objects_that_only_look_like_streaming_ones_are_none(tier: Tier) -> None:
+def test_objects_that_only_look_like_streaming_ones_are_none(tier):
     for part in ("", "-index"):
         put(tier, f"{uuid_of(1)}{part}", b"something else", NAMELESS.as_metadata("data"))
     plan, ledgers = planned(tier, None)
@@ -180,7 +177,7 @@ def recorded_ledgers(draw: st.DrawFn) -> LedgerRecord:
 
 
 @given(ledger=recorded_ledgers())
-def test_what_is_to_be_released_can_be_and_nothing_else(ledger: LedgerRecord) -> None:
+def test_what_is_to_be_released_can_be_and_nothing_else(ledger):
     records = topic(ledger)
     tier = Tier(MemoryDriver())
     _, ledgers = planned(tier, records)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from crash_points import Fault, Killed, Points, watched
+from crash_points import Killed, Points, watched
 from damage import SCENES, Scene
 from damage.in_checksums import place_of
 from damage.in_records import change_share
@@ -21,7 +21,7 @@ from entries import pip17_object
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT
 
 from offload_core.format.codec.streaming import pack_streaming_index
-from offload_core.maintenance.verify import Code, Sealing, Summary, Verification, VerifiedObjects
+from offload_core.maintenance.verify import Code, Sealing, Verification, VerifiedObjects
 from offload_core.maintenance.verify.verified_objects import VERSION
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, ChangeAction, Deletion
@@ -34,13 +34,12 @@ from offload_hooks.testing.memory import MemoryObject
 class Recorded:
     """An audit log, with what the tier had when a change was recorded."""
 
-    def __init__(self, stored: MemoryTier) -> None:
+    def __init__(self, stored: MemoryTier):
         self.changes: list[Change] = []
         self.then: Callable[[], None] = lambda: None
         self._stored = stored
 
-    def record(self, change: Deletion | Change) -> None:
-        assert isinstance(change, Change)
+    def record(self, change: Deletion | Change):
         assert change.key not in self._stored.objects or change.before is not None
         self.changes.append(change)
         self.then()
@@ -49,19 +48,11 @@ class Recorded:
 class Sealed:
     """A scene whose objects may be sealed, again and again."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene):
         self.stored = in_memory_tier(scene.objects)
         self.audit = Recorded(self.stored)
 
-    def run(
-        self,
-        *,
-        dry: bool = False,
-        driver: type[MemoryDriver] = MemoryDriver,
-        state: VerifiedObjects | None = None,
-        points: Points | None = None,
-        **options: bool,
-    ) -> tuple[list[Code], Summary]:
+    def run(self, *, dry=False, driver=MemoryDriver, state=None, points=None, **options):
         layers = [] if points is None else [watched(points)]
         tier = Tier(driver(self.stored, Capabilities(create_only=True)), layers)
         sealing = Sealing(tier, None if dry else self.audit)
@@ -84,7 +75,7 @@ SOUND = [
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_is_sound_gets_checksums_that_hold(name: str) -> None:
+def test_what_is_sound_gets_checksums_that_hold(name):
     scene = SCENES[name]()
     world, count = Sealed(scene), len(scene.written)
     found, summary = world.run()
@@ -95,7 +86,7 @@ def test_what_is_sound_gets_checksums_that_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [pip17, streaming])
-def test_they_are_as_the_format_says(make: type[Scene]) -> None:
+def test_they_are_as_the_format_says(make):
     world, expected = Sealed(make()), sealed(make())
     world.run()
     assert set(world.stored.objects) == set(expected.objects)
@@ -104,14 +95,14 @@ def test_they_are_as_the_format_says(make: type[Scene]) -> None:
         assert world.data(key) == expected.objects[key].data
 
 
-def test_a_dry_run_counts_and_writes_nothing() -> None:
+def test_a_dry_run_counts_and_writes_nothing():
     world = Sealed(streaming())
     before = set(world.stored.objects)
     _, summary = world.run(dry=True)
     assert (summary.sealed, set(world.stored.objects)) == (2, before)
 
 
-def test_each_is_recorded_before_it_is_written() -> None:
+def test_each_is_recorded_before_it_is_written():
     scene = pip17()
     world = Sealed(scene)
     world.run()
@@ -128,7 +119,7 @@ def test_each_is_recorded_before_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("part", ["data", "index", "length"])
-def test_what_is_damaged_gets_none(part: str) -> None:
+def test_what_is_damaged_gets_none(part):
     scene = pip17(records=False)
     scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
     if part == "data":
@@ -144,7 +135,7 @@ def test_what_is_damaged_gets_none(part: str) -> None:
     assert place_of(scene, 1) in world.stored.objects
 
 
-def test_checksums_that_contradict_their_objects_stay_as_they_are() -> None:
+def test_checksums_that_contradict_their_objects_stay_as_they_are():
     scene = sealed(pip17(records=False))
     other = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1500)
     scene.objects[scene.key()].data, scene.objects[scene.index_key()].data = other.data, other.index
@@ -153,7 +144,7 @@ def test_checksums_that_contradict_their_objects_stay_as_they_are() -> None:
     assert world.audit.changes == []
 
 
-def test_damaged_checksums_are_made_anew() -> None:
+def test_damaged_checksums_are_made_anew():
     scene = sealed(mapfiles(checksums=False, records=False))
     scene.flip(place_of(scene), 50)
     world = Sealed(scene)
@@ -162,7 +153,7 @@ def test_damaged_checksums_are_made_anew() -> None:
     assert world.run()[0] == []
 
 
-def test_they_say_whose_they_are_where_their_key_does_not() -> None:
+def test_they_say_whose_they_are_where_their_key_does_not():
     for make, expected in (
         (pip17, {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}),
         (mapfiles, {}),
@@ -173,7 +164,7 @@ def test_they_say_whose_they_are_where_their_key_does_not() -> None:
         assert world.stored.objects[place_of(scene)].stat.user_metadata == expected
 
 
-def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
+def test_checksums_of_a_newer_version_stay_as_they_are():
     scene = sealed(pip17(records=False))
     scene.set(place_of(scene), "I", 4, 2)
     world = Sealed(scene)
@@ -181,7 +172,7 @@ def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
     assert world.audit.changes == []
 
 
-def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
+def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order():
     scene = streaming(records=False)
     index = scene.index(1)
     ledgers = [(ledger.metadata, ledger.blocks) for ledger in reversed(index.ledgers)]
@@ -207,18 +198,18 @@ def meddling(happens: Callable[[MemoryTier, str], None]) -> type[MemoryDriver]:
     return Meddling
 
 
-def fail(_: MemoryTier, key: str) -> None:
+def fail(_: MemoryTier, key: str):
     raise StoreUnavailableError("the store is tired", key=key)
 
 
-def delete_all(tier: MemoryTier, _: str) -> None:
+def delete_all(tier: MemoryTier, _: str):
     tier.objects.clear()
 
 
 def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
     """An object of the pair is written anew, as long as it was."""
 
-    def write(tier: MemoryTier, _: str) -> None:
+    def write(tier: MemoryTier, _: str):
         for name, stored in list(tier.objects.items()):
             if name.endswith(end):
                 now = stored.stat.modified_at + timedelta(minutes=1)
@@ -227,13 +218,13 @@ def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
     return write
 
 
-def write_theirs(tier: MemoryTier, key: str) -> None:
+def write_theirs(tier: MemoryTier, key: str):
     """The writer of the pair has written its checksums meanwhile."""
     stat = ObjectStat(key=key, size_bytes=6, modified_at=MODIFIED_AT)
     tier.objects[key] = MemoryObject(blocks=(b"theirs",), stat=stat)
 
 
-def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
+def test_what_could_not_be_written_is_said_and_the_next_time_written():
     world = Sealed(streaming())
     _, summary = world.run(driver=meddling(fail))
     assert (summary.sealed, summary.failed) == (0, 2)
@@ -242,14 +233,14 @@ def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
     assert (summary.sealed, summary.failed) == (2, 0)
 
 
-def test_checksums_of_what_vanished_meanwhile_do_not_stay() -> None:
+def test_checksums_of_what_vanished_meanwhile_do_not_stay():
     world = Sealed(pip17(records=False))
     _, summary = world.run(driver=meddling(delete_all))
     assert (summary.sealed, summary.failed, dict(world.stored.objects)) == (0, 0, {})
 
 
 @pytest.mark.parametrize("end", ["-ledger-7", "-index"])
-def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(end: str, tmp_path: Path) -> None:
+def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(end, tmp_path):
     scene = pip17(records=False)
     world = Sealed(scene)
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
@@ -262,14 +253,14 @@ def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(end: str, 
 
 @pytest.mark.parametrize("fault", ["kill before", "kill after"])
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault: Fault, is_gone: bool) -> None:
+def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault, is_gone):
     """The pair is written anew, or deleted, after it was verified and before its checksums are written."""
     for at in itertools.count(1):
         scene, other = pip17(records=False), Scene()
         other.add(pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1500), 0)
         world, points = Sealed(scene), Points(at, fault)
 
-        def change(world: Sealed = world, other: Scene = other) -> None:
+        def change(world: Sealed = world, other: Scene = other):
             world.stored.objects.clear()
             for key, stored in in_memory_tier({} if is_gone else other.objects).objects.items():
                 now = stored.stat.modified_at + timedelta(minutes=1)
@@ -288,14 +279,14 @@ def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault: Fault
             return
 
 
-def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:
+def test_whoever_wrote_checksums_meanwhile_keeps_theirs():
     scene = pip17(records=False)
     world = Sealed(scene)
     world.run(driver=meddling(write_theirs))
     assert world.data(place_of(scene)) == b"theirs"
 
 
-def test_many_are_written_some_at_a_time() -> None:
+def test_many_are_written_some_at_a_time():
     scene = Scene()
     for number in range(300):
         scene.add(pip17_object([b"x"], ledger_id=number), number)
@@ -305,7 +296,7 @@ def test_many_are_written_some_at_a_time() -> None:
 # --- with a state ------------------------------------------------------------------------------------
 
 
-def test_what_was_verified_before_is_read_again_to_be_sealed_and_not_after_that(tmp_path: Path) -> None:
+def test_what_was_verified_before_is_read_again_to_be_sealed_and_not_after_that(tmp_path):
     world = Sealed(streaming())
     skipped = []
     for dry in (True, False, False):
@@ -315,7 +306,7 @@ def test_what_was_verified_before_is_read_again_to_be_sealed_and_not_after_that(
     assert skipped == [(2, 0, 2), (2, 0, 2), (0, 2, 0)]
 
 
-def test_what_is_beside_a_pair_is_noticed_when_it_changes(tmp_path: Path) -> None:
+def test_what_is_beside_a_pair_is_noticed_when_it_changes(tmp_path):
     world = Sealed(mapfiles())
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
         world.run(state=state)
@@ -334,9 +325,7 @@ def test_what_is_beside_a_pair_is_noticed_when_it_changes(tmp_path: Path) -> Non
 # --- by checksums alone ------------------------------------------------------------------------------
 
 
-def test_only_what_has_checksums_is_compared_with_them_and_no_state_takes_it_for_verified(
-    tmp_path: Path,
-) -> None:
+def test_only_what_has_checksums_is_compared_with_them_and_no_state_takes_it_for_verified(tmp_path):
     scene = sealed(pip17(records=False))
     scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
     world, looked_at = Sealed(scene), []
@@ -373,7 +362,7 @@ def read_and_skipped(scene: Scene, path: Path) -> tuple[int, int]:
     return summary.deep_objects, summary.skipped
 
 
-def test_what_is_sound_is_read_once(path: Path) -> None:
+def test_what_is_sound_is_read_once(path):
     scene = streaming()
     assert read_and_skipped(scene, path) == (2, 0)
     assert read_and_skipped(scene, path) == (0, 2)
@@ -383,7 +372,7 @@ def test_what_is_sound_is_read_once(path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["data", "index"])
 @pytest.mark.parametrize("change", ["size", "time"])
-def test_what_has_changed_is_read_again(path: Path, part: str, change: str) -> None:
+def test_what_has_changed_is_read_again(path, part, change):
     scene = pip17()
     verify(scene, path)
     stored = scene.objects[scene.key() if part == "data" else scene.index_key()]
@@ -395,7 +384,7 @@ def test_what_has_changed_is_read_again(path: Path, part: str, change: str) -> N
         assert verify(scene, path).summary.skipped == 0
 
 
-def test_what_is_wrong_is_said_each_time(path: Path) -> None:
+def test_what_is_wrong_is_said_each_time(path):
     scene = pip17()
     scene.flip(scene.key(), scene.frame(3) + 40)
     for _ in range(2):
@@ -404,7 +393,7 @@ def test_what_is_wrong_is_said_each_time(path: Path) -> None:
         assert verification.summary.skipped == 0
 
 
-def test_what_is_wrong_without_its_bytes_is_read_each_time(path: Path) -> None:
+def test_what_is_wrong_without_its_bytes_is_read_each_time(path):
     scene = pip17(records=False)
     scene.objects[scene.key()].data += b"more"
     for _ in range(2):
@@ -412,7 +401,7 @@ def test_what_is_wrong_without_its_bytes_is_read_each_time(path: Path) -> None:
         assert (summary.findings, summary.deep_objects, summary.skipped) == ({Code.WRONG_LENGTH: 1}, 1, 0)
 
 
-def test_what_was_counted_is_known_without_reading(path: Path) -> None:
+def test_what_was_counted_is_known_without_reading(path):
     """The end of a segment is known by its bytes only, and its record says another one."""
     scene = streaming()
     verify(scene, path)
@@ -422,13 +411,13 @@ def test_what_was_counted_is_known_without_reading(path: Path) -> None:
     assert (verification.summary.skipped, verification.summary.findings) == (2, {Code.SEGMENT_END: 1})
 
 
-def test_a_verification_that_is_broken_off_keeps_what_it_has(path: Path) -> None:
+def test_a_verification_that_is_broken_off_keeps_what_it_has(path):
     scene = Scene()
     for number in range(5):
         scene.add(pip17_object(PAYLOADS, ledger_id=LEDGER + number), number)
     scene.flip(scene.key(4), scene.frame(0, 4, LEDGER + 4) + 40)
 
-    def broken_off() -> None:
+    def broken_off():
         with VerifiedObjects(path, LOCATION) as state:
             for _ in scene.verification(deep=True, state=state):
                 raise KeyboardInterrupt
@@ -441,7 +430,7 @@ def test_a_verification_that_is_broken_off_keeps_what_it_has(path: Path) -> None
 # --- files that are none ---------------------------------------------------------------------------
 
 
-def opened(path: Path, location: str = LOCATION) -> None:
+def opened(path: Path, location: str = LOCATION):
     with VerifiedObjects(path, location):
         pass
 
@@ -452,13 +441,13 @@ def made(path: Path) -> Path:
     return path
 
 
-def test_a_file_of_another_tier_is_refused(made: Path) -> None:
+def test_a_file_of_another_tier_is_refused(made):
     with pytest.raises(FormatError, match="of another tier") as caught:
         opened(made, "s3://other")
     assert (caught.value.expected, caught.value.found) == ("s3://other", LOCATION)
 
 
-def test_a_newer_version_is_refused(made: Path) -> None:
+def test_a_newer_version_is_refused(made):
     with closing(sqlite3.connect(made)) as file:
         file.execute(f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(UnsupportedVersionError) as caught:
@@ -466,14 +455,14 @@ def test_a_newer_version_is_refused(made: Path) -> None:
     assert (caught.value.expected, caught.value.found) == (VERSION, VERSION + 1)
 
 
-def test_another_programs_database_is_refused(path: Path) -> None:
+def test_another_programs_database_is_refused(path):
     with closing(sqlite3.connect(path)) as file:
         file.execute("CREATE TABLE cats (name TEXT)")
     with pytest.raises(FormatError, match="another program"):
         opened(path)
 
 
-def test_what_is_no_database_is_refused(path: Path) -> None:
+def test_what_is_no_database_is_refused(path):
     path.write_bytes(b"a picture of a cat" * 100)
     with pytest.raises(
         FormatError, match=r"this is no file of verified objects, or it is damaged.*Remove it"
@@ -482,7 +471,7 @@ def test_what_is_no_database_is_refused(path: Path) -> None:
     assert path.read_bytes().startswith(b"a picture")
 
 
-def test_a_damaged_file_is_refused(made: Path) -> None:
+def test_a_damaged_file_is_refused(made):
     data = bytearray(made.read_bytes())
     for offset in range(4096, len(data), 7):
         data[offset] ^= 0xFF
@@ -491,7 +480,7 @@ def test_a_damaged_file_is_refused(made: Path) -> None:
         opened(made)
 
 
-def test_a_row_that_cannot_be_read_is_an_error(made: Path) -> None:
+def test_a_row_that_cannot_be_read_is_an_error(made):
     with closing(sqlite3.connect(made)) as file:
         file.execute("UPDATE verified SET counts = '[{}]'")
         file.commit()
@@ -499,6 +488,6 @@ def test_a_row_that_cannot_be_read_is_an_error(made: Path) -> None:
         verify(pip17(), made)
 
 
-def test_a_file_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_is_an_error(tmp_path):
     with pytest.raises(StoreError, match="cannot be used"):
         opened(tmp_path / "no" / "such" / "folder")

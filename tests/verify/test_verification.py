@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from damage import DAMAGES, SCENES, Scene
@@ -37,7 +36,7 @@ from offload_core.format.codec.object_marks import MAPPED_KEY, REPAIRED_FROM_KEY
 from offload_core.maintenance.verify import Code, Finding, Severity, Summary, Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.catalogue.record_source import FileRecords
-from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.metadata.records import DriverMetadata
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_core.storage.tier import Tier, open_store
@@ -53,11 +52,11 @@ class Failing(MemoryDriver):
 
     def __init__(
         self, tier: MemoryTier, *, broken: str = "nothing", gone: str = "nothing", hook: str = "stat"
-    ) -> None:
+    ):
         super().__init__(tier, Capabilities())
         self._broken, self.gone, self._hook = broken, gone, hook
 
-    def _check(self, key: str, hook: str) -> None:
+    def _check(self, key: str, hook: str):
         if hook == self._hook and self._broken in key:
             raise StoreUnavailableError("the store is tired", key=key)
         if hook == self._hook and self.gone in key:
@@ -88,7 +87,7 @@ def two_ledgers() -> Scene:
 
 
 @pytest.mark.parametrize("hook", ["stat", "read_range"])
-def test_an_object_that_cannot_be_read_is_named_and_the_others_are_verified(hook: str) -> None:
+def test_an_object_that_cannot_be_read_is_named_and_the_others_are_verified(hook):
     scene = two_ledgers()
     scene.flip(scene.key(1), 200)
     verification = Verification(failing(scene, broken=f"-ledger-{LEDGER}", hook=hook), deep=True)
@@ -98,14 +97,14 @@ def test_an_object_that_cannot_be_read_is_named_and_the_others_are_verified(hook
 
 
 @pytest.mark.parametrize("hook", ["stat", "read_range"])
-def test_an_object_that_vanishes_meanwhile_was_never_there(hook: str) -> None:
+def test_an_object_that_vanishes_meanwhile_was_never_there(hook):
     scene = two_ledgers()
     verification = Verification(failing(scene, gone=f"-ledger-{LEDGER}", hook=hook), deep=True)
     assert list(verification) == []
     assert verification.summary.failed == 0
 
 
-def test_data_that_vanishes_before_it_is_read_was_never_there() -> None:
+def test_data_that_vanishes_before_it_is_read_was_never_there():
     scene = pip17(records=False)
 
     class LosesData(MemoryDriver):
@@ -120,7 +119,7 @@ def test_data_that_vanishes_before_it_is_read_was_never_there() -> None:
     assert (verification.summary.failed, verification.summary.deep_objects) == (0, 0)
 
 
-def test_an_index_that_comes_later_is_not_missed() -> None:
+def test_an_index_that_comes_later_is_not_missed():
     """Listed between the two commits of an offload."""
     scene = pip17(records=False)
 
@@ -133,7 +132,7 @@ def test_an_index_that_comes_later_is_not_missed() -> None:
     assert list(Verification(Tier(ListsDataOnly(in_memory_tier(scene.objects), Capabilities())))) == []
 
 
-def test_an_index_that_came_before_the_record_was_read_is_not_missed() -> None:
+def test_an_index_that_came_before_the_record_was_read_is_not_missed():
     scene = pip17()
     driver = Failing(in_memory_tier(scene.objects), gone="-index")
 
@@ -146,7 +145,7 @@ def test_an_index_that_came_before_the_record_was_read_is_not_missed() -> None:
     assert list(Verification(Tier(driver), records=completed)) == []
 
 
-def test_an_object_that_was_written_after_the_listing_is_not_lost() -> None:
+def test_an_object_that_was_written_after_the_listing_is_not_lost():
     scene = pip17(gone=True)
 
     class ListsNothing(MemoryDriver):
@@ -158,7 +157,7 @@ def test_an_object_that_was_written_after_the_listing_is_not_lost() -> None:
     assert list(scene.verification(deep=False, tier=tier)) == []
 
 
-def test_what_vanishes_after_the_records_were_read_is_no_orphan() -> None:
+def test_what_vanishes_after_the_records_were_read_is_no_orphan():
     scene = pip17()
     scene.add(one_ledger(), 5)
     driver = Failing(in_memory_tier(scene.objects))
@@ -172,14 +171,14 @@ def test_what_vanishes_after_the_records_were_read_is_no_orphan() -> None:
     assert list(Verification(Tier(driver), records=read_and_trimmed)) == []
 
 
-def test_a_copy_that_cannot_be_looked_up_is_not_called_lost() -> None:
+def test_a_copy_that_cannot_be_looked_up_is_not_called_lost():
     scene = pip17(gone=True)
     tier = failing(Scene(), broken=f"-ledger-{LEDGER}")
     verification = scene.verification(deep=False, tier=tier)
     assert (list(verification), verification.summary.failed) == ([], 1)
 
 
-def test_what_is_left_of_an_object_is_verified() -> None:
+def test_what_is_left_of_an_object_is_verified():
     scene = pip17(records=False)
     scene.cut(scene.key(), -10)
     scene.flip(scene.key(), scene.frame(1) + 40)
@@ -189,7 +188,7 @@ def test_what_is_left_of_an_object_is_verified() -> None:
     assert 0 < verification.summary.entries < len(PAYLOADS)
 
 
-def test_nothing_is_said_of_counts_of_what_is_cut_off() -> None:
+def test_nothing_is_said_of_counts_of_what_is_cut_off():
     scene = streaming(records=False)
     scene.cut(scene.key(), -10)
     assert {each.code for each in scene.findings(deep=True)} == {Code.WRONG_LENGTH, Code.GAP}
@@ -198,7 +197,7 @@ def test_nothing_is_said_of_counts_of_what_is_cut_off() -> None:
 # --- what records and objects do not tell ----------------------------------------------------------
 
 
-def test_an_object_of_another_cluster_is_no_orphan() -> None:
+def test_an_object_of_another_cluster_is_no_orphan():
     scene = pip17()
     scene.add(one_ledger(), 5, cluster="west")
     verification = scene.verification(deep=False)
@@ -206,7 +205,7 @@ def test_an_object_of_another_cluster_is_no_orphan() -> None:
     assert verification.summary.unknown == 1
 
 
-def test_an_object_of_a_topic_without_a_record_is_unknown() -> None:
+def test_an_object_of_a_topic_without_a_record_is_unknown():
     scene = pip17()
     scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
     for key in (scene.key(1), scene.index_key(1)):
@@ -216,7 +215,7 @@ def test_an_object_of_a_topic_without_a_record_is_unknown() -> None:
     assert verification.summary.unknown == 1
 
 
-def test_copies_of_ledgers_that_neither_topic_nor_cluster_tells_apart_are_not_compared() -> None:
+def test_copies_of_ledgers_that_neither_topic_nor_cluster_tells_apart_are_not_compared():
     scene = Scene()
     for number in range(2):
         scene.add(streaming_object([LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[: 3 + number]])]), number)
@@ -226,24 +225,24 @@ def test_copies_of_ledgers_that_neither_topic_nor_cluster_tells_apart_are_not_co
 
 
 @pytest.mark.parametrize("filtered", [0, 1])
-def test_a_gap_beside_a_filtered_segment_is_none(filtered: int) -> None:
+def test_a_gap_beside_a_filtered_segment_is_none(filtered):
     scene = filtered_segments(records=False)
     for key in (scene.key(1 - filtered), scene.index_key(1 - filtered)):
         del scene.objects[key].metadata["pulsaroffloadfiltered"]
     assert scene.findings() == []
 
 
-def test_an_attempt_with_a_lease_is_under_way() -> None:
+def test_an_attempt_with_a_lease_is_under_way():
     scene = pip17()
     holder = AttemptHolder(machine=1, process=1, started=1)
     for until_ms, found in ((NOW_MS + 1000, []), (NOW_MS - 1000, [Code.UNFINISHED])):
-        record = scene.records[TOPIC].ledger(LEDGER)  # type: ignore[index, union-attr]
+        record = scene.records[TOPIC].ledger(LEDGER)
         lease = AttemptLease(holder=holder, until_ms=until_ms)
-        change_context(scene, complete=False, driver=with_lease(record.context.driver, lease))  # type: ignore[union-attr]
+        change_context(scene, complete=False, driver=with_lease(record.context.driver, lease))
         assert [each.code for each in scene.findings(deep=False)] == found
 
 
-def test_a_brokers_attempt_whose_objects_are_new_may_be_under_way() -> None:
+def test_a_brokers_attempt_whose_objects_are_new_may_be_under_way():
     scene = pip17()
     change_context(scene, complete=False)
     for ago, found in ((timedelta(minutes=9), []), (timedelta(minutes=11), [Code.UNFINISHED])):
@@ -252,7 +251,7 @@ def test_a_brokers_attempt_whose_objects_are_new_may_be_under_way() -> None:
         assert [each.code for each in scene.findings(deep=False)] == found
 
 
-def test_an_attempt_that_left_nothing_is_not_mentioned() -> None:
+def test_an_attempt_that_left_nothing_is_not_mentioned():
     scene = pip17()
     scene.objects.clear()
     change_context(scene, complete=False)
@@ -270,7 +269,7 @@ def test_an_attempt_that_left_nothing_is_not_mentioned() -> None:
         (None, Code.LOST),
     ],
 )
-def test_a_copy_in_another_tier_is_not_called_lost(recorded: DriverMetadata | None, found: Code) -> None:
+def test_a_copy_in_another_tier_is_not_called_lost(recorded, found):
     scene = pip17(gone=True)
     change_context(scene, driver=recorded)
 
@@ -283,7 +282,7 @@ def test_a_copy_in_another_tier_is_not_called_lost(recorded: DriverMetadata | No
     assert (finding.code, finding.ledger_id) == (found, LEDGER)
 
 
-def test_uploads_are_stale_after_a_day() -> None:
+def test_uploads_are_stale_after_a_day():
     driver = MemoryDriver()
     tier = Tier(driver)
     tier.begin_data(f"{uuid_of(1)}-ledger-{LEDGER}")
@@ -295,14 +294,14 @@ def test_uploads_are_stale_after_a_day() -> None:
     assert (finding.code, finding.key) == (Code.STALE_UPLOAD, f"{uuid_of(1)}-ledger-{LEDGER}")
 
 
-def test_a_prefix_is_the_folder_that_records_objects_lie_in() -> None:
+def test_a_prefix_is_the_folder_that_records_objects_lie_in():
     scene = pip17(gone=True)
     scene.objects = {f"moved/here/{key}": stored for key, stored in scene.objects.items()}
     scene.objects["elsewhere/" + scene.key()] = Stored(b"", {})
     assert list(scene.verification(deep=True, prefix="moved/here/")) == []
 
 
-def test_each_file_of_checksums_that_is_alone_is_said() -> None:
+def test_each_file_of_checksums_that_is_alone_is_said():
     scene = sealed(mapfiles(records=False))
     for key in (scene.key(), scene.index_key()):
         del scene.objects[key]
@@ -315,7 +314,7 @@ def test_each_file_of_checksums_that_is_alone_is_said() -> None:
 # --- Who does the work of a verification, what is counted, and when it gives up an object.
 
 
-def test_an_object_of_which_very_much_is_wrong_is_given_up() -> None:
+def test_an_object_of_which_very_much_is_wrong_is_given_up():
     scene = Scene()
     scene.add(pip17_object([entry(b"%04d" % i) for i in range(300)], ledger_id=LEDGER), 0)
     for i in range(300):
@@ -327,7 +326,7 @@ def test_an_object_of_which_very_much_is_wrong_is_given_up() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("entry_id", [2**63 - 2, 2**63 - 1])
-def test_an_id_that_no_entry_can_have_ends_its_block(entry_id: int) -> None:
+def test_an_id_that_no_entry_can_have_ends_its_block(entry_id):
     """Where ids may be missing, any id that is greater is one."""
     scene = SCENES["filtered"]()
     scene.set(scene.key(), "q", 128 + 4, entry_id)
@@ -335,7 +334,7 @@ def test_an_id_that_no_entry_can_have_ends_its_block(entry_id: int) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there() -> None:
+def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there():
     scene = streaming(records=False)
     index = scene.objects[scene.index_key(1)].data
     at = index.rindex(struct.pack(">qi", 3, 3))  # ledger 8's last block
@@ -343,7 +342,7 @@ def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there() -> None:
     assert {Code.BLOCK_WRONG_FIRST_ENTRY, Code.ENTRY_WRONG_ID} <= {each.code for each in scene.findings()}
 
 
-def test_what_was_looked_at_is_counted() -> None:
+def test_what_was_looked_at_is_counted():
     scene = SCENES["no-checksums"]()
     scene.add(one_ledger(), 3)
     verification = scene.verification(deep=True)
@@ -355,7 +354,7 @@ def test_what_was_looked_at_is_counted() -> None:
     assert (summary.count(Severity.ERROR), summary.count(Severity.WARNING)) == (1, 0)
 
 
-def test_entries_with_a_brokers_metadata_have_their_checksum_behind_it() -> None:
+def test_entries_with_a_brokers_metadata_have_their_checksum_behind_it():
     broker = BrokerEntryMetadata(broker_timestamp=1, index=5)
     scene = Scene()
     payloads = [entry(b"x", broker=broker), entry(b"y", broker=broker, checksum=False), batch_entry([b"z"])]
@@ -365,7 +364,7 @@ def test_entries_with_a_brokers_metadata_have_their_checksum_behind_it() -> None
     assert verification.summary.unchecked_entries == 1
 
 
-def test_an_entry_that_its_windows_cut_in_its_length_is_verified() -> None:
+def test_an_entry_that_its_windows_cut_in_its_length_is_verified():
     window = 2 << 20
     payloads = [
         entry(b"x" * (window - 5 - 128 - 12 - len(entry(b"")))),
@@ -394,9 +393,7 @@ def test_an_entry_that_its_windows_cut_in_its_length_is_verified() -> None:
 
 
 @pytest.mark.parametrize("executor", [ThreadExecutor(3), ProcessExecutor(1)], ids=["threads", "processes"])
-def test_threads_and_processes_find_the_same(
-    tmp_path: Path, executor: ThreadExecutor | ProcessExecutor
-) -> None:
+def test_threads_and_processes_find_the_same(tmp_path, executor):
     for attempt in range(3):
         written = pip17_object(PAYLOADS, ledger_id=LEDGER + attempt)
         damaged = written.data[:-3] + b"!" + written.data[-2:]
@@ -408,7 +405,7 @@ def test_threads_and_processes_find_the_same(
     ]
 
 
-def test_many_objects_are_listed_some_at_a_time() -> None:
+def test_many_objects_are_listed_some_at_a_time():
     scene = Scene()
     written = pip17_object([b"x"], ledger_id=LEDGER)
     for number in range(2500):
@@ -420,7 +417,7 @@ def test_many_objects_are_listed_some_at_a_time() -> None:
     assert (list(verification), verification.summary.objects) == ([], 2500)
 
 
-def test_findings_are_given_as_objects_are_looked_at() -> None:
+def test_findings_are_given_as_objects_are_looked_at():
     """Also of objects whose indexes cannot be read: there may be any number of them."""
     scene = Scene()
     for number in range(3):
@@ -434,7 +431,7 @@ def test_findings_are_given_as_objects_are_looked_at() -> None:
 class Noting(MemoryDriver):
     """It notes the keys that are read, in their order."""
 
-    def __init__(self, tier: MemoryTier) -> None:
+    def __init__(self, tier: MemoryTier):
         super().__init__(tier, Capabilities())
         self.read: list[str] = []
 
@@ -444,7 +441,7 @@ class Noting(MemoryDriver):
         return bytes(super().read_range(key, offset, length))
 
 
-def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch):
     scene = Scene()
     for number in range(30):
         scene.add(pip17_object([b"x"], ledger_id=number), number)
@@ -479,20 +476,20 @@ def standing_in(key: str) -> Scene:
 
 
 @pytest.mark.parametrize("key", [MAPPED_KEY, REPAIRED_FROM_KEY])
-def test_what_stands_in_is_counted_and_no_finding(key: str) -> None:
+def test_what_stands_in_is_counted_and_no_finding(key):
     found, summary = verified(standing_in(key))
     assert (found, summary.stand_ins, summary.unknown) == ([], 1, 0)
 
 
 @pytest.mark.parametrize("later", [-10, 10])
-def test_without_records_neither_copy_supersedes_the_other(later: int) -> None:
+def test_without_records_neither_copy_supersedes_the_other(later):
     assert verified(standing_in(MAPPED_KEY), with_records=False)[0] == []
     scene = pip17()
     scene.add(one_ledger(), 5, later=later)
     assert verified(scene, with_records=False)[0] == [Code.SUPERSEDED]
 
 
-def test_copies_of_unlike_length_are_said_whether_one_stands_in_or_not() -> None:
+def test_copies_of_unlike_length_are_said_whether_one_stands_in_or_not():
     scene = standing_in(MAPPED_KEY)
     scene.add(pip17_object(PAYLOADS[:-3], ledger_id=LEDGER), 6, later=20)
     assert Code.COPIES_DIFFER in verified(scene, with_records=False)[0]
@@ -502,9 +499,7 @@ DELETED = copied(uuid_of(0), complete=False, bookkeeper_deleted=True)
 
 
 @pytest.mark.parametrize(("ledger_id", "context"), [(LEDGER + 1, copied(uuid_of(0))), (LEDGER, DELETED)])
-def test_what_stands_in_for_a_ledger_that_is_trimmed_or_being_deleted_is_an_orphan(
-    ledger_id: int, context: OffloadContext
-) -> None:
+def test_what_stands_in_for_a_ledger_that_is_trimmed_or_being_deleted_is_an_orphan(ledger_id, context):
     scene = standing_in(MAPPED_KEY)
     scene.records = {TOPIC: managed_ledger(closed_ledger(ledger_id, PAYLOADS, context))}
     found, summary = verified(scene)
@@ -513,7 +508,7 @@ def test_what_stands_in_for_a_ledger_that_is_trimmed_or_being_deleted_is_an_orph
 
 
 @pytest.mark.parametrize(("half", "code"), [("index", Code.NO_INDEX), ("data", Code.NO_DATA)])
-def test_half_of_one_is_said_as_such_unless_it_is_being_made(half: str, code: Code) -> None:
+def test_half_of_one_is_said_as_such_unless_it_is_being_made(half, code):
     scene = standing_in(MAPPED_KEY)
     del scene.objects[scene.index_key(1) if half == "index" else scene.key(1)]
     assert verified(scene)[0] == [code]
@@ -524,7 +519,7 @@ def test_half_of_one_is_said_as_such_unless_it_is_being_made(half: str, code: Co
     assert (found, summary.stand_ins) == ([], 1)
 
 
-def test_another_clusters_are_none_of_ours() -> None:
+def test_another_clusters_are_none_of_ours():
     scene = standing_in(MAPPED_KEY)
     for name in (scene.key(1), scene.index_key(1)):
         scene.objects[name].metadata["pulsarclustername"] = "west"
@@ -532,7 +527,7 @@ def test_another_clusters_are_none_of_ours() -> None:
     assert (found, summary.stand_ins, summary.unknown) == ([], 0, 1)
 
 
-def test_what_a_repair_saved_by_a_live_pulsars_records_is_no_finding() -> None:
+def test_what_a_repair_saved_by_a_live_pulsars_records_is_no_finding():
     scene = pip17()
     DAMAGES["a-block-is-zeros"].do(scene)
     tier = Tier(MemoryDriver(in_memory_tier(scene.objects)))
@@ -543,7 +538,7 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_is_no_finding() -> None:
     assert verification.summary.stand_ins == 1
 
 
-def test_what_a_mapping_names_is_no_finding(tmp_path: Path) -> None:
+def test_what_a_mapping_names_is_no_finding(tmp_path):
     world = moved_by_mapping(tmp_path)
     url = f"sqlite:{tmp_path}/records.db"
     assert list(Verification(world.source)) == []

@@ -79,7 +79,6 @@ def _listed_objects(probe: TierProbe) -> _Made:
 
 
 def _remove(probe: TierProbe, made: Upload | str) -> str | None:
-    """Return why an upload or object is still there; None if it is gone."""
     fault = "The store says that it is gone, and has it still."
     try:
         if isinstance(made, Upload):

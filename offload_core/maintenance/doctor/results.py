@@ -150,7 +150,7 @@ _HDFS = {
     "delete": "write and execute (-wx) on the tier's directory (with the sticky bit: owner of the files)",
 }
 _LOCAL = _HDFS | {
-    "write": "write and execute (-wx) on the tier's directory, on a file system that is not mounted read-only",
+    "write": "write and execute (-wx) on the tier's directory, on a file system that is not mounted read-only"
 }
 _PERMISSIONS: Mapping[str, Mapping[str, str]] = {
     "s3": _S3,

@@ -482,7 +482,6 @@ def _namings(info: ManagedLedgerInfo) -> list[NamedAttempt] | FormatError:
 
 
 def _readable(info: ManagedLedgerInfo | FormatError) -> ManagedLedgerInfo | FormatError:
-    """Return a record, if its attempts can be listed."""
     named = info if isinstance(info, FormatError) else _namings(info)
     return named if isinstance(named, FormatError) else info
 

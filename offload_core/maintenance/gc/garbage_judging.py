@@ -188,12 +188,10 @@ def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
 
 
 def _other(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
-    """Return the attempt as a copy beside those that are read."""
     return next((copy for copy in other_copies(info) if copy.uuid == uuid), None)
 
 
 def _ledger_of(info: ManagedLedgerInfo, uuid: UUID) -> LedgerRecord | None:
-    """Return the ledger whose one object is this attempt's."""
     return next(
         (
             ledger
@@ -364,7 +362,6 @@ class GarbageJudge:
         return all(self.holds(copy, ledger) for copy in self._complete_copies(topic, ledger))
 
     def _is_elsewhere(self, topic: TopicName, ledger: LedgerRecord) -> bool:
-        """Return whether a ledger is read from another tier."""
         return any(
             copy.driver is not None and is_another_place(self._here, copy.driver)
             for copy in self._complete_copies(topic, ledger)

@@ -23,14 +23,7 @@ from itertools import chain
 
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, ListedPair, RemovalOutcome, Scope
-from offload_core.maintenance.gc.garbage_judging import (
-    GarbageJudge,
-    Kept,
-    Naming,
-    forget,
-    give_up,
-    naming_of,
-)
+from offload_core.maintenance.gc.garbage_judging import GarbageJudge, Kept, Naming, forget, give_up, naming_of
 from offload_core.metadata.catalogue import Records, read_each
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
@@ -116,7 +109,6 @@ class Removal:
                     yield from outcomes
 
     def _remove(self, batch: Sequence[Garbage]) -> list[RemovalOutcome | OffloadError]:
-        """Delete garbage of one topic, or of none."""
         info = self._read(batch[0])
         judge = self._judge()
         outcomes: list[RemovalOutcome | OffloadError] = []
@@ -233,7 +225,6 @@ class Removal:
         return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
 
     def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge) -> str | None:
-        """Return why it stays; None if it is deleted."""
         if garbage.pair is None:
             key = parse_key(garbage.key)
             named = None if key is None else naming_of(info, key.uuid)
@@ -247,7 +238,6 @@ class Removal:
     def _why_needed(
         self, garbage: Garbage, info: ManagedLedgerInfo | None, judge: GarbageJudge
     ) -> str | None:
-        """Return why objects stay by their topic's record; None if they are deleted."""
         topic, pair = garbage.topic, garbage.pair
         assert topic is not None
         assert pair is not None
@@ -284,7 +274,6 @@ class Removal:
         return stat.size_bytes == listed.size_bytes and apart_s <= _TIME_TOLERANCE_S
 
     def _remove_attempt(self, garbage: Garbage, info: ManagedLedgerInfo | str | None) -> None:
-        """Delete an upload, or the objects of an attempt that the record names."""
         key = parse_key(garbage.key)
         if garbage.kind is GarbageKind.UPLOAD:
             self._record(garbage)
@@ -320,7 +309,6 @@ class Removal:
                 self.writable.update(name, partial(forget, uuid=key.uuid))
 
     def _record(self, garbage: Garbage) -> None:
-        """Write an object or upload that is about to be deleted to the audit log."""
         name = None if garbage.topic is None else managed_ledger_of_topic(garbage.topic)
         why = f"{garbage.kind.value}: {garbage.why}"
         if garbage.upload is not None:
@@ -347,7 +335,6 @@ class Removal:
             )
 
     def _record_kept(self, garbage: Garbage, why: str) -> None:
-        """Write to the audit log that an object was not deleted after all."""
         self.audit.record(
             Change(
                 action=ChangeAction.WRITE,

@@ -152,12 +152,7 @@ def _written(ledger_id: int | None, stored: StoredObject, state: str) -> Event:
 def _of_record(record: LedgerRecord) -> Iterator[Event]:
     def event(at_ms: int | None, what: Happened, uuid: UUID | None, detail: str) -> Event:
         return Event(
-            at=_time(at_ms),
-            ledger_id=record.ledger_id,
-            what=what,
-            uuid=uuid,
-            detail=detail,
-            source="record",
+            at=_time(at_ms), ledger_id=record.ledger_id, what=what, uuid=uuid, detail=detail, source="record"
         )
 
     info, context = record.info, record.context

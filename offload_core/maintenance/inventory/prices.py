@@ -75,11 +75,7 @@ class Prices(BaseModel):
     classes: Annotated[dict[str, StorageClass], Field(min_length=1)]
 
     def tariff(self, name: str | None = None) -> Tariff:
-        """The prices of a storage class, the default one without a name.
-
-        Raises:
-            OptionError: the file has no such class.
-        """
+        """The prices of a storage class, the default one without a name. `OptionError`: there is none."""
         chosen = self.default_class if name is None else name
         if chosen not in self.classes:
             raise OptionError(

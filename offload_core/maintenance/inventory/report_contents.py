@@ -103,13 +103,11 @@ def gather(
 
 
 def _names(topics: Sequence[Topic], catalogue: Catalogue) -> list[str]:
-    """The topics' names, with their clusters where there are several."""
     several = len({topic.cluster for topic in catalogue.topics if topic.cluster is not None}) > 1
     return [f"{topic.label} (of {topic.cluster})" if several else topic.label for topic in topics]
 
 
 def _objects(topics: Iterable[Topic]) -> Iterator[StoredObject]:
-    """The attempts of topics, each once."""
     seen = set()
     for topic in topics:
         for ledger in topic.ledgers:
@@ -253,7 +251,6 @@ def _histogram(
 
 
 def _problems(found: Catalogue | Iterable[Finding]) -> dict[str, Any]:
-    """Return problems, counted by code, and the first of them one by one."""
     if isinstance(found, Catalogue):
         rows = (_of_stored(stored) for stored in found.problems)
     else:

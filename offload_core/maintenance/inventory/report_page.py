@@ -90,7 +90,6 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _plotly() -> str:
-    """Plotly's program, as its package has it."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:

@@ -123,8 +123,6 @@ def by_class(found: StoredBy) -> dict[str, dict[str, StoredAmount]]:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """Measure of an object, and where it counts."""
-
     classes: tuple[StorageClass, ...]
     topics: tuple[str, ...]
     now: datetime
@@ -141,7 +139,6 @@ class _Measure:
 
 
 def _look(tier: Tier, measure: _Measure, pair: Pair) -> tuple[_Place, StoredAmount | None] | None:
-    """A pair that was listed, measured; None if it has vanished."""
     stored = describe_pair(tier, pair)
     if stored is None:
         return None

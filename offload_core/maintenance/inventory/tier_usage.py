@@ -169,7 +169,6 @@ def _path(by: By, pair: Pair, listed: ListedObject, topic: TopicName | None, now
 
 
 def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
-    """Return the topics of the attempts that records name."""
     owners: dict[UUID, TopicName] = {}
     for some in in_parts(records.topics()):
         for topic, info in records.read(some).items():
@@ -191,7 +190,6 @@ def _owner_by_key(pair: Pair) -> TopicName | None:
 
 
 def _owner(tier: Tier, pair: Pair) -> TopicName | None:
-    """Return the topic of a pair, by its key or its user metadata."""
     known = _owner_by_key(pair)
     if known is not None:
         return known

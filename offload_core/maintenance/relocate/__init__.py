@@ -9,13 +9,7 @@ from offload_core.maintenance.relocate.moving import (
     make_moves,
     throttled,
 )
-from offload_core.maintenance.relocate.planning import (
-    How,
-    Move,
-    TopicPlan,
-    Wanted,
-    plan_topic,
-)
+from offload_core.maintenance.relocate.planning import How, Move, TopicPlan, Wanted, plan_topic
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 
 __all__ = [

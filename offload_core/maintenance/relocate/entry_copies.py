@@ -485,11 +485,7 @@ class EntryCopies:
                 size = self._segment(ledgers, kept, uuid, about, filters)
             elif format_ is ObjectFormat.MAPFILE:
                 key = ObjectKey(
-                    folder=f"{name}/",
-                    uuid=uuid,
-                    ledger_id=kept[0].ledger_id,
-                    is_index=False,
-                    is_mapfile=True,
+                    folder=f"{name}/", uuid=uuid, ledger_id=kept[0].ledger_id, is_index=False, is_mapfile=True
                 )
                 budget = MemoryBudget(self._budget_bytes)
                 size = write_mapfile(self._target, key, kept[0], block_bytes=self._block_bytes, budget=budget)
@@ -499,11 +495,7 @@ class EntryCopies:
         return CopiedEntries(sums=sums, filters=filters, size_bytes=size)
 
     def _whole(
-        self,
-        ledger: KeptLedger,
-        uuid: UUID,
-        about: Mapping[str, str],
-        filters: Mapping[int, FilterRecord],
+        self, ledger: KeptLedger, uuid: UUID, about: Mapping[str, str], filters: Mapping[int, FilterRecord]
     ) -> int:
         run = KeptRun(filters[ledger.ledger_id]) if filters else None
         if run is not None:

@@ -349,7 +349,6 @@ class Mover:
         return Outcome(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
 
     def _switch(self, begun: Begun, made: Made) -> None:
-        """Switch to the new copy, if it still may be read."""
         order, move = begun.order, begun.order.move
         begun.check()
         as_switched(self._registry.info(move.name), order.copy, made.filters)
@@ -461,7 +460,6 @@ class Mover:
         self._registry.forget(name, copy, why, self._audit)
 
     def _is_ours(self, driver: DriverMetadata) -> bool:
-        """Return whether a copy lies in one of the two tiers."""
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
 
     def _driver(self, move: Move) -> DriverMetadata:
@@ -475,7 +473,6 @@ class Mover:
 
 
 def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
-    """Return the records of a move's ledgers."""
     ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
     present = tuple(ledger for ledger in ledgers if ledger is not None)
     if len(present) < len(ledgers):
@@ -484,7 +481,6 @@ def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
 
 
 def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
-    """Return the copies that are to be replaced, by the record."""
     found: dict[UUID, RecordedCopy] = {}
     for ledger_id in move.ledger_ids:
         ledger = info.ledger(ledger_id)

@@ -138,11 +138,7 @@ class Wanted:
 
 
 def plan_topic(topic: TopicName, info: ManagedLedgerInfo, wanted: Wanted) -> TopicPlan:
-    """Plan the moves of a topic.
-
-    Raises:
-        MetadataError: the record contradicts itself.
-    """
+    """Plan the moves of a topic. `MetadataError`: its record contradicts itself."""
     return _Planning(topic, info, wanted).plan()
 
 

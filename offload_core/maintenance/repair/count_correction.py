@@ -30,12 +30,7 @@ from offload_core.metadata.catalogue import RecordedCopy, TopicName, parse_topic
 from offload_core.metadata.catalogue.listing import find_pair
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import LedgerRecord
-from offload_core.metadata.records.ledger_changes import (
-    LedgerCounts,
-    copies_read,
-    correct_counts,
-    counts_of,
-)
+from offload_core.metadata.records.ledger_changes import LedgerCounts, copies_read, correct_counts, counts_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier

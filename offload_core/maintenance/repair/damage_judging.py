@@ -68,12 +68,7 @@ YOUNG = timedelta(minutes=10)
 """An offload may be under way of a data object without an index, or a MapFile, that is younger."""
 
 AS_WRITTEN = frozenset(
-    {
-        Code.MESSAGE_BAD_METADATA,
-        Code.MESSAGE_BAD_LENGTH,
-        Code.MESSAGE_DECOMPRESSION,
-        Code.MESSAGE_BAD_BATCH,
-    }
+    {Code.MESSAGE_BAD_METADATA, Code.MESSAGE_BAD_LENGTH, Code.MESSAGE_DECOMPRESSION, Code.MESSAGE_BAD_BATCH}
 )
 """Findings about messages whose bytes may well be those that were written."""
 
@@ -186,12 +181,7 @@ def _evidence(
         contents, scan = found.contents, found.scan
     else:
         contents = read_contents(
-            data,
-            key,
-            index=index,
-            expected=expected,
-            gaps=marks.has_gaps,
-            lacks=prior is not None,
+            data, key, index=index, expected=expected, gaps=marks.has_gaps, lacks=prior is not None
         )
     lost = _lost(contents, index, marks)
     damaged = any(ledger.damaged for ledger in contents.ledgers)
@@ -381,11 +371,7 @@ def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:
 
 
 def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[ObjectKey]]:
-    """Return the objects of each of these ledgers alone, of any topic.
-
-    Raises:
-        StoreError: the tier cannot be listed.
-    """
+    """Return the objects of each of these ledgers alone, of any topic. `StoreError`."""
     found: dict[int, list[ObjectKey]] = defaultdict(list)
     for pair in stream_pairs(tier) if ledger_ids else ():
         ledger_id = pair.key.ledger_id

@@ -483,11 +483,7 @@ class MapFileContents:
 
 
 def read_mapfile_contents(data: ObjectBytes, key: ObjectKey, expected: Expected) -> MapFileContents:
-    """Walk a MapFile's data file.
-
-    Raises:
-        StoreError: the tier fails.
-    """
+    """Walk a MapFile's data file. `StoreError`: the tier fails."""
     assert key.ledger_id is not None
     scan = MapFileScan(data)
     stop = expected.stop

@@ -380,7 +380,6 @@ def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
 
 
 def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
-    """Remove the topics and ledgers that records have."""
     names = records.topics()
     topics[:] = [each for each in topics if not any(is_chosen(topic, [each]) for topic in names)]
     if not ledger_ids:

@@ -265,7 +265,6 @@ class Repair:
         )
 
     def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
-        """Return whether the ledger of a copy that is damaged or gone is offloaded again."""
         known, ledger_id = task.known, task.key.ledger_id
         is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
         if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
@@ -342,7 +341,6 @@ class Repair:
     def _replace(
         self, planned: PlannedRepair, evidence: Evidence, changes: PairChanges, audit: AuditLog
     ) -> Repaired:
-        """Switch a record of ours to the copy that takes its place."""
         known, new = evidence.known, evidence.replacement
         assert self._ours is not None
         assert known is not None
@@ -409,7 +407,6 @@ class Repair:
 
 
 def _pair_key(key: str) -> ObjectKey | None:
-    """Return the key of the pair that an object belongs to, also of a `.crc` file."""
     parsed = parse_checksum_key(key) or parse_key(key)
     if parsed is None or not parsed.is_index:
         return parsed

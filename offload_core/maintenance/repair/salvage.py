@@ -226,10 +226,7 @@ def salvaged_key(key: ObjectKey, contents: Contents) -> ObjectKey:
         digest.update(np.array(places, dtype=np.int64).tobytes())
     folder = "" if key.is_mapfile else key.folder
     return ObjectKey(
-        folder=folder,
-        uuid=uuid5(_NAMESPACE, digest.hexdigest()),
-        ledger_id=key.ledger_id,
-        is_index=False,
+        folder=folder, uuid=uuid5(_NAMESPACE, digest.hexdigest()), ledger_id=key.ledger_id, is_index=False
     )
 
 
@@ -269,11 +266,7 @@ class Salvage:
         return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
     def write(self, tier: Tier) -> None:
-        """Write data object and index; neither is read before the other exists.
-
-        Raises:
-            StoreError: of either.
-        """
+        """Write data object and index; neither is read before the other exists. `StoreError`: of either."""
         self._blocks, self._length = {}, 0
         longest = max((entry.size for ledger in self.contents.ledgers for entry in ledger.entries), default=0)
         least = tier.describe().capabilities.min_block_bytes
@@ -369,7 +362,6 @@ def has_entries(tier: Tier, key: ObjectKey, index: ObjectIndex, contents: Conten
 
 
 def _entries(tier: Tier, key: ObjectKey, index: ObjectIndex) -> Iterator[tuple[int, int, bytes]]:
-    """Yield ledger, id and payload of all entries."""
     for ledger in index.ledgers:
         extent = LedgerExtent(key=key, ledger=ledger, marks=ObjectMarks(has_gaps=True))
         cursor = EntryCursor(extent)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.format.codec.block_layout import BLOCK_MAGIC
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
@@ -109,17 +109,10 @@ def list_streaming(tier: Tier, prefix: str = "") -> StreamingListing:
     return StreamingListing(
         objects=tuple(sorted(objects, key=lambda each: each.key.data_key)),
         one_object_keys=frozenset(
-            data_key_of(pair.key)
+            replace(pair.key, is_index=False)
             for pair in pairs
             if pair.key.object_format is not ObjectFormat.STREAMING and pair.data and pair.index
         ),
-    )
-
-
-def data_key_of(key: ObjectKey) -> ObjectKey:
-    """The key of the data object of the same attempt, whichever of the two this one is of."""
-    return ObjectKey(
-        folder=key.folder, uuid=key.uuid, ledger_id=key.ledger_id, is_index=False, is_mapfile=key.is_mapfile
     )
 
 
@@ -214,11 +207,7 @@ class Allowed:
 
     def allows(self, verdict: Verdict) -> bool:
         """Return whether an object of this verdict is deleted; one that is unknown, under way or foreign never is."""
-        return {
-            Verdict.FREE: True,
-            Verdict.HOT: self.recorded,
-            Verdict.NEEDED: self.loss,
-        }.get(verdict, False)
+        return {Verdict.FREE: True, Verdict.HOT: self.recorded, Verdict.NEEDED: self.loss}.get(verdict, False)
 
     def leaves(self, verdict: Verdict) -> bool:
         """Return whether a streaming object of this verdict stays."""
@@ -322,13 +311,15 @@ class _Records:
         if found.foreign is not None:
             return _unrecorded(found)
         if found.key.uuid in self._replacements:
-            return _replacement(found, self._replacements[found.key.uuid])
+            why = "by the record it is to take the place of another copy"
+            return _alike(found, self._replacements[found.key.uuid], Verdict.UNFINISHED, why)
         shares = self._shares.get(found.key.uuid, [])
         ledgers = [_judge_share(share) for share in shares]
         recorded = {ledger.ledger_id for ledger in ledgers}
         owner = self._owner(found, shares)
         if not shares and found.stored.cluster is not None:
-            return _of_a_cluster(found, found.stored.cluster, owner)
+            why = f"it is of cluster {found.stored.cluster}, and no record names it"  # names there may be the same
+            return _alike(found, owner, Verdict.UNKNOWN, why)
         ledgers += [
             self._judge_unnamed(found, each, owner) for each in found.ledger_ids if each not in recorded
         ]
@@ -417,22 +408,7 @@ def _unrecorded(found: StreamingObject) -> JudgedObject:
         return JudgedObject(object=found, verdict=Verdict.FOREIGN, why=found.foreign)
     name = found.stored.managed_ledger
     topic = None if name is None else topic_of_managed_ledger(name)
-    return _unknown(found, topic, "whether it is needed, only records tell")
-
-
-def _of_a_cluster(found: StreamingObject, cluster: str, topic: TopicName | None) -> JudgedObject:
-    """Judge an object that names a cluster: another program wrote it; names there may be the same."""
-    return _unknown(found, topic, f"it is of cluster {cluster}, and no record names it")
-
-
-def _replacement(found: StreamingObject, topic: TopicName) -> JudgedObject:
-    """Judge a new copy of a relocation or a repair, which the record is to name."""
-    why = "by the record it is to take the place of another copy"
-    return _alike(found, topic, Verdict.UNFINISHED, why)
-
-
-def _unknown(found: StreamingObject, topic: TopicName | None, why: str) -> JudgedObject:
-    return _alike(found, topic, Verdict.UNKNOWN, why)
+    return _alike(found, topic, Verdict.UNKNOWN, "whether it is needed, only records tell")
 
 
 def _alike(found: StreamingObject, topic: TopicName | None, verdict: Verdict, why: str) -> JudgedObject:
@@ -450,7 +426,6 @@ def _alike(found: StreamingObject, topic: TopicName | None, verdict: Verdict, wh
 
 
 def _judge_share(share: _Share) -> JudgedLedger:
-    """Judge a ledger whose record names the object as a segment's."""
     status = share.segment.status
     if coverage_of(share.record) is Coverage.CONDEMNED:
         verdict, why = Verdict.FREE, "it is being deleted"

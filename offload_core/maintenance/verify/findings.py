@@ -279,12 +279,7 @@ class Code(enum.Enum):
         "record and index do not have as many entries of a ledger",
         _COUNTS,
     )
-    RECORD_SIZE = (
-        "record.size",
-        _WARNING,
-        "record and index do not have as many bytes of a ledger",
-        _COUNTS,
-    )
+    RECORD_SIZE = ("record.size", _WARNING, "record and index do not have as many bytes of a ledger", _COUNTS)
     RECORD_FILTER = (
         "record.filter",
         _ERROR,

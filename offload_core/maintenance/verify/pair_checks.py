@@ -301,7 +301,6 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
 
 
 def _lost(stat: ObjectStat | None) -> list[Finding]:
-    """Return the entries that an object states to lack."""
     lost = None if stat is None else ObjectMarks.of(stat.user_metadata).lost
     if stat is None or lost is None:
         return []
@@ -318,7 +317,6 @@ def _lost(stat: ObjectStat | None) -> list[Finding]:
 
 
 def _read(tier: Tier, examined: Examined, found: Findings) -> None:
-    """Read the index, and compare it with the objects."""
     pair, key = examined.pair, examined.key
     assert pair.data is not None
     assert pair.index is not None

@@ -212,7 +212,6 @@ class Verification:
             self._state.add(pair, result.counts)
 
     def _seal(self) -> None:
-        """Write checksums of the objects that wait for some."""
         if self._sealing is None:
             return
         for sealed in self._sealing.settle():

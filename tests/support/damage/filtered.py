@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from entries import WrittenObject, ledger_metadata, pip17_object
+from entries import ledger_metadata, pip17_object
 
 from offload_core.format.codec.block_layout import BlockHeader, pack_block_header, padding
 from offload_core.format.codec.decoder import parse_index
@@ -25,13 +25,7 @@ def record_of(kept: Sequence[bytes], entries: int) -> FilterRecord:
     )
 
 
-def filtered_object(
-    payloads: Sequence[bytes],
-    *,
-    keep: Callable[[int], bool],
-    ledger_id: int,
-    counts: Callable[[int], bool] | None = None,
-) -> WrittenObject:
+def filtered_object(payloads, *, keep, ledger_id, counts=None):
     """The object of all these payloads, with padding for those that are not kept; each block keeps its length.
 
     `counts` are the counts of kept entries in its index, if others.

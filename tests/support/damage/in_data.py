@@ -150,7 +150,7 @@ def the_last_entry_is_cut_off_and_its_block_too(scene: Scene) -> Place:
     return in_frame(scene, last)
 
 
-def taken_out(scene: Scene, entry_id: int, number: int = 0) -> None:
+def taken_out(scene: Scene, entry_id: int, number: int = 0):
     """The block without an entry, as long as before."""
     data, begin = scene.objects[scene.key(number)].data, scene.frame(entry_id, number)
     block = next(b for b in reversed(scene.index(number).ledgers[0].blocks) if b.first_entry_id <= entry_id)
@@ -251,7 +251,7 @@ def metadata(**changes: object) -> bytes:
     """The metadata of a message."""
     found = MessageMetadata()
     found.CopyFrom(_METADATA)
-    found.MergeFrom(MessageMetadata(**changes))  # type: ignore[arg-type]
+    found.MergeFrom(MessageMetadata(**changes))
     return found.SerializeToString()
 
 

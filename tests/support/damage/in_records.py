@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -24,17 +23,17 @@ from damage.scenes import (
     streaming,
 )
 from offload_core.maintenance.verify import Code
-from offload_core.metadata.records import AttemptStatus, LedgerRecord, OffloadContext, OffloadSegment
+from offload_core.metadata.records import AttemptStatus, LedgerRecord, OffloadContext
 
 OF_LEDGER: Place = {"topic": TOPIC, "ledger_id": LEDGER}
 
 
-def drop(scene: Scene, number: int = 0) -> None:
+def drop(scene: Scene, number: int = 0):
     """A pair of objects is gone."""
     del scene.objects[scene.key(number)], scene.objects[scene.index_key(number)]
 
 
-def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object) -> None:
+def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object):
     """A ledger's offload context, changed."""
 
     def change(record: LedgerRecord) -> LedgerRecord:
@@ -44,9 +43,7 @@ def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object) -> 
     scene.change_record(change, ledger_id)
 
 
-def change_share(
-    scene: Scene, number: int, change: Callable[[OffloadSegment], OffloadSegment], ledger_id: int = LEDGER
-) -> None:
+def change_share(scene, number, change, ledger_id=LEDGER):
     """One of a ledger's segments, changed."""
 
     def changed(record: LedgerRecord) -> LedgerRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,13 +12,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 import numpy as np
-from entries import (
-    LedgerPart,
-    WrittenObject,
-    batch_entry,
-    pip17_object,
-    streaming_object,
-)
+from entries import LedgerPart, WrittenObject, batch_entry, pip17_object, streaming_object
 from mapfiles import mapfile
 from records import CLOSED_AT_MS, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
@@ -44,7 +38,7 @@ from offload_core.metadata.records import (
     OffloadSegment,
     pack_managed_ledger_info,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
+from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.testing.memory import MemoryObject
@@ -91,9 +85,7 @@ class Scene:
     written: list[WrittenObject] = field(default_factory=list)
     records: dict[str, bytes | ManagedLedgerInfo] | None = None
 
-    def add(
-        self, written: WrittenObject, number: int, *, later: int = 0, cluster: str | None = CLUSTER
-    ) -> ObjectKey:
+    def add(self, written: WrittenObject, number: int, *, later: int = 0, cluster: str | None = CLUSTER):
         """An object under the uuid of this number, with the user metadata that a broker writes."""
         key = replace(written.key, uuid=uuid_of(number))
         for name, role, data in (
@@ -109,7 +101,7 @@ class Scene:
         self.written.append(replace(written, key=key))
         return key
 
-    def add_checksums(self, key: ObjectKey) -> None:
+    def add_checksums(self, key: ObjectKey):
         """A MapFile's `.crc` files."""
         assert key.checksum_keys is not None
         for name, of in zip(key.checksum_keys, (key.data_key, key.index_key), strict=True):
@@ -145,36 +137,34 @@ class Scene:
 
     # --- changes -----------------------------------------------------------------------------------
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes):
         """An object without user metadata."""
         self.objects[key] = Stored(data, {})
 
-    def write(self, key: str, offset: int, data: bytes) -> None:
+    def write(self, key: str, offset: int, data: bytes):
         """Bytes over others."""
         old = self.objects[key].data
         self.objects[key].data = old[:offset] + data + old[offset + len(data) :]
 
-    def flip(self, key: str, offset: int, bit: int = 0) -> None:
+    def flip(self, key: str, offset: int, bit: int = 0):
         """One bit."""
         self.write(key, offset, bytes([self.objects[key].data[offset] ^ 1 << bit]))
 
-    def set(self, key: str, form: str, offset: int, value: int) -> None:
+    def set(self, key: str, form: str, offset: int, value: int):
         """A number, big-endian."""
         self.write(key, offset, struct.pack(f">{form}", value))
 
-    def cut(self, key: str, length: int) -> None:
+    def cut(self, key: str, length: int):
         """Only the first bytes are left; of a negative number, all but the last."""
         self.objects[key].data = self.objects[key].data[:length]
 
-    def with_index(self, data: bytes, number: int = 0) -> None:
+    def with_index(self, data: bytes, number: int = 0):
         """Another index."""
         self.objects[self.index_key(number)].data = data
 
-    def change_record(self, change: Callable[[LedgerRecord], LedgerRecord], ledger_id: int = LEDGER) -> None:
+    def change_record(self, change: Callable[[LedgerRecord], LedgerRecord], ledger_id: int = LEDGER):
         """A ledger's record, changed."""
-        assert self.records is not None
         info = self.records[TOPIC]
-        assert isinstance(info, ManagedLedgerInfo)
         record = info.ledger(ledger_id)
         assert record is not None
         self.records[TOPIC] = info.with_ledger(change(record))
@@ -183,7 +173,7 @@ class Scene:
 
     def tier(self, **capabilities: int) -> Tier:
         """A tier that has it all, which can do this."""
-        return in_memory(self.objects, Capabilities(**capabilities))  # type: ignore[arg-type]
+        return in_memory(self.objects, Capabilities(**capabilities))
 
     def verification(self, *, deep: bool, tier: Tier | None = None, **options: object) -> Verification:
         """A verification of it, with its records."""
@@ -215,9 +205,7 @@ def in_memory_tier(objects: Mapping[str, Stored]) -> MemoryTier:
     return tier
 
 
-def opened_records(
-    records: Mapping[str, bytes | ManagedLedgerInfo],
-) -> Callable[[], AbstractContextManager[FileRecords]]:
+def opened_records(records: Mapping[str, bytes | ManagedLedgerInfo]):
     """Records in files, which are parsed when they are read."""
     packed = {
         topic: record if isinstance(record, bytes) else pack_managed_ledger_info(record)
@@ -241,7 +229,7 @@ def closed_ledger(ledger_id: int, payloads: Sequence[bytes], context: OffloadCon
 
 def one_ledger(**options: object) -> WrittenObject:
     """A PIP-17 object of several blocks, all but the last of them with padding."""
-    return pip17_object(PAYLOADS, ledger_id=LEDGER, max_block_bytes=1000, **options)  # type: ignore[arg-type]
+    return pip17_object(PAYLOADS, ledger_id=LEDGER, max_block_bytes=1000, **options)
 
 
 def pip17(*, records: bool = True, gone: bool = False) -> Scene:
@@ -293,19 +281,12 @@ def second_segment(first: int = len(FIRST), payloads: Sequence[bytes] = SECOND) 
 
 
 def _with_filter(record: LedgerRecord, *, share: int, packed: str) -> LedgerRecord:
-    assert record.context is not None
     shares = list(record.context.segments)
     shares[share] = shares[share].with_filter_record(packed)
     return replace(record, context=replace(record.context, segments=tuple(shares)))
 
 
-def closed_in_index(
-    written: WrittenObject,
-    whole: Mapping[int, Sequence[bytes]],
-    filter_records: Mapping[int, FilterRecord] = MappingProxyType({}),
-    *,
-    is_closed: bool = True,
-) -> WrittenObject:
+def closed_in_index(written, whole, filter_records=MappingProxyType({}), *, is_closed=True):
     """A streaming object whose index has the whole of ledgers that ended, and their filter records."""
     index = parse_index(written.index, written.key)
     ledgers = [
@@ -352,9 +333,7 @@ def share(uuid: UUID, end: int | None, **changes: object) -> OffloadSegment:
     return segment(uuid, end, **changes)
 
 
-def mapfiles(
-    compression: FileCompression = FileCompression.RECORD, *, checksums: bool = True, records: bool = True
-) -> Scene:
+def mapfiles(compression=FileCompression.RECORD, *, checksums=True, records=True):
     """One ledger in a MapFile, its index with several positions."""
     scene = Scene()
     written = mapfile(PAYLOADS, compression=compression, ledger_id=LEDGER, block_bytes=1500, index_interval=4)
@@ -387,7 +366,6 @@ def filtered(without: int | None = None) -> Scene:
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
     filter_record = record_of([each for i, each in enumerate(PAYLOADS) if counts(i)], len(PAYLOADS))
     context = copied(key.uuid)
-    assert context.driver is not None
     context = replace(
         context, driver=context.driver.with_property(RECORD_KEY, filter_record.pack(short=True))
     )

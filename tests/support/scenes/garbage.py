@@ -62,7 +62,7 @@ class CollectedTier:
         """All keys in the tier."""
         return set(self.memory.objects)
 
-    def age(self) -> None:
+    def age(self):
         """Have all objects be as old as at first, also those that were written since."""
         for key, stored in self.memory.objects.items():
             stat = replace(stored.stat, modified_at=MODIFIED_AT)
@@ -73,7 +73,7 @@ class CollectedTier:
         """The records, to be changed."""
         return ManagedLedgerRecords(self.metadata)
 
-    def put_record(self, topic: str, record: bytes | ManagedLedgerInfo) -> None:
+    def put_record(self, topic: str, record: bytes | ManagedLedgerInfo):
         """A topic's record, whatever there was."""
         path = f"/managed-ledgers/{managed_ledger_of_topic(parse_topic(topic))}"
         known = self.metadata.get(path)
@@ -99,7 +99,7 @@ class CollectedTier:
         """Delete the garbage."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
 
-    def assert_all_stays(self, **scope: Any) -> None:
+    def assert_all_stays(self, **scope: Any):
         """A collection finds no garbage, and deletes nothing."""
         before = self.keys
         assert self.collect(**scope) == []
@@ -109,7 +109,7 @@ class CollectedTier:
 class Changing(StoreRecords):
     """Records that change just before they are read for the `turn`th time."""
 
-    def __init__(self, world: CollectedTier, change: Callable[[], object], turn: int) -> None:
+    def __init__(self, world: CollectedTier, change: Callable[[], object], turn: int):
         super().__init__(world.metadata)
         self._change, self._left = change, turn
 
@@ -122,9 +122,7 @@ class Changing(StoreRecords):
         return super().read(asked)
 
 
-def changing(
-    world: CollectedTier, change: Callable[[], object], turn: int
-) -> Callable[[], AbstractContextManager[Records]]:
+def changing(world: CollectedTier, change: Callable[[], object], turn: int):
     """Opens `Changing` records; the third time they are read is the last look, if all that is found is of one topic."""
     return lambda: nullcontext(Changing(world, change, turn))
 
@@ -148,7 +146,6 @@ def orphaned() -> Scene:
 
 
 def info_of(scene: Scene) -> ManagedLedgerInfo:
-    assert scene.records is not None
     info = scene.records[TOPIC]
     assert isinstance(info, ManagedLedgerInfo)
     return info
@@ -166,7 +163,7 @@ def orphan() -> tuple[Scene, GarbageKind]:
     return scene, GarbageKind.ORPHAN
 
 
-def other_ledger(uuid):  # type: ignore[no-untyped-def]
+def other_ledger(uuid):
     """A record that names the first copy, so that its cluster is known."""
     return [closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid))]
 
@@ -206,7 +203,6 @@ def attempt(context: OffloadContext) -> Scene:
 
 def failed_attempt() -> tuple[Scene, GarbageKind]:
     context = copied(uuid_of(5), complete=False)
-    assert context.driver is not None
     return attempt(
         replace(context, driver=context.driver.with_property("status", "failed"))
     ), GarbageKind.FAILED
@@ -227,7 +223,7 @@ def failed_segment() -> tuple[Scene, GarbageKind]:
 def begun(scene: Scene) -> ManagedLedgerInfo:
     """The record, with an attempt at a replacement of its copy."""
     info = info_of(scene)
-    driver = info.ledgers[0].context.driver  # type: ignore[union-attr]
+    driver = info.ledgers[0].context.driver
     assert driver is not None
     return begin_replacement(info, new_copy(uuid_of(5), LEDGER, driver=driver))
 

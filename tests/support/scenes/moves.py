@@ -81,16 +81,13 @@ class MovedTopic:
             writer.close()
             ledger_id = writer.ledger_id
         info = LedgerInfo(
-            ledger_id=ledger_id,
-            entries=count,
-            size=sum(map(len, payloads)),
-            timestamp_ms=self.clock.now_ms,
+            ledger_id=ledger_id, entries=count, size=sum(map(len, payloads)), timestamp_ms=self.clock.now_ms
         )
         self.records.update(NAME, lambda known: _with_ledger(known, LedgerRecord(info=info)))
         self.entries |= {(ledger_id, number): payload for number, payload in enumerate(payloads)}
         return ledger_id
 
-    def offload(self, ledger_id: int, *, drops: Callable[[bytes], int] | None = None) -> None:
+    def offload(self, ledger_id: int, *, drops: Callable[[bytes], int] | None = None):
         """Offload a ledger as one object; `drops` some entries by a filter that leaves gaps."""
         tiers = KnownTiers(self.source, [self.target])
         offloads = offloads_of(self.records, self.hot, tiers, block_bytes=BLOCK_BYTES, now_ms=self.clock)
@@ -103,7 +100,7 @@ class MovedTopic:
                 if at[0] != ledger_id or not drops(payload)
             }
 
-    def stream(self, *ends: tuple[int, int]) -> None:
+    def stream(self, *ends: tuple[int, int]):
         """Offload by segments that end with these entries; the first begins where its ledger does."""
         segmented = SegmentedOffloads(
             name=NAME,
@@ -122,18 +119,15 @@ class MovedTopic:
     def info(self) -> ManagedLedgerInfo:
         """The record."""
         known = self.records.read(NAME)
-        assert known is not None
         return known.info
 
-    def wanted(
-        self, format_: ObjectFormat | None = None, merge_bytes: int | None = None, **given: object
-    ) -> Wanted:
+    def wanted(self, format_: ObjectFormat | None = None, merge_bytes: int | None = None, **given: object):
         return Wanted(
             source=tier_record(self.source),
             target=tier_record(self.target),
             format=format_,
             merge_bytes=merge_bytes,
-            **given,  # type: ignore[arg-type]
+            **given,
         )
 
     def plan(self, wanted: Wanted | None = None) -> TopicPlan:
@@ -148,7 +142,7 @@ class MovedTopic:
             "now_ms": self.clock,
             "block_bytes": BLOCK_BYTES,
         }
-        return Mover(**fields | given)  # type: ignore[arg-type]
+        return Mover(**fields | given)
 
     def move_all(self, wanted: Wanted | None = None, **given: object) -> list[Move]:
         """Plan and move; return the moves."""
@@ -211,7 +205,7 @@ def read_ledger(reader: object, stop: int) -> Iterator[tuple[int, bytes]]:
     """Ids and payloads of a ledger."""
     begin = 0
     while begin < stop:
-        read = reader.read_sparse(begin, stop - 1, 1000)  # type: ignore[attr-defined]
+        read = reader.read_sparse(begin, stop - 1, 1000)
         for number, entry_id in enumerate(read.entry_ids.tolist()):
             yield entry_id, bytes(read.data[read.offsets[number] : read.offsets[number + 1]])
         begin = read.stop_entry_id

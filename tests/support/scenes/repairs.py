@@ -23,7 +23,7 @@ from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.format.messages.mapfile_scan import MapFileScan
-from offload_core.maintenance.repair import PlannedRepair, Repair, Repaired
+from offload_core.maintenance.repair import PlannedRepair, Repair
 from offload_core.maintenance.repair.damaged_contents import ObjectBytes
 from offload_core.maintenance.verify import Finding, Verification
 from offload_core.metadata.catalogue import parse_topic
@@ -48,19 +48,11 @@ class Lines:
 
     lines: list[Deletion | Change] = field(default_factory=list)
 
-    def record(self, change: Deletion | Change) -> None:
-        """See `AuditLog`."""
+    def record(self, change: Deletion | Change):
         self.lines.append(change)
 
 
-def repair_of(
-    scene: Scene,
-    tier: Tier,
-    *,
-    quarantine: bool = False,
-    ours: ManagedLedgerRecords | None = None,
-    accept_loss: bool = False,
-) -> Repair:
+def repair_of(scene, tier, *, quarantine=False, ours=None, accept_loss=False):
     """A repair of a scene that lies in this tier; its records are `ours`, where there are such."""
     records = None if scene.records is None else opened_records(scene.records)
     if ours is not None:
@@ -93,21 +85,12 @@ def recorded(scene: Scene) -> MemoryMetadataStore:
 def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
     """The offload context of a ledger in its record."""
     found = records.read(MANAGED_LEDGER)
-    assert found is not None
     ledger = found.info.ledger(ledger_id)
-    assert ledger is not None
     assert ledger.context is not None
     return ledger.context
 
 
-def repaired(
-    scene: Scene,
-    tier: Tier,
-    *,
-    quarantine: bool = False,
-    ours: ManagedLedgerRecords | None = None,
-    accept_loss: bool = False,
-) -> tuple[list[PlannedRepair], list[Repaired], Lines]:
+def repaired(scene, tier, *, quarantine=False, ours=None, accept_loss=False):
     """All is done that there is to do."""
     work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours, accept_loss=accept_loss), Lines()
     planned = list(work.plan())
@@ -135,8 +118,6 @@ def pairs_of(tier: Tier) -> dict[str, Pair]:
 
 def read_pair(tier: Tier, pair: Pair) -> Entries:
     """The entries of a pair, by the reader's cursor; only what the user metadata calls lost may be missing."""
-    assert pair.data is not None
-    assert pair.index is not None
     key = pair.key
     size = pair.data.size_bytes
     if key.is_mapfile:
@@ -161,7 +142,7 @@ def truth_of(scene: Scene, number: int = 0) -> Entries:
 # --- A folder with damage of several kinds, and the repairs planned for it, by any executor.
 
 
-def lay_out_damage(root: Path) -> None:
+def lay_out_damage(root: Path):
     """A damaged message, one with another copy that is right, lost indexes, and a record that lies."""
     written = one_ledger()
     spoiled = replace(written, data=written.data[:300] + bytes(20) + written.data[320:])

@@ -45,7 +45,7 @@ def put_whole(tier: Tier, number: int, ledger_id: int, entries: int) -> ObjectKe
 
 def in_segments(
     ledger_id: int, entries: int, *ends: tuple[int, int], complete: bool = True, gone: bool = False
-) -> LedgerRecord:
+):
     """A closed ledger in segments: their uuids' numbers and last entries."""
     shares = [segment(uuid_of(number), end) for number, end in ends]
     context = OffloadContext.of_segments(shares, complete=complete, bookkeeper_deleted=gone)
@@ -98,7 +98,6 @@ def store_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
 def info_in(url: str) -> ManagedLedgerInfo:
     with closing(SqliteStore(url)) as store:
         known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
-    assert known is not None
     return known.info
 
 
