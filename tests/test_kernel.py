@@ -72,8 +72,8 @@ def run(copy: Path, program: str = READ_A_PROPERTY, **more: str | None) -> tuple
     ids=["a constant of another module", "a kernel of another module"],
 )
 def test_a_change_in_a_module_that_a_kernel_imports_is_compiled_into_it(
-    copy: Path, tmp_path: Path, module: str, before: str, after: str, answer: str
-) -> None:
+    copy, tmp_path, module, before, after, answer
+):
     for _ in range(2):
         assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (RIGHT, "")
     changed = copy / "offload_core" / "format" / module
@@ -98,7 +98,7 @@ print(len(compiled.buffer) // 2)
 """
 
 
-def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, tmp_path: Path) -> None:
+def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, tmp_path: Path):
     for checked, ending in (("0", ""), ("1", "IndexError"), ("0", ""), ("1", "IndexError")):
         program = f"try:\n exec({OUT_OF_BOUNDS!r})\nexcept IndexError:\n print('IndexError')"
         shown, _ = run(copy, program, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_BOUNDSCHECK=checked)
@@ -106,7 +106,7 @@ def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, t
     assert len(list(tmp_path.glob(FOLDERS))) == 2
 
 
-def test_a_second_process_compiles_nothing(copy: Path, tmp_path: Path) -> None:
+def test_a_second_process_compiles_nothing(copy: Path, tmp_path: Path):
     program = COUNT_COMPILED.format(program=READ_A_PROPERTY)
     first, second = (run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] for _ in range(2))
     assert int(first) > 2
@@ -131,12 +131,12 @@ print(len(are_borders.func.signatures), pickle.loads(pickle.dumps(are_borders)) 
 """
 
 
-def test_threads_that_make_the_first_call_together_compile_once(copy: Path, tmp_path: Path) -> None:
+def test_threads_that_make_the_first_call_together_compile_once(copy: Path, tmp_path: Path):
     shown, _ = run(copy, FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path))
     assert shown == f"False\n{[False] * 2 + [True] * 6}\n1 True\n"
 
 
-def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: Path) -> None:
+def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: Path):
     run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     for number, path in enumerate(sorted(folder.iterdir())):
@@ -146,7 +146,7 @@ def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: 
     assert run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] == "0"
 
 
-def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path) -> None:
+def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path):
     run(copy, "import os\nos.umask(0)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     kept = list(folder.iterdir())
@@ -154,7 +154,7 @@ def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in (folder, *kept)} == {0}
 
 
-def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path) -> None:
+def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path):
     run(copy, "import os\nos.umask(0o022)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=None)
     bytecode = copy / "offload_core" / "format" / "__pycache__"
     (folder,) = bytecode.glob(FOLDERS)
@@ -162,7 +162,7 @@ def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path) ->
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_path: Path) -> None:
+def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_path: Path):
     right = run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     planted = b"cposix\nsystem\n(S'touch %s/planted'\ntR." % os.fsencode(tmp_path)
@@ -176,7 +176,7 @@ def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_pa
     assert (tmp_path / "planted").exists()  # so that this test would see it
 
 
-def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path) -> None:
+def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path):
     for number in range(20):
         old = tmp_path / f"pulsar-offload-kernels-{number}"
         old.mkdir()
@@ -191,8 +191,8 @@ def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cache_folder", [None, "a file", "below a file"])
 def test_where_no_place_can_be_written_kernels_work_and_one_warning_names_the_setting(
-    copy: Path, tmp_path: Path, cache_folder: str | None
-) -> None:
+    copy, tmp_path, cache_folder
+):
     (copy / "offload_core" / "format" / "__pycache__").touch()
     (tmp_path / "file").touch()
     place = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "cache"}.get(cache_folder or "")
@@ -221,9 +221,7 @@ exec({program!r})
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without a home")
 @pytest.mark.parametrize("bytecode_mode", [None, 0o755, 0o700])
-def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
-    copy: Path, bytecode_mode: int | None
-) -> None:
+def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(copy, bytecode_mode):
     copy.chmod(0o755)
     if bytecode_mode is not None:
         (copy / "offload_core" / "format" / "__pycache__").mkdir(bytecode_mode)
@@ -235,7 +233,7 @@ def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
     assert not (copy / "~").exists()
 
 
-def test_kernels_import_from_modules_of_kernels_only() -> None:
+def test_kernels_import_from_modules_of_kernels_only():
     """Else the digest would not see a change in what is compiled into them."""
     digested = {"offload_core.format.kernel"}
     wrong = []
@@ -251,7 +249,7 @@ def test_kernels_import_from_modules_of_kernels_only() -> None:
     assert wrong == []
 
 
-def test_all_kernels_have_the_one_decorator() -> None:
+def test_all_kernels_have_the_one_decorator():
     users = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

@@ -65,18 +65,18 @@ def reads_right_or_is_refused(written: WrittenObject, data: bytes, index: bytes)
 
 
 @BOTH
-def test_the_object_itself_is_read(written: WrittenObject) -> None:
+def test_the_object_itself_is_read(written: WrittenObject):
     assert len(block_offsets(written)) >= 2
     assert read_object(written.data, written.index, written.key) == list(written.entries)
 
 
-def test_a_directory_inside_a_pip17_index_is_tolerated() -> None:
+def test_a_directory_inside_a_pip17_index_is_tolerated():
     longer = changed(PIP17.index, 4, struct.pack(">i", len(PIP17.index) + 8)) + bytes(8)
     assert parse_index(longer, PIP17.key) == parse_index(PIP17.index, PIP17.key)
 
 
 @BOTH
-def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: WrittenObject) -> None:
+def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: WrittenObject):
     said = 28 if written is PIP17 else 36
     for start in block_offsets(written):
         for bit in range(BLOCK_HEADER_BYTES * 8):
@@ -87,7 +87,7 @@ def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: Wri
 
 
 @BOTH
-def test_every_flipped_bit_of_padding_is_refused(written: WrittenObject) -> None:
+def test_every_flipped_bit_of_padding_is_refused(written: WrittenObject):
     start = {"pip17": 229, "streaming": 155}[written.key.object_format.value]
     assert written.data[start : start + 4] == b"\xfe\xdc\xde\xad"
     for bit in range(64):
@@ -105,7 +105,7 @@ def test_every_flipped_bit_of_padding_is_refused(written: WrittenObject) -> None
 # --- one fault each, with what the error says --------------------------------------------------
 
 
-def test_an_index_of_another_object_is_refused() -> None:
+def test_an_index_of_another_object_is_refused():
     other = pip17_object([b"first", b"x" * 60, b"last"], max_block_bytes=240)
     error = refusal(PIP17.data, other.index, PIP17.key)
     assert isinstance(error, FormatError)
@@ -113,7 +113,7 @@ def test_an_index_of_another_object_is_refused() -> None:
     assert error.ledger_id == 7
 
 
-def test_a_block_of_another_ledger_is_refused() -> None:
+def test_a_block_of_another_ledger_is_refused():
     data = changed(STREAMING.data, 28, struct.pack(">q", 31))
     error = refusal(data, STREAMING.index, STREAMING.key)
     assert isinstance(error, IndexMismatchError)
@@ -139,14 +139,7 @@ def test_a_block_of_another_ledger_is_refused() -> None:
             "FBDBABCB",
             "26A66D32",
         ),
-        (
-            4,
-            struct.pack(">q", 129),
-            BadLengthError,
-            "a block declares a header of another length",
-            128,
-            129,
-        ),
+        (4, struct.pack(">q", 129), BadLengthError, "a block declares a header of another length", 128, 129),
         (
             12,
             struct.pack(">q", -1),
@@ -163,14 +156,7 @@ def test_a_block_of_another_ledger_is_refused() -> None:
             "240 by the index",
             "241 in the block",
         ),
-        (
-            20,
-            struct.pack(">q", -3),
-            BadLengthError,
-            "a block's first entry id is negative",
-            "0 or more",
-            -3,
-        ),
+        (20, struct.pack(">q", -3), BadLengthError, "a block's first entry id is negative", "0 or more", -3),
         (
             20,
             struct.pack(">q", 1),
@@ -179,14 +165,7 @@ def test_a_block_of_another_ledger_is_refused() -> None:
             "0 by the index",
             "1 in the block",
         ),
-        (
-            128,
-            struct.pack(">i", -2),
-            BadLengthError,
-            "an entry's length is negative",
-            "0 or more",
-            -2,
-        ),
+        (128, struct.pack(">i", -2), BadLengthError, "an entry's length is negative", "0 or more", -2),
         (
             128,
             struct.pack(">i", 101),
@@ -205,9 +184,7 @@ def test_a_block_of_another_ledger_is_refused() -> None:
         ),
     ],
 )
-def test_a_fault_of_a_block_is_named(
-    at: int, value: bytes, kind: type, what: str, expected: object, found: object
-) -> None:
+def test_a_fault_of_a_block_is_named(at, value, kind, what, expected, found):
     error = refusal(changed(PIP17.data, at, value), PIP17.index, PIP17.key)
     assert type(error) is kind
     assert (error.what, error.expected, error.found) == (what, expected, found)
@@ -215,14 +192,14 @@ def test_a_fault_of_a_block_is_named(
     assert error.entry_id == (0 if at >= 128 else None)
 
 
-def test_a_fault_of_a_later_block_has_its_place_in_the_object() -> None:
+def test_a_fault_of_a_later_block_has_its_place_in_the_object():
     second = block_offsets(PIP17)[1]
     error = refusal(changed(PIP17.data, second + 128, struct.pack(">i", -1)), PIP17.index, PIP17.key)
     assert (error.block, error.offset) == (2, second + 128)
 
 
 @pytest.mark.parametrize("ids", [(0, 2, 1), (0, 0, 1), (0, 1, 1), (0, 1, 3), (0, -1, 2), (1, 2, 3)])
-def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]) -> None:
+def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]):
     written = pip17_object([b"", b"", b""])
     data = written.data
     for i, entry_id in enumerate(ids):
@@ -235,7 +212,7 @@ def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\xfe\xdc\xde\xad\xfe\xdc\xde", b"\0" * 11, b"\xdc", b"\xfe\xfe"])
-def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail: bytes) -> None:
+def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail: bytes):
     written = pip17_object([b"a"])
     data = changed(written.data, 12, struct.pack(">q", len(written.data) + len(tail))) + tail
     metadata = parse_index(written.index, written.key).ledgers[0].metadata
@@ -250,14 +227,14 @@ def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail: bytes) -> Non
     assert tail.hex() in str(error.found)
 
 
-def test_broken_padding_is_named_where_it_breaks() -> None:
+def test_broken_padding_is_named_where_it_breaks():
     data = changed(STREAMING.data, 150 + 12 + 10, b"\0")
     error = refusal(data, STREAMING.index, STREAMING.key)
     assert isinstance(error, PaddingError)
     assert (error.offset, error.entry_id, error.expected, error.found) == (172, 7, "dc", "00")
 
 
-def test_a_block_with_fewer_entries_than_its_index_says_is_refused() -> None:
+def test_a_block_with_fewer_entries_than_its_index_says_is_refused():
     written = pip17_object([b"a", b"b"])
     metadata = ledger_metadata([b"a", b"b", b"c"])
     index = pack_pip17_index(
@@ -271,7 +248,7 @@ def test_a_block_with_fewer_entries_than_its_index_says_is_refused() -> None:
     assert (error.expected, error.found) == ("entries up to 2", "the end after entry 1")
 
 
-def test_a_block_with_more_entries_than_its_index_says_is_refused() -> None:
+def test_a_block_with_more_entries_than_its_index_says_is_refused():
     written = pip17_object([b"a", b"b", b"c"])
     index = pack_pip17_index(
         ledger_metadata([b"a", b"b"]),
@@ -281,7 +258,7 @@ def test_a_block_with_more_entries_than_its_index_says_is_refused() -> None:
     assert isinstance(refusal(written.data, index, written.key), EntryOrderError)
 
 
-def test_a_block_without_entries_is_refused_even_if_its_end_is_not_known() -> None:
+def test_a_block_without_entries_is_refused_even_if_its_end_is_not_known():
     data = changed(STREAMING.data, block_offsets(STREAMING)[1] + 128, b"\xfe\xdc\xde\xad" * 16)
     error = refusal(data, STREAMING.index, STREAMING.key)
     assert isinstance(error, EntryOrderError)

@@ -40,7 +40,7 @@ def pip17_index(**changes: Any) -> bytes:
     return struct.pack(">Iiqqii", *head.values()) + record + packed
 
 
-def test_the_index_written_by_hand_is_read() -> None:
+def test_the_index_written_by_hand_is_read():
     index = parse_pip17_index(pip17_index(), 7)
     assert [(b.first_entry_id, b.end_entry_id, b.offset, b.length) for b in index.ledgers[0].blocks] == [
         (0, 3, 0, 250),
@@ -91,7 +91,7 @@ def without(field: str) -> bytes:
         (pip17_index(record=without("length")), MetadataError, 32 + 4),
     ],
 )
-def test_a_fault_of_a_pip17_index_is_named(index: bytes, kind: type, offset: int | None) -> None:
+def test_a_fault_of_a_pip17_index_is_named(index: bytes, kind: type, offset: int | None):
     with pytest.raises(FormatError) as caught:
         parse_pip17_index(index, 7)
     assert type(caught.value) is kind
@@ -102,22 +102,20 @@ def test_a_fault_of_a_pip17_index_is_named(index: bytes, kind: type, offset: int
         assert caught.value.offset is not None
 
 
-def test_an_open_ledger_has_no_object() -> None:
+def test_an_open_ledger_has_no_object():
     index = pip17_index(record=pack_ledger_metadata(ledger_metadata([], last_entry_id=None)))
     with pytest.raises(MetadataError) as caught:
         parse_pip17_index(index, 7)
     assert caught.value.what == "the metadata of an offloaded ledger has no last entry"
 
 
-def test_names_in_metadata_must_be_text() -> None:
+def test_names_in_metadata_must_be_text():
     record = pack_ledger_metadata(ledger_metadata([b""] * 5)).replace(b"bookie-0", b"bookie-\xff")
     with pytest.raises(MetadataError, match="not UTF-8"):
         parse_pip17_index(pip17_index(record=record), 7)
 
 
-def streaming_index(
-    ledgers: list[tuple[int, int, int, bytes, list[tuple[int, int, int]]]], **changes: Any
-) -> bytes:
+def streaming_index(ledgers, **changes):
     """A streaming index of (ledger id, count, metadata length, metadata, blocks), its head changed."""
     body = b"".join(
         struct.pack(">qii", ledger_id, count, size)
@@ -125,12 +123,7 @@ def streaming_index(
         + b"".join(struct.pack(">qiq", *b) for b in blocks)
         for ledger_id, count, size, record, blocks in ledgers
     )
-    head = {
-        "magic": 0x3D1FB0BC,
-        "length": 24 + len(body),
-        "data_length": 400,
-        "header_length": 128,
-    } | changes
+    head = {"magic": 0x3D1FB0BC, "length": 24 + len(body), "data_length": 400, "header_length": 128} | changes
     return struct.pack(">Iiqq", *head.values()) + body
 
 
@@ -139,7 +132,7 @@ ONE = (30, 1, 2, INFO_30, [(4, 1, 0)])
 OTHER = (31, 1, 2, INFO_31, [(0, 2, 200)])
 
 
-def test_the_streaming_index_written_by_hand_is_read() -> None:
+def test_the_streaming_index_written_by_hand_is_read():
     index = parse_streaming_index(streaming_index([ONE, OTHER]))
     assert [ledger.metadata for ledger in index.ledgers] == [
         LedgerInfo(ledger_id=30),
@@ -151,7 +144,7 @@ def test_the_streaming_index_written_by_hand_is_read() -> None:
     ]
 
 
-def test_part_numbers_may_be_anything() -> None:
+def test_part_numbers_may_be_anything():
     index = streaming_index([(30, 1, 2, INFO_30, [(4, 0, 0)]), (31, 1, 2, INFO_31, [(0, -7, 200)])])
     assert [ledger.blocks[0].part_number for ledger in parse_streaming_index(index).ledgers] == [0, -7]
 
@@ -186,7 +179,7 @@ def test_part_numbers_may_be_anything() -> None:
         (streaming_index([(30, 2, 2, INFO_30, [(4, 1, 0), (4, 2, 200)])]), EntryOrderError),
     ],
 )
-def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type) -> None:
+def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type):
     with pytest.raises(FormatError) as caught:
         parse_streaming_index(index)
     assert type(caught.value) is kind
@@ -203,7 +196,7 @@ def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type) -> None
         lambda: parse_streaming_index(streaming_index([(30, 1, 2**31 - 1, INFO_30, [(4, 1, 0)])])),
     ],
 )
-def test_counts_that_lie_take_no_memory(parse: Callable[[], object]) -> None:
+def test_counts_that_lie_take_no_memory(parse: Callable[[], object]):
     tracemalloc.start()
     try:
         with pytest.raises(FormatError):

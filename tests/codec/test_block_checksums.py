@@ -18,7 +18,7 @@ from offload_core.format.codec.block_checksums import (
     parse_block_checksums,
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_key
-from offload_hooks.errors import BadLengthError, FormatError, UnsupportedVersionError
+from offload_hooks.errors import BadLengthError, UnsupportedVersionError
 
 BYTES = (Path(__file__).parents[1] / "docs" / "block-checksums-v1.bin").read_bytes()
 UUID = "00000000-1111-4222-8333-00000000000c"
@@ -29,7 +29,7 @@ UUID = "00000000-1111-4222-8333-00000000000c"
     st.integers(0, 2**32 - 1),
     st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**32 - 1)), max_size=20),
 )
-def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[tuple[int, int]]) -> None:
+def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[tuple[int, int]]):
     packed = pack_block_checksums(BlockChecksums.of(index_length, crc, blocks))
     read = parse_block_checksums(packed)
     assert (read.index_length, read.index_crc) == (index_length, crc)
@@ -52,15 +52,13 @@ def resealed(body: bytes) -> bytes:
         (32, bytes(8), BadLengthError),
     ],
 )
-def test_what_contradicts_itself_is_refused_though_its_checksum_is_right(
-    offset: int, value: bytes, error: type[FormatError]
-) -> None:
+def test_what_contradicts_itself_is_refused_though_its_checksum_is_right(offset, value, error):
     body = BYTES[:-4]
     with pytest.raises(error):
         parse_block_checksums(resealed(body[:offset] + value + body[offset + len(value) :]))
 
 
-def test_the_checksum_of_nothing_is_that_of_what_was_before() -> None:
+def test_the_checksum_of_nothing_is_that_of_what_was_before():
     assert (crc32c(b""), crc32c(b"", 5), crc32c(memoryview(b"6789"), crc32c(b"12345"))) == (0, 5, 0xE3069283)
 
 
@@ -76,9 +74,7 @@ def blocks_of(lengths: list[int]) -> list[bytes]:
 
 
 @given(LENGTHS, st.lists(st.tuples(st.integers(1, 40), st.integers(0, 10))))
-def test_each_block_is_summed_up_once_however_its_bytes_come(
-    lengths: list[int], windows: list[tuple[int, int]]
-) -> None:
+def test_each_block_is_summed_up_once_however_its_bytes_come(lengths, windows):
     blocks = blocks_of(lengths)
     data, running, reached, found = b"".join(blocks), RunningChecksums(lengths), 0, []
     for length, again in [*windows, *[(10, 3)] * len(b"".join(blocks))]:
@@ -89,7 +85,7 @@ def test_each_block_is_summed_up_once_however_its_bytes_come(
 
 
 @given(LENGTHS, st.data())
-def test_a_block_of_which_bytes_are_missing_is_not_summed_up(lengths: list[int], draw: st.DataObject) -> None:
+def test_a_block_of_which_bytes_are_missing_is_not_summed_up(lengths: list[int], draw: st.DataObject):
     blocks = blocks_of(lengths)
     data, running = b"".join(blocks), RunningChecksums(lengths)
     begin = draw.draw(st.integers(0, len(data) - 1))
@@ -103,7 +99,7 @@ def test_a_block_of_which_bytes_are_missing_is_not_summed_up(lengths: list[int],
     ]
 
 
-def test_what_comes_before_is_summed_up_after_going_back() -> None:
+def test_what_comes_before_is_summed_up_after_going_back():
     blocks = blocks_of([4, 5])
     running = RunningChecksums([4, 5])
     assert list(running.update(blocks[1], 4)) == [(1, google_crc32c.value(blocks[1]))]
@@ -123,7 +119,7 @@ def test_what_comes_before_is_summed_up_after_going_back() -> None:
         (f"t/n/persistent/topic/7-{UUID}/data", f"t/n/persistent/topic/7-{UUID}/_checksums"),
     ],
 )
-def test_the_key_tells_of_which_object_they_are(data_key: str, key: str) -> None:
+def test_the_key_tells_of_which_object_they_are(data_key: str, key: str):
     of = parse_key(data_key)
     assert (of.block_checksums_key, parse_block_checksums_key(key), parse_key(key)) == (key, of, None)
     assert of.block_checksums_key in of.companion_keys
@@ -142,5 +138,5 @@ def test_the_key_tells_of_which_object_they_are(data_key: str, key: str) -> None
         "_checksums",
     ],
 )
-def test_other_keys_are_of_no_checksums(key: str) -> None:
+def test_other_keys_are_of_no_checksums(key: str):
     assert parse_block_checksums_key(key) is None

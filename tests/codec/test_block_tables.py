@@ -48,9 +48,7 @@ def plain_lengths(entries: Sequence[BlockEntry], data_length: int) -> dict[int, 
     return lengths
 
 
-def plain_blocks(
-    entries: Sequence[BlockEntry], lengths: dict[int, int], end_entry_id: int | None
-) -> list[IndexedBlock]:
+def plain_blocks(entries, lengths, end_entry_id):
     """One ledger's blocks, one after another."""
     blocks = []
     for i, entry in enumerate(entries):
@@ -104,7 +102,7 @@ def listed(draw: st.DrawFn) -> tuple[list[BlockEntry], int, int | None]:
 
 
 @given(listed())
-def test_columns_say_what_the_plain_reader_says(given: tuple[list[BlockEntry], int, int | None]) -> None:
+def test_columns_say_what_the_plain_reader_says(given: tuple[list[BlockEntry], int, int | None]):
     entries, data_length, end = given
     packed = b"".join(
         struct.pack(">qiq", each.first_entry_id, each.part_number, each.offset) for each in entries
@@ -133,7 +131,7 @@ BLOCKS = [
 ]
 
 
-def test_a_table_is_a_sequence_of_its_blocks() -> None:
+def test_a_table_is_a_sequence_of_its_blocks():
     open_ended = [*BLOCKS[:-1], replace(BLOCKS[-1], end_entry_id=None)]
     for blocks in (BLOCKS, open_ended, BLOCKS[:1], []):
         table = BlockTable.of(blocks)
@@ -149,7 +147,7 @@ def test_a_table_is_a_sequence_of_its_blocks() -> None:
 
 
 @given(st.integers(0, 17), st.none() | st.integers(0, 17))
-def test_blocks_that_overlap_a_range(start: int, stop: int | None) -> None:
+def test_blocks_that_overlap_a_range(start: int, stop: int | None):
     for blocks in (BLOCKS, [*BLOCKS[:-1], replace(BLOCKS[-1], end_entry_id=None)]):
         assert list(BlockTable.of(blocks).overlapping(start, stop)) == [
             block
@@ -159,7 +157,7 @@ def test_blocks_that_overlap_a_range(start: int, stop: int | None) -> None:
         ]
 
 
-def test_one_block_stands_for_all_of_a_ledger() -> None:
+def test_one_block_stands_for_all_of_a_ledger():
     ledger = LedgerIndex(ledger_id=3, metadata=LedgerInfo(ledger_id=3), blocks=BlockTable.of(BLOCKS))
     condensed = ledger.condensed()
     assert (len(condensed.blocks), condensed.block_count, condensed.condensed().block_count) == (1, 5, 5)
@@ -171,7 +169,7 @@ def test_one_block_stands_for_all_of_a_ledger() -> None:
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**24])
-def test_a_count_of_blocks_that_the_index_has_no_bytes_for_is_refused_before_room_is_made(count: int) -> None:
+def test_a_count_of_blocks_that_the_index_has_no_bytes_for_is_refused_before_room_is_made(count: int):
     pip17 = struct.pack(">IiqqiI", 0xDE47DE47, 40, 2**40, 128, count, 0) + bytes(8)
     with pytest.raises(BadLengthError, match="shorter than its metadata and blocks"):
         parse_pip17_index(pip17, 3)
@@ -180,7 +178,7 @@ def test_a_count_of_blocks_that_the_index_has_no_bytes_for_is_refused_before_roo
         parse_streaming_index(streaming)
 
 
-def test_metadata_of_very_many_fields_is_refused_before_it_is_parsed() -> None:
+def test_metadata_of_very_many_fields_is_refused_before_it_is_parsed():
     ensembles = b"\x2a\x02\x10\x00" * (1 << 18) + b"\x2a\x02\x10\x00"
     with pytest.raises(BadLengthError, match="ledger metadata is too long"):
         parse_ledger_metadata(ensembles)
@@ -188,7 +186,7 @@ def test_metadata_of_very_many_fields_is_refused_before_it_is_parsed() -> None:
         parse_ledger_info(ensembles)
 
 
-def test_an_index_of_very_many_ledgers_is_refused() -> None:
+def test_an_index_of_very_many_ledgers_is_refused():
     def listed(count: int) -> bytes:
         ledgers = [
             (LedgerInfo(ledger_id=i), [BlockEntry(first_entry_id=0, part_number=1, offset=i * 128)])
@@ -228,7 +226,7 @@ print(len(data), (after - before) * 1024)
 """
 
 
-def test_an_index_of_a_million_blocks_takes_a_few_times_its_bytes() -> None:
+def test_an_index_of_a_million_blocks_takes_a_few_times_its_bytes():
     done = subprocess.run(
         [sys.executable, "-c", CHILD, "1000000"], capture_output=True, text=True, check=True, timeout=120
     )

@@ -23,9 +23,7 @@ from offload_hooks.errors import EntryOrderError, OptionError
 PATTERN = bytes.fromhex("fedcdead")
 
 
-def block_of(
-    payloads: list[bytes], *, spare: int = 0, first: int = 0, ledger_id: int | None = None
-) -> tuple[bytes, IndexedBlock, ObjectFormat]:
+def block_of(payloads, *, spare=0, first=0, ledger_id=None):
     length = 128 + sum(12 + len(payload) for payload in payloads) + spare
     object_format = ObjectFormat.PIP17 if ledger_id is None else ObjectFormat.STREAMING
     header = BlockHeader(
@@ -37,9 +35,7 @@ def block_of(
     return pack_block(header, payloads), indexed, object_format
 
 
-def cursor_over(
-    payloads: list[bytes], *, spare: int = 0, first: int = 0, stop_entry_id: int | None = None
-) -> BlockCursor:
+def cursor_over(payloads, *, spare=0, first=0, stop_entry_id=None):
     block, indexed, object_format = block_of(payloads, spare=spare, first=first)
     return BlockCursor(block, object_format, 7, indexed, stop_entry_id=stop_entry_id)
 
@@ -58,7 +54,7 @@ def ids_and_payloads(cursor: BlockCursor, room: int = 100) -> list[tuple[int, by
 # --- bytes, written out ------------------------------------------------------------------------
 
 
-def test_a_pip17_block_is_written_byte_for_byte() -> None:
+def test_a_pip17_block_is_written_byte_for_byte():
     block, _, _ = block_of([b"ab", b""], spare=6, first=3)
     assert block == (
         bytes.fromhex("fbdbabcb 0000000000000080 00000000000000a0 0000000000000003")
@@ -68,7 +64,7 @@ def test_a_pip17_block_is_written_byte_for_byte() -> None:
     )
 
 
-def test_a_streaming_block_is_written_byte_for_byte() -> None:
+def test_a_streaming_block_is_written_byte_for_byte():
     block, _, _ = block_of([b"z"], spare=4, first=1, ledger_id=258)
     assert block == (
         bytes.fromhex("26a66d32 0000000000000080 0000000000000091 0000000000000001 0000000000000102")
@@ -78,7 +74,7 @@ def test_a_streaming_block_is_written_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("ledger_id", [None, 2**63 - 1])
-def test_a_header_is_read_as_it_was_written(ledger_id: int | None) -> None:
+def test_a_header_is_read_as_it_was_written(ledger_id: int | None):
     header = BlockHeader(
         object_format=ObjectFormat.PIP17 if ledger_id is None else ObjectFormat.STREAMING,
         block_length=2**62,
@@ -91,7 +87,7 @@ def test_a_header_is_read_as_it_was_written(ledger_id: int | None) -> None:
 
 
 @pytest.mark.parametrize("spare", range(16))
-def test_padding_of_any_length_is_written_and_read(spare: int) -> None:
+def test_padding_of_any_length_is_written_and_read(spare: int):
     payloads = [b"one", b"", b"three"]
     block, _, _ = block_of(payloads, spare=spare)
     assert block[len(block) - spare :] == (PATTERN * 4)[:spare]
@@ -99,7 +95,7 @@ def test_padding_of_any_length_is_written_and_read(spare: int) -> None:
 
 
 @pytest.mark.parametrize("spare", range(16))
-def test_padding_stands_before_the_next_block_of_an_object(spare: int) -> None:
+def test_padding_stands_before_the_next_block_of_an_object(spare: int):
     payloads = [b"x" * 60, b"y" * 200]
     written = pip17_object(payloads, max_block_bytes=128 + 12 + 60 + spare)
     assert written.data[: 200 + spare].endswith(b"x" + (PATTERN * 4)[:spare])
@@ -107,11 +103,11 @@ def test_padding_stands_before_the_next_block_of_an_object(spare: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [PATTERN, PATTERN * 5, PATTERN[:3], b"\xfe"])
-def test_a_payload_that_looks_like_padding_is_an_entry(payload: bytes) -> None:
+def test_a_payload_that_looks_like_padding_is_an_entry(payload: bytes):
     assert ids_and_payloads(cursor_over([payload, payload], spare=5)) == [(0, payload), (1, payload)]
 
 
-def test_entries_do_not_fit_a_block_that_is_too_short() -> None:
+def test_entries_do_not_fit_a_block_that_is_too_short():
     header = BlockHeader(
         object_format=ObjectFormat.PIP17, block_length=128 + 12 + 4, first_entry_id=9, ledger_id=None
     )
@@ -134,23 +130,23 @@ def plan(first: int, last: int, block_length: int) -> BlockPlan:
     return BlockPlan(first=first, last=last, block_length=block_length)
 
 
-def test_every_block_but_the_last_is_as_long_as_it_may_be() -> None:
+def test_every_block_but_the_last_is_as_long_as_it_may_be():
     assert plans([20] * 5, 200) == [plan(0, 2, 200), plan(2, 4, 200), plan(4, 5, 160)]
 
 
-def test_an_entry_that_fills_a_block_exactly_is_alone_in_it() -> None:
+def test_an_entry_that_fills_a_block_exactly_is_alone_in_it():
     assert plans([60, 60], 200) == [plan(0, 1, 200), plan(1, 2, 200)]
 
 
-def test_a_block_before_a_larger_last_entry_is_as_long_as_it_may_be() -> None:
+def test_a_block_before_a_larger_last_entry_is_as_long_as_it_may_be():
     assert plans([1, 100], 200) == [plan(0, 1, 200), plan(1, 2, 240)]
 
 
-def test_a_ledger_without_entries_has_no_blocks() -> None:
+def test_a_ledger_without_entries_has_no_blocks():
     assert plans([], 200) == []
 
 
-def test_the_smallest_block_has_room_for_one_empty_entry() -> None:
+def test_the_smallest_block_has_room_for_one_empty_entry():
     assert plans([0, 0], 140) == [plan(0, 1, 140), plan(1, 2, 140)]
     with pytest.raises(OptionError) as caught:
         plans([0], 139)
@@ -158,7 +154,7 @@ def test_the_smallest_block_has_room_for_one_empty_entry() -> None:
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "only", "all"])
-def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str) -> None:
+def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str):
     large = b"L" * 1000
     payloads = {
         "first": [large, b"b", b"c"],
@@ -179,11 +175,11 @@ def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str) -> None
     ("content", "least", "length"),
     [(0, 512, 512), (380, 512, 512), (381, 512, 513), (384, 512, 516), (1000, 512, 1132)],
 )
-def test_a_streaming_block_always_keeps_some_padding(content: int, least: int, length: int) -> None:
+def test_a_streaming_block_always_keeps_some_padding(content: int, least: int, length: int):
     assert streaming_block_length(content, least) == length
 
 
-def test_a_streaming_object_may_hold_parts_of_ledgers() -> None:
+def test_a_streaming_object_may_hold_parts_of_ledgers():
     written = streaming_object(
         [
             LedgerPart(ledger_id=9, blocks=[[b"a" * 600, b""], [b"c"]], first_entry_id=2**40),
@@ -196,18 +192,18 @@ def test_a_streaming_object_may_hold_parts_of_ledgers() -> None:
 # --- the cursor --------------------------------------------------------------------------------
 
 
-def test_a_block_of_empty_entries_is_read() -> None:
+def test_a_block_of_empty_entries_is_read():
     assert ids_and_payloads(cursor_over([b""] * 9), room=2) == [(i, b"") for i in range(9)]
 
 
 @pytest.mark.parametrize("first", [2**31 - 1, 2**32, 2**53, 2**63 - 5])
-def test_huge_entry_ids_are_read(first: int) -> None:
+def test_huge_entry_ids_are_read(first: int):
     payloads = [b"a", b"b", b"c"]
     read = ids_and_payloads(cursor_over(payloads, first=first, spare=3))
     assert read == [(first + i, payload) for i, payload in enumerate(payloads)]
 
 
-def test_ids_do_not_go_on_past_the_last_one() -> None:
+def test_ids_do_not_go_on_past_the_last_one():
     """The position behind an entry must be one as well."""
     block, indexed, object_format = block_of([b"a"], first=2**63 - 3, spare=12)
     further = block[:-12] + bytes.fromhex("00000000 7ffffffffffffffe")
@@ -217,14 +213,14 @@ def test_ids_do_not_go_on_past_the_last_one() -> None:
 
 
 @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer: type) -> None:
+def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer: type):
     block, indexed, object_format = block_of([b"abc"])
     cursor = BlockCursor(buffer(block), object_format, 7, indexed)
     assert not cursor.array.flags.writeable
     assert ids_and_payloads(cursor) == [(0, b"abc")]
 
 
-def test_copy_places_payloads_behind_one_another() -> None:
+def test_copy_places_payloads_behind_one_another():
     cursor = cursor_over([b"ab", b"", b"cde"])
     values, borders = np.zeros(16, dtype=np.uint8), np.empty(17, dtype=np.int32)
     assert cursor.copy(values, borders, np.empty(16, dtype=np.int64)) == 3
@@ -234,7 +230,7 @@ def test_copy_places_payloads_behind_one_another() -> None:
     assert cursor.next_entry_id == 3
 
 
-def test_copy_tells_the_size_of_an_entry_that_does_not_fit() -> None:
+def test_copy_tells_the_size_of_an_entry_that_does_not_fit():
     cursor = cursor_over([b"ab", b"x" * 50])
     values, borders = np.zeros(8, dtype=np.uint8), np.empty(9, dtype=np.int32)
     ids = np.empty(8, dtype=np.int64)
@@ -246,7 +242,7 @@ def test_copy_tells_the_size_of_an_entry_that_does_not_fit() -> None:
     assert cursor.done
 
 
-def test_locate_stops_with_the_entry_that_reaches_the_byte_room() -> None:
+def test_locate_stops_with_the_entry_that_reaches_the_byte_room():
     cursor = cursor_over([b"x" * 10] * 5)
     columns = [np.empty(9, dtype=np.int64) for _ in range(3)]
     assert cursor.locate(*columns, 10) == 1
@@ -256,17 +252,17 @@ def test_locate_stops_with_the_entry_that_reaches_the_byte_room() -> None:
 
 
 @pytest.mark.parametrize("stop", range(6))
-def test_the_cursor_stops_before_the_stop_entry(stop: int) -> None:
+def test_the_cursor_stops_before_the_stop_entry(stop: int):
     payloads = [bytes([i]) for i in range(5)]
     read = ids_and_payloads(cursor_over(payloads, stop_entry_id=stop), room=2)
     assert read == list(enumerate(payloads))[:stop]
 
 
-def test_a_stop_before_the_block_ends_the_walk() -> None:
+def test_a_stop_before_the_block_ends_the_walk():
     assert ids_and_payloads(cursor_over([b"a"], first=10, stop_entry_id=3)) == []
 
 
-def test_a_stop_leaves_what_lies_behind_it_unread() -> None:
+def test_a_stop_leaves_what_lies_behind_it_unread():
     block, indexed, object_format = block_of([b"a", b"b", b"c"])
     broken = block[:-1] + b"?" + bytes(0)
     broken = broken[: 128 + 26] + b"\xff" * 4 + broken[128 + 30 :]
@@ -275,7 +271,7 @@ def test_a_stop_leaves_what_lies_behind_it_unread() -> None:
 
 
 @pytest.mark.parametrize("to", [0, 1, 4999, 5000, 9999, 10_000, 20_000])
-def test_the_cursor_skips_to_an_entry(to: int) -> None:
+def test_the_cursor_skips_to_an_entry(to: int):
     cursor = cursor_over([b""] * 10_000)
     cursor.skip_to(to)
     assert cursor.next_entry_id == min(to, 10_000)

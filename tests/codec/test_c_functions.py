@@ -94,7 +94,7 @@ def inflated_plainly(stream: bytes) -> bytes | None:
 @example([zlib.compress(b"")])
 @example([b""])
 @pytest.mark.usefixtures("functions")
-def test_streams_are_inflated_up_to_the_first_that_the_twin_refuses(streams: list[bytes]) -> None:
+def test_streams_are_inflated_up_to_the_first_that_the_twin_refuses(streams: list[bytes]):
     found = inflated(streams, 1 << 20, 1 << 20)
     assert found == [inflated_plainly(stream) for stream in streams[: len(found)]]
     if len(found) < len(streams):
@@ -102,7 +102,7 @@ def test_streams_are_inflated_up_to_the_first_that_the_twin_refuses(streams: lis
 
 
 @pytest.mark.usefixtures("functions")
-def test_no_more_is_inflated_than_there_is_room_for_or_than_is_enough() -> None:
+def test_no_more_is_inflated_than_there_is_room_for_or_than_is_enough():
     values = [Random(i).randbytes(100) for i in range(5)]
     streams = [zlib.compress(value) for value in values]
     assert inflated(streams, 500, 10_000) == values
@@ -114,7 +114,7 @@ def test_no_more_is_inflated_than_there_is_room_for_or_than_is_enough() -> None:
 
 @pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 3000])
-def test_the_checksum_is_the_one_of_zlib(length: int) -> None:
+def test_the_checksum_is_the_one_of_zlib(length: int):
     data = Random(length).randbytes(length)
     assert CHECKSUM(c_functions.crc32_address())(0, data, length) == zlib.crc32(data)
     checksums = np.empty(-(-length // 512) * 4, dtype=np.uint8)
@@ -125,7 +125,7 @@ def test_the_checksum_is_the_one_of_zlib(length: int) -> None:
 
 @pytest.mark.parametrize("functions", ["libdeflate"], indirect=True)
 @pytest.mark.usefixtures("functions")
-def test_a_decompressor_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompressor_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch):
     freed: list[int] = []
     library = c_functions._library()
     assert library is not None
@@ -138,7 +138,7 @@ def test_a_decompressor_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("functions", ["libdeflate"], indirect=True)
 @pytest.mark.usefixtures("functions")
-def test_a_decompressor_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompressor_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(c_functions._library(), "libdeflate_alloc_decompressor", lambda: None)
     with pytest.raises(MemoryError, match="libdeflate"):
         c_functions.Decompressor()

@@ -35,19 +35,19 @@ def pairs(given: Anchors) -> list[tuple[int, int]]:
     return list(zip(given.entry_ids.tolist(), given.offsets.tolist(), strict=True))
 
 
-def test_its_bytes_are_these() -> None:
+def test_its_bytes_are_these():
     assert pack_directory(anchors((0, 128), (5, 0x100003))) == BYTES
     assert pairs(parse_directory(BYTES, 1 << 21)) == [(0, 128), (5, 0x100003)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(128, 2**62)), max_size=20))
-def test_it_comes_back_as_it_was(drawn: list[tuple[int, int]]) -> None:
+def test_it_comes_back_as_it_was(drawn: list[tuple[int, int]]):
     ids, places = sorted({each[0] for each in drawn}), sorted({each[1] for each in drawn})
     given_pairs = list(zip(ids, places, strict=False))
     assert pairs(parse_directory(pack_directory(anchors(*given_pairs)), 2**62 + 1)) == given_pairs
 
 
-def test_a_newer_version_is_named() -> None:
+def test_a_newer_version_is_named():
     with pytest.raises(UnsupportedVersionError, match="found 2"):
         parse_directory(BYTES[:7] + b"\2" + BYTES[8:], 1 << 21)
 
@@ -63,7 +63,7 @@ def test_a_newer_version_is_named() -> None:
         [(5, 128), (4, 200)],
     ],
 )
-def test_entries_that_do_not_ascend_inside_of_the_object_are_refused(wrong: list[tuple[int, int]]) -> None:
+def test_entries_that_do_not_ascend_inside_of_the_object_are_refused(wrong: list[tuple[int, int]]):
     with pytest.raises(EntryOrderError):
         parse_directory(pack_directory(anchors(*wrong)), 1 << 21)
 
@@ -73,9 +73,7 @@ def test_entries_that_do_not_ascend_inside_of_the_object_are_refused(wrong: list
     stride=st.integers(1, 90),
     cuts=st.lists(st.integers(1, 39), max_size=4),
 )
-def test_it_has_the_first_entry_of_each_stride_however_entries_come(
-    lengths: list[int], stride: int, cuts: list[int]
-) -> None:
+def test_it_has_the_first_entry_of_each_stride_however_entries_come(lengths, stride, cuts):
     places = 128 + np.cumsum([0, *(12 + each for each in lengths[:-1])]).astype(np.int64)
     ids = np.arange(len(lengths))
     expected = {}
@@ -90,7 +88,7 @@ def test_it_has_the_first_entry_of_each_stride_however_entries_come(
     assert found == list(expected.values())
 
 
-def test_an_index_tells_where_it_stands_and_is_read_as_before() -> None:
+def test_an_index_tells_where_it_stands_and_is_read_as_before():
     blocks = [BlockEntry(first_entry_id=0, part_number=1, offset=0)]
     plain = pack_pip17_index(ledger_metadata([b"x"]), blocks, 1 << 21)
     index = pack_pip17_index(ledger_metadata([b"x"]), blocks, 1 << 21, BYTES)

@@ -66,7 +66,7 @@ def walk(cursor: EntryCursor, data: bytes, window_bytes: int = 1 << 20) -> Itera
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 1 << 20])
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
-def test_entries_of_an_extent(written: WrittenObject, window_bytes: int) -> None:
+def test_entries_of_an_extent(written: WrittenObject, window_bytes: int):
     whole = extent_of(written)
     cursor = EntryCursor(whole)
     assert list(walk(cursor, written.data, window_bytes)) == list(enumerate(PAYLOADS))
@@ -79,7 +79,7 @@ def test_entries_of_an_extent(written: WrittenObject, window_bytes: int) -> None
         assert found == list(enumerate(PAYLOADS))[begin:stop]
 
 
-def test_a_part_of_an_extent_has_the_blocks_that_it_needs() -> None:
+def test_a_part_of_an_extent_has_the_blocks_that_it_needs():
     whole = replace(extent_of(WRITTEN["pip17"]), begin_entry_id=0, stop_entry_id=12)
     firsts = [block.first_entry_id for block in whole.blocks]
     assert firsts == [0, 4, 6, 9, 11]
@@ -94,7 +94,7 @@ def test_a_part_of_an_extent_has_the_blocks_that_it_needs() -> None:
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-def test_missing_ids_are_damage_unless_the_object_is_marked(gaps: bool) -> None:
+def test_missing_ids_are_damage_unless_the_object_is_marked(gaps: bool):
     written = pip17_object(PAYLOADS[:3], max_block_bytes=4096)
     data = written.data.replace(
         (1).to_bytes(8, "big") + PAYLOADS[1][:4], (2).to_bytes(8, "big") + PAYLOADS[1][:4]
@@ -150,9 +150,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("at", "new", "faults", "missing"), DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_raised_or_reported(
-    at: int, new: bytes, faults: list[tuple[Fault, type[FormatError], int]], missing: list[int]
-) -> None:
+def test_damage_is_raised_or_reported(at, new, faults, missing):
     data = put(at, new[: BLOCKS[2].offset - at])
     whole = extent_of(WRITTEN["pip17"])
     with pytest.raises(faults[0][1]) as raised:
@@ -172,7 +170,7 @@ def test_damage_is_raised_or_reported(
 
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 1 << 20])
-def test_the_walk_resumes_where_it_is_told(window_bytes: int) -> None:
+def test_the_walk_resumes_where_it_is_told(window_bytes: int):
     data = put(FRAME, b"\x80")
     cursor = EntryCursor(
         extent_of(WRITTEN["pip17"]), on_fault=lambda *_: Resume(place=NEXT_FRAME, entry_id=5)
@@ -183,7 +181,7 @@ def test_the_walk_resumes_where_it_is_told(window_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("compression", FileCompression)
-def test_damage_of_a_mapfile_ends_its_stretch(compression: FileCompression) -> None:
+def test_damage_of_a_mapfile_ends_its_stretch(compression: FileCompression):
     written = WRITTEN[f"mapfile-{compression.value}"]
     whole = extent_of(written)
     assert len(whole.blocks) > 1

@@ -22,9 +22,7 @@ FILTERED, MODE = "pulsaroffloadfiltered", "pulsaroffloadfilteredmode"
         ({FILTERED: ""}, "", True, False),
     ],
 )
-def test_the_key_makes_a_filtered_object_and_the_mode_its_gaps(
-    metadata: dict[str, str], name: str | None, gaps: bool, settled: bool
-) -> None:
+def test_the_key_makes_a_filtered_object_and_the_mode_its_gaps(metadata, name, gaps, settled):
     assert ObjectMarks.of(metadata).filter_name == name
     assert ObjectMarks.of(metadata).is_filtered is (name is not None)
     assert ObjectMarks.of(metadata).has_gaps is gaps

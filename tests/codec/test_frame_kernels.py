@@ -59,7 +59,7 @@ def twin(block: bytes, first: int) -> tuple[list[Frame], FormatError | None]:
 
 @settings(deadline=None)  # the first example may compile
 @given(blocks(), st.integers(1, 5), st.integers(0, 60))
-def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_room: int) -> None:
+def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_room: int):
     block, first, _ = case
     frames, error = twin(block, first)
     found: list[Frame] = []
@@ -115,9 +115,7 @@ def walked(block: bytes, first: int, stop: int, gaps: bool) -> tuple[list[Frame]
 
 @settings(deadline=None)  # the first example may compile
 @given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50))
-def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
-    case: tuple[bytes, int], room: int, gaps: bool, until: int
-) -> None:
+def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(case, room, gaps, until):
     block, first = case
     stop = min(first + until, 2**63 - 1)
     frames, error = walked(block, first, stop, gaps)
@@ -137,9 +135,7 @@ def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
 
 @settings(deadline=None)  # the first example may compile
 @given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50), st.integers(0, 60))
-def test_copying_entries_is_finding_them(
-    case: tuple[bytes, int], room: int, gaps: bool, until: int, value_room: int
-) -> None:
+def test_copying_entries_is_finding_them(case, room, gaps, until, value_room):
     block, first = case
     stop = min(first + until, 2**63 - 1)
     frames, error = walked(block, first, stop, gaps)
@@ -162,9 +158,7 @@ def test_copying_entries_is_finding_them(
 
 @settings(deadline=None)  # the first example may compile
 @given(PAYLOADS, FIRST_IDS, st.integers(0, 40), st.data())
-def test_framing_entries_is_packing_frames_and_padding(
-    payloads: list[bytes], first_id: int, spare: int, data: st.DataObject
-) -> None:
+def test_framing_entries_is_packing_frames_and_padding(payloads, first_id, spare, data):
     first = data.draw(st.integers(0, len(payloads)))
     last = data.draw(st.integers(first, len(payloads)))
     gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(payloads), max_size=len(payloads)))
@@ -180,7 +174,7 @@ def test_framing_entries_is_packing_frames_and_padding(
 
 @pytest.mark.parametrize("room", [0, 5, 64])
 @pytest.mark.parametrize("position", [-1, 65, 2**63 - 12, 2**63 - 1])
-def test_framing_outside_a_block_is_refused(room: int, position: int) -> None:
+def test_framing_outside_a_block_is_refused(room: int, position: int):
     with pytest.raises(IndexError, match="outside of their block"):
         kernels.frame_entries(
             readonly(b""), borders([b""]), np.array([7]), 0, 1, np.zeros(room, dtype=np.uint8), position
@@ -189,9 +183,7 @@ def test_framing_outside_a_block_is_refused(room: int, position: int) -> None:
 
 @settings(deadline=None)  # the first example may compile
 @given(PAYLOADS, FIRST_IDS, st.integers(0, 30), st.booleans(), st.data())
-def test_any_way_through_a_block_gives_the_same_entries(
-    payloads: list[bytes], first: int, spare: int, gaps: bool, data: st.DataObject
-) -> None:
+def test_any_way_through_a_block_gives_the_same_entries(payloads, first, spare, gaps, data):
     """With gaps, entries are missing anywhere, or all of them."""
     count = max(len(payloads) + (data.draw(st.integers(0, 6)) if gaps else 0), 1)
     if not gaps:

@@ -45,19 +45,19 @@ def read_in_order(case: GoldenCase) -> list[tuple[int, int, bytes]]:
     return sorted(read_object(case.data, case.index, case.key), key=lambda entry: entry[:2])
 
 
-def test_there_are_golden_cases_of_both_formats() -> None:
+def test_there_are_golden_cases_of_both_formats():
     assert len(PIP17_CASES) == 9
     assert len(STREAMING_CASES) == 4
 
 
 @pytest.mark.parametrize(("folder", "name"), ALL_CASES)
-def test_every_entry_is_read_as_pulsar_reads_it(folder: str, name: str) -> None:
+def test_every_entry_is_read_as_pulsar_reads_it(folder: str, name: str):
     case = load_case(folder, name)
     assert described(read_in_order(case)) == case.entries
 
 
 @pytest.mark.parametrize("name", PIP17_CASES)
-def test_pip17_objects_are_written_as_pulsar_writes_them(name: str) -> None:
+def test_pip17_objects_are_written_as_pulsar_writes_them(name: str):
     case = load_case("pip17", name)
     (ledger,) = parse_index(case.index, case.key).ledgers
     assert isinstance(ledger.metadata, LedgerMetadata)
@@ -72,7 +72,7 @@ def test_pip17_objects_are_written_as_pulsar_writes_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMING_CASES)
-def test_streaming_objects_are_written_as_pulsar_writes_them(name: str) -> None:
+def test_streaming_objects_are_written_as_pulsar_writes_them(name: str):
     case = load_case("streaming", name)
     index = parse_index(case.index, case.key)
     payloads = {(ledger, entry): payload for ledger, entry, payload in read_in_order(case)}
@@ -101,7 +101,7 @@ def test_streaming_objects_are_written_as_pulsar_writes_them(name: str) -> None:
     assert hashlib.sha256(pack_streaming_index(ledgers, len(data))).hexdigest() == case.index_sha256
 
 
-def test_an_index_is_read_to_its_last_detail() -> None:
+def test_an_index_is_read_to_its_last_detail():
     case = load_case("pip17", "multi-block")
     index = parse_index(case.index, case.key)
     (ledger,) = index.ledgers
@@ -118,7 +118,7 @@ def test_an_index_is_read_to_its_last_detail() -> None:
     assert [b.end_entry_id for b in ledger.blocks] == [*(b.first_entry_id for b in ledger.blocks[1:]), 600]
 
 
-def test_a_streaming_index_lists_its_ledgers() -> None:
+def test_a_streaming_index_lists_its_ledgers():
     case = load_case("streaming", "3-ledgers-5-blocks")
     index = parse_index(case.index, case.key)
     assert index.object_format is ObjectFormat.STREAMING
@@ -127,7 +127,7 @@ def test_a_streaming_index_lists_its_ledgers() -> None:
     assert offsets == [i * 5242880 for i in range(5)]
 
 
-def test_the_second_segment_of_a_ledger_begins_past_entry_zero() -> None:
+def test_the_second_segment_of_a_ledger_begins_past_entry_zero():
     case = load_case("streaming", "seg2-of-2")
     (ledger,) = parse_index(case.index, case.key).ledgers
     assert ledger.first_entry_id == 100
@@ -136,7 +136,7 @@ def test_the_second_segment_of_a_ledger_begins_past_entry_zero() -> None:
     assert ledger.payload_bytes == ledger.metadata.size
 
 
-def test_a_ledger_info_without_a_close_time_is_of_an_open_ledger() -> None:
+def test_a_ledger_info_without_a_close_time_is_of_an_open_ledger():
     case = load_case("streaming", "small-unclosed")
     (ledger,) = parse_index(case.index, case.key).ledgers
     assert isinstance(ledger.metadata, LedgerInfo)
@@ -146,7 +146,7 @@ def test_a_ledger_info_without_a_close_time_is_of_an_open_ledger() -> None:
 # --- objects that Pulsar's writer damaged ------------------------------------------------------
 
 
-def test_a_streaming_block_longer_than_it_declares_is_refused_where_it_goes_wrong() -> None:
+def test_a_streaming_block_longer_than_it_declares_is_refused_where_it_goes_wrong():
     case = load_case("java-damaged", "st-drift")
     read: list[tuple[int, int, bytes]] = []
     with pytest.raises(BadLengthError) as caught:
@@ -164,7 +164,7 @@ def test_a_streaming_block_longer_than_it_declares_is_refused_where_it_goes_wron
     assert described(read) == case.entries[: len(read)]
 
 
-def test_an_object_that_lost_an_entry_larger_than_a_block_is_refused() -> None:
+def test_an_object_that_lost_an_entry_larger_than_a_block_is_refused():
     case = load_case("java-damaged", "v1-oversized-entry")
     read: list[tuple[int, int, bytes]] = []
     with pytest.raises(BadLengthError) as caught:
@@ -184,7 +184,7 @@ def test_an_object_that_lost_an_entry_larger_than_a_block_is_refused() -> None:
 
 
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_a_brokers_objects_are_written_again_as_they_are(topic: str) -> None:
+def test_a_brokers_objects_are_written_again_as_they_are(topic: str):
     for stored in topic_objects(topic):
         (ledger,) = parse_index(stored.index, stored.key).ledgers
         assert isinstance(ledger.metadata, LedgerMetadata)
@@ -215,9 +215,7 @@ UUID = "00000000-1111-4222-8333-0000000000aa"
         (f"some/where/{UUID}-index", "some/where/", None, True, ObjectFormat.STREAMING),
     ],
 )
-def test_a_key_is_taken_apart_and_put_together(
-    text: str, folder: str, ledger_id: int | None, is_index: bool, object_format: ObjectFormat
-) -> None:
+def test_a_key_is_taken_apart_and_put_together(text, folder, ledger_id, is_index, object_format):
     key = parse_key(text)
     assert isinstance(key, ObjectKey)
     assert (key.folder, str(key.uuid), key.ledger_id, key.is_index) == (folder, UUID, ledger_id, is_index)
@@ -240,9 +238,9 @@ def test_a_key_is_taken_apart_and_put_together(
         UUID.upper(),
     ],
 )
-def test_other_keys_are_of_no_offloaded_object(text: str) -> None:
+def test_other_keys_are_of_no_offloaded_object(text: str):
     assert parse_key(text) is None
 
 
-def test_an_open_ledgers_metadata_has_no_last_entry() -> None:
+def test_an_open_ledgers_metadata_has_no_last_entry():
     assert ledger_metadata([b"a"], last_entry_id=None).last_entry_id is None

@@ -65,7 +65,7 @@ def changed(data: bytes, offset: int, packed: bytes) -> bytes:
 
 
 @EACH
-def test_an_index_is_refused_at_every_shorter_length(compression: FileCompression) -> None:
+def test_an_index_is_refused_at_every_shorter_length(compression: FileCompression):
     written = mapfile(PAYLOADS, compression=compression, index_interval=1, block_bytes=30)
 
     def records(index: bytes) -> list[tuple[int, int]]:
@@ -84,7 +84,7 @@ def test_an_index_is_refused_at_every_shorter_length(compression: FileCompressio
 
 
 @EACH
-def test_a_flipped_bit_anywhere_is_refused_or_harmless(compression: FileCompression) -> None:
+def test_a_flipped_bit_anywhere_is_refused_or_harmless(compression: FileCompression):
     """Uncompressed payloads are guarded by `.crc` files and the checksums of Pulsar entries only."""
     written = mapfile(PAYLOADS, compression=compression)
     payloads = {i: payload for _, i, payload in written.entries}
@@ -111,7 +111,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_harmless(compression: FileCompress
 # --- headers -----------------------------------------------------------------------------------
 
 
-def test_headers_that_are_not_right_are_refused_with_their_place() -> None:
+def test_headers_that_are_not_right_are_refused_with_their_place():
     good = pack_header(header_of(FileCompression.RECORD))
     codec_at = good.index(b"*org.apache.hadoop.io.compress.DefaultCodec")
     flags_at = codec_at - 2
@@ -136,7 +136,7 @@ def test_headers_that_are_not_right_are_refused_with_their_place() -> None:
 
 
 @EACH
-def test_a_header_that_is_cut_off_states_how_much_it_needs(compression: FileCompression) -> None:
+def test_a_header_that_is_cut_off_states_how_much_it_needs(compression: FileCompression):
     good = pack_header(header_of(compression))
     for length in range(len(good)):
         with pytest.raises(CutOffError) as caught:
@@ -144,12 +144,12 @@ def test_a_header_that_is_cut_off_states_how_much_it_needs(compression: FileComp
         assert length < caught.value.needed <= len(good)
 
 
-def test_a_header_with_metadata_is_read() -> None:
+def test_a_header_with_metadata_is_read():
     header = replace(header_of(FileCompression.NONE), metadata=(("a", "b"), ("ключ", "")))
     assert parse_whole_header(pack_header(header) + b"more", BYTES_WRITABLE) == header
 
 
-def test_a_data_file_is_no_index_and_an_index_no_data_file() -> None:
+def test_a_data_file_is_no_index_and_an_index_no_data_file():
     written = mapfile(PAYLOADS)
     for data, value_class in ((written.data, LONG_WRITABLE), (written.index, BYTES_WRITABLE)):
         with pytest.raises(BadMagicError, match="value class"):
@@ -162,7 +162,7 @@ def test_a_data_file_is_no_index_and_an_index_no_data_file() -> None:
 A, B, C = THREE_RECORDS
 
 
-def test_records_that_are_right_are_read() -> None:
+def test_records_that_are_right_are_read():
     assert [payload for *_, payload in read_mapfile(plain(A, MARK, B, C))] == [b"a", b"b", b"c"]
 
 
@@ -186,9 +186,7 @@ def test_records_that_are_right_are_read() -> None:
         ((A, B[:3]), TruncatedError, 0),
     ],
 )
-def test_a_record_that_is_wrong_is_refused_with_its_byte(
-    records: tuple[bytes, ...], kind: type[FormatError], at: int | None
-) -> None:
+def test_a_record_that_is_wrong_is_refused_with_its_byte(records, kind, at):
     written = plain(*records)
     found: list[tuple[int, int, bytes]] = []
     with pytest.raises(FormatError) as caught:
@@ -201,7 +199,7 @@ def test_a_record_that_is_wrong_is_refused_with_its_byte(
     assert [payload for *_, payload in found] == [b"a", b"b", b"c"][: len(found)]
 
 
-def test_a_file_that_begins_with_an_entry_is_refused() -> None:
+def test_a_file_that_begins_with_an_entry_is_refused():
     for compression in ALL:
         writer = SequenceFileWriter(header_of(compression))
         writer.append(0, stored(b"a"))
@@ -209,12 +207,12 @@ def test_a_file_that_begins_with_an_entry_is_refused() -> None:
         assert isinstance(error, MetadataError)
 
 
-def test_a_file_without_a_record_is_refused() -> None:
+def test_a_file_without_a_record_is_refused():
     for compression in ALL:
         assert isinstance(refusal(plain(), data=pack_header(header_of(compression))), MetadataError)
 
 
-def test_metadata_that_is_none_or_of_an_open_ledger_is_refused() -> None:
+def test_metadata_that_is_none_or_of_an_open_ledger_is_refused():
     for value in (b"\xff\xff", pack_ledger_metadata(ledger_metadata([], last_entry_id=None))):
         for compression in ALL:
             writer = SequenceFileWriter(header_of(compression))
@@ -222,7 +220,7 @@ def test_metadata_that_is_none_or_of_an_open_ledger_is_refused() -> None:
             assert isinstance(refusal(plain(), data=writer.finish()), MetadataError)
 
 
-def test_a_zlib_stream_that_is_wrong_is_refused_with_its_entry() -> None:
+def test_a_zlib_stream_that_is_wrong_is_refused_with_its_entry():
     def deflated(*values: bytes) -> WrittenObject:
         parts = [record(-1, zlib.compress(METADATA))]
         parts += [record(i, value) for i, value in enumerate(values)]
@@ -247,7 +245,7 @@ def test_a_zlib_stream_that_is_wrong_is_refused_with_its_entry() -> None:
 VALUES = THREE_VALUES
 
 
-def test_a_block_that_is_right_is_read() -> None:
+def test_a_block_that_is_right_is_read():
     part = block(3, b"\x08\x08\x08", [0, 1, 2], b"\5\5\5", VALUES)
     assert [payload for *_, payload in read_mapfile(blocked(part))] == [b"a", b"b", b"c"]
 
@@ -276,7 +274,7 @@ def test_a_block_that_is_right_is_read() -> None:
         (block(2, b"\x08\x08", [0, 1], b"\5\5", VALUES[:10]), EntryOrderError),
     ],
 )
-def test_a_block_that_is_wrong_is_refused(part: bytes, kind: type[FormatError]) -> None:
+def test_a_block_that_is_wrong_is_refused(part: bytes, kind: type[FormatError]):
     error = refusal(blocked(part))
     assert type(error) is kind, error
     assert error.ledger_id == 7

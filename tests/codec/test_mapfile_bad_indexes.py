@@ -80,13 +80,11 @@ START = len(pack_header(header_of(FileCompression.NONE)))
         ([(i, START + i + 1) for i in range(-1, 40)], BadLengthError),
     ],
 )
-def test_an_index_that_does_not_fit_its_data_is_refused(
-    records: list[tuple[int, int]], kind: type[FormatError]
-) -> None:
+def test_an_index_that_does_not_fit_its_data_is_refused(records, kind):
     assert type(refusal(plain(A, B, C), index=index_file(*records))) is kind
 
 
-def test_a_position_between_records_is_refused_when_it_is_read() -> None:
+def test_a_position_between_records_is_refused_when_it_is_read():
     written = mapfile([b"%d" % i * 200 for i in range(9)], compression=FileCompression.NONE, index_interval=3)
     right = index_of(written, stretch_bytes=1)
     positions = [(b.first_entry_id, b.offset) for b in right.ledgers[0].blocks[1:]]
@@ -99,7 +97,7 @@ def test_a_position_between_records_is_refused_when_it_is_read() -> None:
         read_mapfile(replace(written, index=index_file(*renamed)), stretch_bytes=1)
 
 
-def test_another_header_than_when_the_index_was_read_is_refused() -> None:
+def test_another_header_than_when_the_index_was_read_is_refused():
     written = mapfile(PAYLOADS)
     index = index_of(written)
     other = written.data.replace(SYNC, INDEX_SYNC)
@@ -107,7 +105,7 @@ def test_another_header_than_when_the_index_was_read_is_refused() -> None:
         list(stretch_entries(other, index, index.ledgers[0].blocks[0], None))
 
 
-def test_an_index_is_not_decoded_without_its_data_file() -> None:
+def test_an_index_is_not_decoded_without_its_data_file():
     written = mapfile(PAYLOADS)
     with pytest.raises(OptionError, match="beginning of its data file"):
         parse_index(written.index, written.key)
@@ -118,7 +116,7 @@ def test_an_index_is_not_decoded_without_its_data_file() -> None:
 # --- bounds ------------------------------------------------------------------------------------
 
 
-def test_declared_sizes_do_not_allocate() -> None:
+def test_declared_sizes_do_not_allocate():
     bomb = block(3, b"\x08\x08\x08", [0, 1, 2], b"\5\5" + pack_vint((1 << 31) - 1), VALUES)
     many = block((1 << 31) - 1, b"\x08\x08\x08", [0, 1, 2], b"\5\5\5", VALUES)
     tracemalloc.start()
@@ -134,7 +132,7 @@ def test_declared_sizes_do_not_allocate() -> None:
     assert peak < 4 << 20
 
 
-def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_inflated() -> None:
+def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_inflated():
     count = 60 << 20  # as many as a byte of key lengths can stand for
     fields = (zlib.compress(b"\x08" * count), zlib.compress(bytes(1 << 20)))
     head = pack_header(header_of(FileCompression.BLOCK, LONG_WRITABLE))
@@ -149,7 +147,7 @@ def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_in
     assert peak < 1 << 20
 
 
-def test_an_index_that_inflates_without_end_is_refused_before() -> None:
+def test_an_index_that_inflates_without_end_is_refused_before():
     keys = zlib.compress(bytes(64 << 20))
     fields = (zlib.compress(b"\x08\x08"), keys, zlib.compress(b"\x08\x08"), zlib.compress(bytes(16)))
     head = pack_header(header_of(FileCompression.BLOCK, LONG_WRITABLE))
@@ -165,7 +163,7 @@ def test_an_index_that_inflates_without_end_is_refused_before() -> None:
 
 
 @EACH
-def test_of_the_beginning_as_much_is_asked_for_as_the_metadata_takes(compression: FileCompression) -> None:
+def test_of_the_beginning_as_much_is_asked_for_as_the_metadata_takes(compression: FileCompression):
     written = mapfile([bytes(100) for _ in range(3000)], compression=compression)
     whole = index_of(written)
     lengths = [0]

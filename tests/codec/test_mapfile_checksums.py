@@ -25,13 +25,13 @@ DATA = Random(5).randbytes(3000)
 
 
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 1024, 3000])
-def test_what_is_made_is_verified(length: int) -> None:
+def test_what_is_made_is_verified(length: int):
     checksums = make_checksums(DATA[:length])
     assert len(checksums) == checksums_length(length)
     verify_whole(DATA[:length], checksums)
 
 
-def test_a_changed_byte_anywhere_is_found_and_its_chunk_named() -> None:
+def test_a_changed_byte_anywhere_is_found_and_its_chunk_named():
     checksums = make_checksums(DATA)
     for at in range(0, len(DATA), 7):
         changed = bytearray(DATA)
@@ -42,7 +42,7 @@ def test_a_changed_byte_anywhere_is_found_and_its_chunk_named() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [0, -1, (1 << 20) + 1])
-def test_chunks_of_no_possible_size_are_refused(chunk_bytes: int) -> None:
+def test_chunks_of_no_possible_size_are_refused(chunk_bytes: int):
     with pytest.raises(BadLengthError, match="chunks"):
         parse_checksum_head(b"crc\0" + chunk_bytes.to_bytes(4, "big", signed=True))
     with pytest.raises(BadMagicError):
@@ -75,9 +75,7 @@ def run(data: bytes, begin: int, end: int, steps: list[tuple[int, int]]) -> None
     st.lists(st.tuples(st.integers(1, 900), st.integers(0, 300)), max_size=12),
     st.integers(0, len(DATA) - 1),
 )
-def test_exactly_the_chunks_that_come_by_whole_are_verified(
-    begin: int, length: int, steps: list[tuple[int, int]], wrong: int
-) -> None:
+def test_exactly_the_chunks_that_come_by_whole_are_verified(begin, length, steps, wrong):
     end = min(len(DATA), begin + length)
     run(DATA, begin, end, steps)
     changed = bytearray(DATA)
@@ -91,7 +89,7 @@ def test_exactly_the_chunks_that_come_by_whole_are_verified(
         run(bytes(changed), begin, end, steps)
 
 
-def test_golden_files_of_any_part_are_verified() -> None:
+def test_golden_files_of_any_part_are_verified():
     each = golden_mapfiles()["broker-9"]
     part = memoryview(each.data_checksums)[HEAD_BYTES + 40 :]
     verify = ChecksumVerifier(

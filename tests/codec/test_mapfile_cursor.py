@@ -49,13 +49,8 @@ def ledgers(draw: st.DrawFn) -> dict[int, bytes]:
     st.sampled_from([1, 100, 1 << 20]),
 )
 def test_what_is_written_is_read(
-    entries: dict[int, bytes],
-    compression: FileCompression,
-    index_interval: int,
-    block_bytes: int,
-    window_bytes: int | None,
-    stretch_bytes: int,
-) -> None:
+    entries, compression, index_interval, block_bytes, window_bytes, stretch_bytes
+):
     written = mapfile(
         entries, compression=compression, index_interval=index_interval, block_bytes=block_bytes
     )
@@ -67,7 +62,7 @@ def test_what_is_written_is_read(
 
 @EACH
 @pytest.mark.parametrize("count", [1, 2, 126, 127, 128, 129, 255, 256, 300])
-def test_any_number_of_entries_around_the_index_interval(compression: FileCompression, count: int) -> None:
+def test_any_number_of_entries_around_the_index_interval(compression: FileCompression, count: int):
     written = mapfile([b"entry %d" % i for i in range(count)], compression=compression, block_bytes=64)
     assert read_mapfile(written) == list(written.entries)
     keys = parse_index_file(written.index, 1000).keys.tolist()
@@ -75,14 +70,14 @@ def test_any_number_of_entries_around_the_index_interval(compression: FileCompre
 
 
 @EACH
-def test_an_empty_entry_is_read(compression: FileCompression) -> None:
+def test_an_empty_entry_is_read(compression: FileCompression):
     for payloads in ([b""], [b"", b"", b"x", b""]):
         written = mapfile(payloads, compression=compression)
         assert read_mapfile(written) == list(written.entries)
 
 
 @EACH
-def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression) -> None:
+def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression):
     random = Random(1)
     payloads = [b"before", random.randbytes(3 << 20), b"between", bytes(5 << 20), b"behind"]
     written = mapfile(payloads, compression=compression)
@@ -91,7 +86,7 @@ def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression) -> N
 
 
 @pytest.mark.parametrize("compression", [FileCompression.NONE, FileCompression.RECORD])
-def test_sync_marks_stand_where_hadoop_puts_them(compression: FileCompression) -> None:
+def test_sync_marks_stand_where_hadoop_puts_them(compression: FileCompression):
     random = Random(2)
     written = mapfile([random.randbytes(1000) for _ in range(400)], compression=compression)
     mark = b"\xff\xff\xff\xff" + SYNC
@@ -105,7 +100,7 @@ def test_sync_marks_stand_where_hadoop_puts_them(compression: FileCompression) -
     assert read_mapfile(written) == list(written.entries)
 
 
-def test_a_sync_mark_at_the_very_end_is_passed_over() -> None:
+def test_a_sync_mark_at_the_very_end_is_passed_over():
     written = mapfile([b"a", b"b"])
     mark = b"\xff\xff\xff\xff" + SYNC
     longer = type(written)(
@@ -115,7 +110,7 @@ def test_a_sync_mark_at_the_very_end_is_passed_over() -> None:
 
 
 @EACH
-def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCompression) -> None:
+def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCompression):
     random = Random(3)
     written = mapfile(
         [random.randbytes(100) for _ in range(1000)],
@@ -132,10 +127,7 @@ def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCo
     assert read_mapfile(written, stretch_bytes=10_000) == list(written.entries)
     for block in blocks:
         cursor = MapFileCursor(
-            written.data[block.offset : block.offset + block.length],
-            index.sequence_file,
-            7,
-            block,
+            written.data[block.offset : block.offset + block.length], index.sequence_file, 7, block
         )
         cursor.skip_to(0)
         assert block.first_entry_id <= cursor.next_entry_id < (block.end_entry_id or 0)
@@ -145,22 +137,14 @@ def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCo
 
 @settings(deadline=None)
 @given(ledgers(), st.sampled_from(ALL), st.sampled_from([40, 1_000_000]), st.data())
-def test_any_way_through_a_stretch_gives_the_same_entries(
-    entries: dict[int, bytes], compression: FileCompression, block_bytes: int, data: st.DataObject
-) -> None:
+def test_any_way_through_a_stretch_gives_the_same_entries(entries, compression, block_bytes, data):
     written = mapfile(entries, compression=compression, block_bytes=block_bytes)
     index = index_of(written)
     (block,) = index.ledgers[0].blocks
     end = max(entries) + 1
     stop = data.draw(st.one_of(st.none(), st.integers(0, end + 2)))
     start = data.draw(st.integers(0, end))
-    cursor = MapFileCursor(
-        written.data,
-        index.sequence_file,
-        7,
-        block,
-        stop_entry_id=stop,
-    )
+    cursor = MapFileCursor(written.data, index.sequence_file, 7, block, stop_entry_id=stop)
     cursor.skip_to(start)
     skipped = cursor.payload_bytes
     found: dict[int, bytes] = {}
@@ -189,17 +173,12 @@ def test_any_way_through_a_stretch_gives_the_same_entries(
         assert cursor.next_entry_id == max(stop, 0)
 
 
-def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone() -> None:
+def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone():
     for compression in ALL:
         written = mapfile([b"x" * 100], compression=compression)
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
-        cursor = MapFileCursor(
-            written.data,
-            index.sequence_file,
-            7,
-            block,
-        )
+        cursor = MapFileCursor(written.data, index.sequence_file, 7, block)
         borders, ids = np.empty(2, dtype=np.int32), np.empty(1, dtype=np.int64)
         assert cursor.copy(np.empty(99, dtype=np.uint8), borders, ids) == 0
         assert not cursor.done
@@ -207,17 +186,12 @@ def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone() -> N
         assert cursor.copy(np.empty(100, dtype=np.uint8), borders, ids) == 1
 
 
-def test_only_uncompressed_entries_have_a_place_in_the_object() -> None:
+def test_only_uncompressed_entries_have_a_place_in_the_object():
     for compression in ALL:
         written = mapfile([b"payload"], compression=compression)
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
-        cursor = MapFileCursor(
-            written.data,
-            index.sequence_file,
-            7,
-            block,
-        )
+        cursor = MapFileCursor(written.data, index.sequence_file, 7, block)
         ids, offsets, lengths = (np.empty(1, dtype=np.int64) for _ in range(3))
         assert cursor.locate(ids, offsets, lengths, 100) == 1
         if compression is FileCompression.NONE:
@@ -228,19 +202,19 @@ def test_only_uncompressed_entries_have_a_place_in_the_object() -> None:
             assert cursor.offset is None
 
 
-def test_entries_out_of_order_are_not_written() -> None:
+def test_entries_out_of_order_are_not_written():
     with pytest.raises(OptionError, match="order"):
         mapfile({4: b"a", 3: b"b"})
 
 
-def test_a_sync_of_another_length_is_not_written() -> None:
+def test_a_sync_of_another_length_is_not_written():
     header = SequenceHeader(compression=FileCompression.NONE, value_class=BYTES_WRITABLE, sync=b"short")
     with pytest.raises(OptionError, match="sync"):
         SequenceFileWriter(header)
 
 
 @pytest.mark.parametrize("compression", ALL)
-def test_an_index_of_any_compression_is_read(compression: FileCompression) -> None:
+def test_an_index_of_any_compression_is_read(compression: FileCompression):
     header = SequenceHeader(compression=compression, value_class=LONG_WRITABLE, sync=SYNC)
     writer = SequenceFileWriter(header, block_bytes=40)
     records = [(-1, 139), (127, 5000), (300, 90_000), (1 << 40, 1 << 41)]

@@ -29,14 +29,14 @@ GOLDEN = golden_mapfiles()
 EACH = pytest.mark.parametrize("name", sorted(GOLDEN))
 
 
-def test_the_golden_files_have_both_ways_of_compression() -> None:
+def test_the_golden_files_have_both_ways_of_compression():
     found = {parse_whole_header(each.data, BYTES_WRITABLE).compression for each in GOLDEN.values()}
     assert found == {FileCompression.RECORD, FileCompression.BLOCK}
     assert len(GOLDEN) == 5
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in OFFLOADER_CASES.iterdir()))
-def test_every_entry_is_read_as_pulsar_reads_it(case: str) -> None:
+def test_every_entry_is_read_as_pulsar_reads_it(case: str):
     lines = (OFFLOADER_CASES / case / "entries.jsonl").read_text().splitlines()
     expected = [
         (entry["ledger_id"], entry["entry_id"], entry["length"], entry["sha256"])
@@ -52,12 +52,12 @@ def test_every_entry_is_read_as_pulsar_reads_it(case: str) -> None:
 
 @EACH
 @pytest.mark.parametrize("window_bytes", [97, 512, 20_000])
-def test_any_windows_give_the_same_entries(name: str, window_bytes: int) -> None:
+def test_any_windows_give_the_same_entries(name: str, window_bytes: int):
     assert read_mapfile(GOLDEN[name], window_bytes=window_bytes) == read_mapfile(GOLDEN[name])
 
 
 @EACH
-def test_every_entry_of_the_metadata_is_there(name: str) -> None:
+def test_every_entry_of_the_metadata_is_there(name: str):
     each = GOLDEN[name]
     metadata = parse_mapfile(each.index, each.data, len(each.data), 1).ledgers[0].metadata
     entries = read_mapfile(each)
@@ -66,7 +66,7 @@ def test_every_entry_of_the_metadata_is_there(name: str) -> None:
 
 
 @EACH
-def test_a_header_is_read_and_written_back(name: str) -> None:
+def test_a_header_is_read_and_written_back(name: str):
     each = GOLDEN[name]
     for data, value_class in ((each.data, BYTES_WRITABLE), (each.index, LONG_WRITABLE)):
         header = parse_whole_header(data, value_class)
@@ -75,19 +75,19 @@ def test_a_header_is_read_and_written_back(name: str) -> None:
 
 
 @EACH
-def test_checksums_are_verified_and_made(name: str) -> None:
+def test_checksums_are_verified_and_made(name: str):
     each = GOLDEN[name]
     for data, checksums in ((each.data, each.data_checksums), (each.index, each.index_checksums)):
         verify_whole(data, checksums)
         assert make_checksums(data) == checksums
 
 
-def test_an_index_points_at_every_128th_record() -> None:
+def test_an_index_points_at_every_128th_record():
     each = GOLDEN["300-entries-2002"]
     assert parse_index_file(each.index, 1000).keys.tolist() == [-1, 127, 255]
 
 
-def test_an_index_over_blocks_points_at_the_block_that_holds_a_key() -> None:
+def test_an_index_over_blocks_points_at_the_block_that_holds_a_key():
     each = GOLDEN["broker-13"]
     records = parse_index_file(each.index, 1000)
     assert records.keys.tolist() == [-1, 127]
@@ -97,7 +97,7 @@ def test_an_index_over_blocks_points_at_the_block_that_holds_a_key() -> None:
 
 
 @EACH
-def test_what_we_write_is_what_pulsar_wrote(name: str) -> None:
+def test_what_we_write_is_what_pulsar_wrote(name: str):
     each = GOLDEN[name]
     data, index = rewritten(each)
     again = GoldenMapFile(key=each.key, data=data, index=index, data_checksums=b"", index_checksums=b"")

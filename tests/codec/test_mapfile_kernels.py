@@ -65,7 +65,7 @@ def twin(window: bytes, end: int) -> tuple[list[Record], int]:
 
 @settings(deadline=None)  # the first example may compile
 @given(stretches(), st.integers(1, 4), st.integers(1, 60))
-def test_locating_records_is_walking_them(case: tuple[bytes, int], room: int, byte_room: int) -> None:
+def test_locating_records_is_walking_them(case: tuple[bytes, int], room: int, byte_room: int):
     window, end = case
     records, expected = twin(window, end)
     found: list[Record] = []
@@ -86,7 +86,7 @@ def test_locating_records_is_walking_them(case: tuple[bytes, int], room: int, by
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, st.integers(-1, 1)), max_size=8))
-def test_opening_values_is_opening_each(values: list[tuple[bytes, int]]) -> None:
+def test_opening_values_is_opening_each(values: list[tuple[bytes, int]]):
     stored = [(len(value) + off).to_bytes(4, "big", signed=True) + value for value, off in values]
     stored += [b"\0\0\0"][: len(values) % 2]  # too short for a length
     sizes = np.array([len(value) for value in stored], dtype=np.int64)
@@ -105,7 +105,7 @@ def test_opening_values_is_opening_each(values: list[tuple[bytes, int]]) -> None
 
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=8), st.integers(0, 400), st.data())
-def test_copying_values_is_joining_them(values: list[bytes], room_bytes: int, data: st.DataObject) -> None:
+def test_copying_values_is_joining_them(values: list[bytes], room_bytes: int, data: st.DataObject):
     room = data.draw(st.integers(0, len(values)))
     sizes = np.array([len(value) for value in values], dtype=np.int64)
     out, borders = np.zeros(room_bytes, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
@@ -124,9 +124,7 @@ LENGTHS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(LENGTHS, max_size=8), st.binary(max_size=6), st.integers(0, 9), DAMAGE)
-def test_reading_lengths_is_reading_each(
-    lengths: list[int], tail: bytes, count: int, damage: list[tuple[int, int]]
-) -> None:
+def test_reading_lengths_is_reading_each(lengths, tail, count, damage):
     data = bytearray(b"".join(map(pack_vint, lengths)) + tail)
     for position, byte in damage:
         if position < len(data):
@@ -137,13 +135,13 @@ def test_reading_lengths_is_reading_each(
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
-def test_a_variable_length_integer_is_read_back(value: int) -> None:
+def test_a_variable_length_integer_is_read_back(value: int):
     packed = pack_vint(value)
     reader = FieldReader(packed, 0, len(packed), 0)
     assert reader.vint("a number") == value
     assert reader.remaining == 0
 
 
-def test_variable_length_integers_are_those_of_hadoop() -> None:
+def test_variable_length_integers_are_those_of_hadoop():
     known = {0: "00", 127: "7f", 128: "8f80", 255: "8fff", 256: "8e0100", -1: "ff", -112: "90", -113: "8770"}
     assert {value: pack_vint(value).hex() for value in known} == known

@@ -107,12 +107,12 @@ def run(rounds: int, seed: int) -> Counter[str]:
     return outcomes
 
 
-def test_mutations_are_refused_or_harmless() -> None:
+def test_mutations_are_refused_or_harmless():
     outcomes = run(200, seed=5)
     assert outcomes["refused"] > 4 * outcomes["harmless"] > 0
 
 
 @pytest.mark.nightly
-def test_very_many_mutations_are_refused_or_harmless() -> None:
+def test_very_many_mutations_are_refused_or_harmless():
     outcomes = run(10_000, seed=6)
     assert outcomes.total() > 50_000

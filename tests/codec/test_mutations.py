@@ -238,7 +238,7 @@ def run(seeds: int) -> Counter[str]:
     return outcomes
 
 
-def test_thousands_of_mutations_are_refused_or_harmless() -> None:
+def test_thousands_of_mutations_are_refused_or_harmless():
     outcomes = run(200)
     assert outcomes["mutations"] >= 2_000
     assert outcomes["refused by the codec"] > outcomes["mutations"] // 2
@@ -247,12 +247,12 @@ def test_thousands_of_mutations_are_refused_or_harmless() -> None:
 
 
 @pytest.mark.nightly
-def test_very_many_mutations_are_refused_or_harmless() -> None:
+def test_very_many_mutations_are_refused_or_harmless():
     outcomes = run(10_000)
     assert outcomes["mutations"] >= 200_000
 
 
-def test_the_messages_of_the_targets_are_read() -> None:
+def test_the_messages_of_the_targets_are_read():
     of = next(of for of in targets() if of.is_pulsar)
     (rows,) = messages_of(list(of.written.entries))
     assert len(rows) == 1 + 5 * 3 + 1 + 2 + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
@@ -30,9 +30,7 @@ def key_of(text: str) -> ObjectKey:
         (STREAMING, f"{UUID}-ledger-7", "DE47DE47 (pip17)", "3D1FB0BC (streaming)"),
     ],
 )
-def test_a_key_that_contradicts_the_magic_is_refused(
-    written: WrittenObject, key: str, expected: str, found: str
-) -> None:
+def test_a_key_that_contradicts_the_magic_is_refused(written, key, expected, found):
     with pytest.raises(BadMagicError) as caught:
         parse_index(written.index, key_of(key))
     error = caught.value
@@ -41,33 +39,33 @@ def test_a_key_that_contradicts_the_magic_is_refused(
 
 
 @pytest.mark.parametrize("head", [bytes(4), bytes.fromhex("fbdbabcb"), b"\xff" * 30])
-def test_an_unknown_magic_is_refused(head: bytes) -> None:
+def test_an_unknown_magic_is_refused(head: bytes):
     with pytest.raises(BadMagicError) as caught:
         resolve_format(head, PIP17.key)
     assert caught.value.found == head[:4].hex().upper()
 
 
 @pytest.mark.parametrize("recorded", [None, ObjectFormat.PIP17])
-def test_a_record_that_agrees_is_followed(recorded: ObjectFormat | None) -> None:
+def test_a_record_that_agrees_is_followed(recorded: ObjectFormat | None):
     index = parse_index(PIP17.index, PIP17.key, recorded=recorded)
     assert index.object_format is ObjectFormat.PIP17
     assert index.ledgers[0].ledger_id == 7
 
 
-def test_a_record_that_contradicts_the_magic_is_refused() -> None:
+def test_a_record_that_contradicts_the_magic_is_refused():
     with pytest.raises(BadMagicError) as caught:
         parse_index(PIP17.index, PIP17.key, recorded=ObjectFormat.STREAMING)
     assert "offload context" in caught.value.what
     assert (caught.value.expected, caught.value.found) == ("3D1FB0BC (streaming)", "DE47DE47 (pip17)")
 
 
-def test_a_record_that_contradicts_the_key_is_refused() -> None:
+def test_a_record_that_contradicts_the_key_is_refused():
     with pytest.raises(OptionError) as caught:
         parse_index(PIP17.index, key_of(UUID), recorded=ObjectFormat.PIP17)
     assert (caught.value.expected, caught.value.found) == ("pip17 by the context", "streaming by the key")
 
 
-def test_an_index_is_packed_byte_for_byte() -> None:
+def test_an_index_is_packed_byte_for_byte():
     index = pack_streaming_index(
         [(LedgerInfo(ledger_id=30), [BlockEntry(first_entry_id=4, part_number=1, offset=0)])], 400
     )

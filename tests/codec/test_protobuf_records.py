@@ -47,12 +47,12 @@ def records() -> dict[str, bytes]:
     return found | {"none.ml.bin": (METADATA / "none.ml.bin").read_bytes()}
 
 
-def test_there_are_records_of_every_topic() -> None:
+def test_there_are_records_of_every_topic():
     assert len(VALUES) == 14
 
 
 @pytest.mark.parametrize("name", sorted(records()))
-def test_a_managed_ledgers_record_is_written_as_it_was_read(name: str) -> None:
+def test_a_managed_ledgers_record_is_written_as_it_was_read(name: str):
     stored = records()[name]
     record = ManagedLedgerInfo.FromString(stored)
     assert record.ledgerInfo
@@ -60,7 +60,7 @@ def test_a_managed_ledgers_record_is_written_as_it_was_read(name: str) -> None:
     assert record.SerializeToString() == stored
 
 
-def test_a_records_offload_context_names_its_driver() -> None:
+def test_a_records_offload_context_names_its_driver():
     record = ManagedLedgerInfo.FromString(records()["big.val"])
     context = next(info.offloadContext for info in record.ledgerInfo if info.HasField("offloadContext"))
     assert context.complete
@@ -72,7 +72,7 @@ def test_a_records_offload_context_names_its_driver() -> None:
 @pytest.mark.parametrize(
     ("name", "compression"), [("lz4.ml.bin", 1), ("lz4-many.ml.bin", 1), ("zstd.ml.bin", 3)]
 )
-def test_a_compressed_records_head_is_read(name: str, compression: int) -> None:
+def test_a_compressed_records_head_is_read(name: str, compression: int):
     stored = (METADATA / name).read_bytes()
     magic, size = struct.unpack_from(">HI", stored)
     head = ManagedLedgerInfoMetadata.FromString(stored[6 : 6 + size])
@@ -89,11 +89,11 @@ UNKNOWN = bytes([0xFA, 0x3E, 3]) + b"new" + bytes([0x80, 0x3F, 7])
 
 
 @pytest.mark.parametrize("record", [ManagedLedgerInfo, OffloadContext, LedgerMetadataFormat])
-def test_unknown_fields_survive(record: type[Message]) -> None:
+def test_unknown_fields_survive(record: type[Message]):
     assert record.FromString(UNKNOWN).SerializePartialToString() == UNKNOWN
 
 
-def test_unknown_fields_of_a_real_record_survive_inside_and_outside() -> None:
+def test_unknown_fields_of_a_real_record_survive_inside_and_outside():
     record = ManagedLedgerInfo.FromString(records()["big.val"])
     record.ledgerInfo[0].MergeFromString(UNKNOWN)
     record.MergeFromString(UNKNOWN)
@@ -103,7 +103,7 @@ def test_unknown_fields_of_a_real_record_survive_inside_and_outside() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(METADATA.glob("bk-ledger-*.bin")), ids=lambda path: path.stem)
-def test_bookkeepers_ledger_metadata_is_read(path: Path) -> None:
+def test_bookkeepers_ledger_metadata_is_read(path: Path):
     stored = path.read_bytes()
     assert stored.startswith(BOOKKEEPER_HEAD)
     size, at, shift = 0, len(BOOKKEEPER_HEAD), 0
@@ -154,22 +154,22 @@ LEDGER_INFO = st.builds(
 
 @settings(deadline=None)
 @given(LEDGER_METADATA)
-def test_ledger_metadata_is_read_as_it_was_written(metadata: LedgerMetadata) -> None:
+def test_ledger_metadata_is_read_as_it_was_written(metadata: LedgerMetadata):
     assert parse_ledger_metadata(pack_ledger_metadata(metadata)) == metadata
 
 
 @settings(deadline=None)
 @given(LEDGER_INFO)
-def test_ledger_info_is_read_as_it_was_written(info: LedgerInfo) -> None:
+def test_ledger_info_is_read_as_it_was_written(info: LedgerInfo):
     assert parse_ledger_info(pack_ledger_info(info)) == info
 
 
 @pytest.mark.parametrize(("timestamp", "closed"), [(None, False), (0, False), (1, True)])
-def test_a_ledger_info_with_a_close_time_is_of_a_closed_ledger(timestamp: int | None, closed: bool) -> None:
+def test_a_ledger_info_with_a_close_time_is_of_a_closed_ledger(timestamp: int | None, closed: bool):
     assert LedgerInfo(ledger_id=1, timestamp_ms=timestamp).is_closed == closed
 
 
-def test_ledger_metadata_is_written_byte_for_byte_without_secrets() -> None:
+def test_ledger_metadata_is_written_byte_for_byte_without_secrets():
     metadata = LedgerMetadata(
         write_quorum_size=2,
         ensemble_size=3,
@@ -190,13 +190,13 @@ def test_ledger_metadata_is_written_byte_for_byte_without_secrets() -> None:
     assert pack_ledger_metadata(parse_ledger_metadata(written + secrets)) == written
 
 
-def test_an_empty_ledger_has_no_last_entry() -> None:
+def test_an_empty_ledger_has_no_last_entry():
     packed = pack_ledger_metadata(ledger_metadata([], last_entry_id=None))
     assert bytes.fromhex("20ffffffffffffffffff01") in packed
     assert parse_ledger_metadata(packed).last_entry_id is None
 
 
-def test_records_are_refused_at_every_length_that_lacks_something() -> None:
+def test_records_are_refused_at_every_length_that_lacks_something():
     packed = pack_ledger_metadata(ledger_metadata([b"abc"]))
     required_end = packed.index(bytes.fromhex("2803")) + 2
     for length in range(required_end):
@@ -208,7 +208,7 @@ def test_records_are_refused_at_every_length_that_lacks_something() -> None:
 
 
 @pytest.mark.parametrize("field", ["segment { }", "state: 9"])
-def test_a_record_without_what_is_required_is_refused(field: str) -> None:
+def test_a_record_without_what_is_required_is_refused(field: str):
     full = LedgerMetadataFormat.FromString(pack_ledger_metadata(ledger_metadata([b"abc"])))
     if field == "state: 9":
         full.ClearField("state")
@@ -222,7 +222,7 @@ def test_a_record_without_what_is_required_is_refused(field: str) -> None:
 # --- generated code ----------------------------------------------------------------------------
 
 
-def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path: Path) -> None:
+def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path: Path):
     from grpc_tools import protoc
 
     source = Path(offload_proto.__file__).parent

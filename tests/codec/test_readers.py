@@ -187,7 +187,7 @@ ALL = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 
 
 @ALL
-def test_bytes_that_are_cut_off_are_refused_at_every_length(reader: Reader) -> None:
+def test_bytes_that_are_cut_off_are_refused_at_every_length(reader: Reader):
     for length in range(len(reader.data)):
         with pytest.raises(FormatError) as caught:
             reader.read(reader.data[:length])
@@ -197,7 +197,7 @@ def test_bytes_that_are_cut_off_are_refused_at_every_length(reader: Reader) -> N
 
 
 @ALL
-def test_bytes_that_follow_are_tolerated_or_refused(reader: Reader) -> None:
+def test_bytes_that_follow_are_tolerated_or_refused(reader: Reader):
     right = reader.read(reader.data)
     for trailing in reader.tolerates:
         assert reader.read(reader.data + trailing) == right
@@ -207,7 +207,7 @@ def test_bytes_that_follow_are_tolerated_or_refused(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("reader", FLIPPED.values(), ids=FLIPPED)
-def test_every_flipped_bit_is_harmless_or_refused(reader: Reader) -> None:
+def test_every_flipped_bit_is_harmless_or_refused(reader: Reader):
     right, refused = reader.read(reader.data), 0
     for bit in range(8 * len(reader.data)):
         changed = bytearray(reader.data)

@@ -20,9 +20,7 @@ from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError, PaddingError, TruncatedError
 
 
-def walk(
-    data: bytes, indexed: IndexedBlock, cuts: list[int], form: str, **options: object
-) -> list[tuple[int, bytes]]:
+def walk(data, indexed, cuts, form, **options):
     """The entries of a block that comes in windows, cut at these places (from the header's end on)."""
     borders = [0, *sorted({cut for cut in cuts if 128 <= cut < len(data)}), len(data)]
     first, *rest = itertools.pairwise(borders)

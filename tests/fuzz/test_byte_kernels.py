@@ -571,9 +571,7 @@ def tables_of_entries(random: Random) -> None:
     of_messages(random, block, scratch, rows, out)
 
 
-def arrow_columns(
-    random: Random, block: np.ndarray, scratch: np.ndarray, out: np.ndarray, field: int
-) -> None:
+def arrow_columns(random, block, scratch, out, field):
     """A span of each message, gathered as a column."""
     guarded = Guarded()
     if out.shape[1] and not random.randrange(3):  # a span that ends where its buffer does, or one behind
@@ -606,9 +604,7 @@ def arrow_columns(
     guarded.check()
 
 
-def of_messages(
-    random: Random, block: np.ndarray, scratch: np.ndarray, rows: np.ndarray, out: np.ndarray
-) -> None:
+def of_messages(random, block, scratch, rows, out):
     """Ids, times and properties of messages."""
     guarded, count = Guarded(), out.shape[1]
     packed = guarded.array(around(random, column_spans.MESSAGE_ID_BYTES * count))
@@ -1003,12 +999,12 @@ FAMILIES = {
 }
 
 
-def test_kernels_stay_within_bounds() -> None:
+def test_kernels_stay_within_bounds():
     run_checked(Path(__file__), seed=0, cases=3_000, processes=1)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-def test_kernels_stay_within_bounds_in_a_million_cases() -> None:
+def test_kernels_stay_within_bounds_in_a_million_cases():
     """Some six minutes of CPU, by two processes; the seed differs by the night, and is in the output of a failure."""
     run_checked(Path(__file__), seed=Random().randrange(1 << 40), cases=1_000_000, timeout_s=7000)

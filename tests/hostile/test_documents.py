@@ -425,7 +425,7 @@ def numbers(cases: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_documents_that_are_right_are_read(name: str, tmp_path: Path) -> None:
+def test_documents_that_are_right_are_read(name: str, tmp_path: Path):
     document, read = JSON[name]
     if name != "prices as TOML":
         read(tmp_path, json.dumps(document).encode())
@@ -433,7 +433,7 @@ def test_documents_that_are_right_are_read(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", JSON)
-def test_changed_documents_are_a_value_or_an_error_of_ours(name: str, cases: int, tmp_path: Path) -> None:
+def test_changed_documents_are_a_value_or_an_error_of_ours(name: str, cases: int, tmp_path: Path):
     document, read = JSON[name]
     if name == "verified objects":
         cases //= 10  # each is a file
@@ -446,13 +446,13 @@ def test_changed_documents_are_a_value_or_an_error_of_ours(name: str, cases: int
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 @pytest.mark.parametrize("name", JSON)
-def test_a_document_that_is_one_hostile_value(name: str, text: str, tmp_path: Path) -> None:
+def test_a_document_that_is_one_hostile_value(name: str, text: str, tmp_path: Path):
     expect_no_other_error(lambda: JSON[name][1](tmp_path, text.encode(errors="surrogatepass")), text)
 
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", TEXTS)
-def test_changed_texts_are_a_value_or_an_error_of_ours(name: str, cases: int) -> None:
+def test_changed_texts_are_a_value_or_an_error_of_ours(name: str, cases: int):
     whole, read = TEXTS[name]
     read(whole)
     for seed in range(cases):
@@ -469,7 +469,7 @@ def test_changed_texts_are_a_value_or_an_error_of_ours(name: str, cases: int) ->
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", BYTES)
-def test_changed_bytes_are_a_value_or_an_error_of_ours(name: str, cases: int) -> None:
+def test_changed_bytes_are_a_value_or_an_error_of_ours(name: str, cases: int):
     whole, read = BYTES[name]
     read(whole)
     for seed in range(cases):

@@ -92,21 +92,21 @@ def without_checksum(bad: bytes) -> bytes:
 
 
 @KINDS
-def test_a_shorter_entry_is_refused_at_every_length(kind: str) -> None:
+def test_a_shorter_entry_is_refused_at_every_length(kind: str):
     whole = ENTRIES[kind]
     for length in range(len(whole)):
         assert isinstance(refusal(whole[:length]), FormatError)
 
 
 @KINDS
-def test_a_shorter_entry_without_checksum_is_read_as_the_twin_reads_it(kind: str) -> None:
+def test_a_shorter_entry_without_checksum_is_read_as_the_twin_reads_it(kind: str):
     whole = without_checksum(ENTRIES[kind])
     refused = sum(assert_like_twin(whole[:length]) for length in range(len(whole) + 1))
     assert refused >= 4
 
 
 @KINDS
-def test_every_flipped_bit_is_noticed_by_the_checksum(kind: str) -> None:
+def test_every_flipped_bit_is_noticed_by_the_checksum(kind: str):
     whole = ENTRIES[kind]
     covered = whole.index(b"\x0e\x01")
     for bit in range(covered * 8, len(whole) * 8):
@@ -116,7 +116,7 @@ def test_every_flipped_bit_is_noticed_by_the_checksum(kind: str) -> None:
 
 
 @KINDS
-def test_every_flipped_bit_without_checksum_is_read_as_the_twin_reads_it(kind: str) -> None:
+def test_every_flipped_bit_without_checksum_is_read_as_the_twin_reads_it(kind: str):
     whole = without_checksum(ENTRIES[kind])
     for bit in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -125,7 +125,7 @@ def test_every_flipped_bit_without_checksum_is_read_as_the_twin_reads_it(kind: s
 
 
 @KINDS
-def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_alone(kind: str) -> None:
+def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_alone(kind: str):
     whole = ENTRIES[kind]
     for bit in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -140,7 +140,7 @@ def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_
         st.tuples(st.integers(0, 200), st.integers(0, 30), st.binary(max_size=8)), min_size=1, max_size=3
     ),
 )
-def test_spliced_entries_are_read_as_the_twin_reads_them(kind: str, splices: list[tuple]) -> None:
+def test_spliced_entries_are_read_as_the_twin_reads_them(kind: str, splices: list[tuple]):
     bad = without_checksum(ENTRIES[kind])
     for at, size, new in splices:
         bad = bad[:at] + new + bad[at + size :]
@@ -149,13 +149,13 @@ def test_spliced_entries_are_read_as_the_twin_reads_them(kind: str, splices: lis
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_as_the_twin_reads_them(bad: bytes) -> None:
+def test_any_bytes_are_read_as_the_twin_reads_them(bad: bytes):
     assert_like_twin(bad)
 
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60), st.booleans())
-def test_any_metadata_is_read_as_the_twin_reads_it(metadata: bytes, in_batch: bool) -> None:
+def test_any_metadata_is_read_as_the_twin_reads_it(metadata: bytes, in_batch: bool):
     required = b"\x0a\x01p\x10\x01\x18\x01"
     if in_batch:
         bad = entry(struct.pack(">i", len(metadata)) + metadata, num_messages_in_batch=1)
@@ -167,7 +167,7 @@ def test_any_metadata_is_read_as_the_twin_reads_it(metadata: bytes, in_batch: bo
 # --- one fault each ----------------------------------------------------------------------------
 
 
-def test_a_wrong_checksum_is_named() -> None:
+def test_a_wrong_checksum_is_named():
     body = GOOD[6:]
     right = google_crc32c.value(body)
     error = refusal(b"\x0e\x01" + struct.pack(">I", right ^ 1) + body)
@@ -175,7 +175,7 @@ def test_a_wrong_checksum_is_named() -> None:
     assert (error.offset, error.expected, error.found) == (2, f"CRC-32C {right ^ 1:08x}", f"{right:08x}")
 
 
-def test_a_wrong_checksum_is_left_alone_if_asked_so() -> None:
+def test_a_wrong_checksum_is_left_alone_if_asked_so():
     bad = b"\x0e\x01\0\0\0\0" + GOOD[6:]
     assert decoded_rows([bad], verify_checksums=False)[0]["value"] == b"good"
 
@@ -210,7 +210,7 @@ REQUIRED = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).Ser
         (frame_entry(REQUIRED + b"\x6a\x03\x0a\x01k", b""), MetadataError, 0),
     ],
 )
-def test_a_fault_of_an_entrys_head_is_named(bad: bytes, kind: type, offset: int) -> None:
+def test_a_fault_of_an_entrys_head_is_named(bad: bytes, kind: type, offset: int):
     error = refusal(bad)
     assert (type(error), error.offset) == (kind, offset)
 
@@ -225,7 +225,7 @@ def test_a_fault_of_an_entrys_head_is_named(bad: bytes, kind: type, offset: int)
         ({"num_messages_in_batch": 2**31 - 1}, "the length of metadata of message 1 of a batch is cut off"),
     ],
 )
-def test_a_batch_count_that_lies_is_refused(options: dict[str, Any], what: str | None) -> None:
+def test_a_batch_count_that_lies_is_refused(options: dict[str, Any], what: str | None):
     bad = entry(single(b"only one message"), **options)
     if what is None:
         assert decoded_rows([bad])[0]["__batchIndex"] == -1
@@ -235,21 +235,21 @@ def test_a_batch_count_that_lies_is_refused(options: dict[str, Any], what: str |
     assert (error.what, error.offset) == (what, 0)
 
 
-def test_a_batch_count_that_is_too_small_is_refused() -> None:
+def test_a_batch_count_that_is_too_small_is_refused():
     error = refusal(batch_entry([b"a", b"b", b"c"], num_messages_in_batch=2))
     assert isinstance(error, BadLengthError)
     assert (error.expected, error.found) == ("the end after 2 messages", "7 more bytes")
 
 
 @pytest.mark.parametrize("size", [-1, 2, 2**31 - 1])
-def test_a_message_of_a_batch_must_fit(size: int) -> None:
+def test_a_message_of_a_batch_must_fit(size: int):
     error = refusal(batch_entry([single(b"x", payload_size=size)], singles=True))
     assert isinstance(error, BadLengthError)
     assert error.what == "message 0 of a batch has a length that does not fit"
     assert (error.expected, error.found) == ("0 to 1", size)
 
 
-def test_a_message_of_a_batch_must_say_its_size() -> None:
+def test_a_message_of_a_batch_must_say_its_size():
     error = refusal(entry(struct.pack(">i", 0) + bytes(8), num_messages_in_batch=1))
     assert isinstance(error, MetadataError)
     assert error.expected == "payload_size"
@@ -257,7 +257,7 @@ def test_a_message_of_a_batch_must_say_its_size() -> None:
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
 @pytest.mark.parametrize("off", [-1, 1, -20, 1000])
-def test_a_size_that_lies_is_refused(codec: int, off: int) -> None:
+def test_a_size_that_lies_is_refused(codec: int, off: int):
     payload = b"twenty bytes and one."
     error = refusal(entry(payload, compression=codec, uncompressed_size=len(payload) + off))
     assert isinstance(error, DecompressionError)
@@ -266,7 +266,7 @@ def test_a_size_that_lies_is_refused(codec: int, off: int) -> None:
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
 @pytest.mark.parametrize("size", [65, 2**32 - 1])
-def test_a_size_larger_than_allowed_is_refused(codec: int, size: int) -> None:
+def test_a_size_larger_than_allowed_is_refused(codec: int, size: int):
     error = refusal(entry(b"x" * 65, compression=codec, uncompressed_size=size), max_message_bytes=64)
     assert isinstance(error, DecompressionError)
     assert (error.expected, error.found) == ("at most 64 bytes (option max_message_bytes)", size)
@@ -274,7 +274,7 @@ def test_a_size_larger_than_allowed_is_refused(codec: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
-def test_a_compressed_entry_must_say_its_size(codec: int) -> None:
+def test_a_compressed_entry_must_say_its_size(codec: int):
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, compression=codec)
     error = refusal(frame_entry(metadata.SerializeToString(), CODECS[codec](b"x")))
     assert isinstance(error, DecompressionError)
@@ -282,22 +282,18 @@ def test_a_compressed_entry_must_say_its_size(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, -1, 2**31 - 1])
-def test_an_unknown_compression_is_refused(codec: int) -> None:
+def test_an_unknown_compression_is_refused(codec: int):
     error = refusal(entry(b"x", compression=codec))
     assert isinstance(error, DecompressionError)
     assert (error.expected, error.found) == ("0 NONE, 1 LZ4, 2 ZLIB, 3 ZSTD, 4 SNAPPY", codec)
 
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
-def test_a_broken_payload_is_refused_at_every_shorter_length(codec: int) -> None:
+def test_a_broken_payload_is_refused_at_every_shorter_length(codec: int):
     payload = b"something that compresses, that compresses" * 3
     compressed = CODECS[codec](payload)
     metadata = MessageMetadata(
-        producer_name="p",
-        sequence_id=1,
-        publish_time=1,
-        compression=codec,
-        uncompressed_size=len(payload),
+        producer_name="p", sequence_id=1, publish_time=1, compression=codec, uncompressed_size=len(payload)
     ).SerializeToString()
     for length in range(len(compressed) - 4 if codec == ZLIB else len(compressed)):
         assert isinstance(refusal(frame_entry(metadata, compressed[:length])), DecompressionError)
@@ -320,7 +316,7 @@ NOT_UTF8 = b"\xff\xfe"
         (frame_entry(REQUIRED + b"\x22\x02\x0a\x00", b""), "__messageProperties"),
     ],
 )
-def test_a_fault_that_only_a_column_sees_names_the_entry(bad: bytes, column: str) -> None:
+def test_a_fault_that_only_a_column_sees_names_the_entry(bad: bytes, column: str):
     error = refusal(bad, columns=["value", column])
     assert isinstance(error, MetadataError)
     assert refusal(bad, columns=ALL_COLUMNS).what == error.what
@@ -329,7 +325,7 @@ def test_a_fault_that_only_a_column_sees_names_the_entry(bad: bytes, column: str
 
 
 @pytest.mark.parametrize("key", ["a", "====", "a b=", "ключ", "aGk"])
-def test_a_key_that_is_not_base64_is_refused(key: str) -> None:
+def test_a_key_that_is_not_base64_is_refused(key: str):
     bad = entry(b"", partition_key=key, partition_key_b64_encoded=True)
     error = refusal(bad)
     assert isinstance(error, MetadataError)
@@ -352,7 +348,7 @@ def test_a_key_that_is_not_base64_is_refused(key: str) -> None:
         frame_entry(REQUIRED + b"\x22\xff\xff\xff\xff\x07", b""),
     ],
 )
-def test_counts_that_lie_take_no_memory(bad: bytes) -> None:
+def test_counts_that_lie_take_no_memory(bad: bytes):
     tracemalloc.start()
     try:
         assert isinstance(outcome(bad), FormatError)
@@ -370,7 +366,7 @@ def test_counts_that_lie_take_no_memory(bad: bytes) -> None:
         ("schema_version", "__schemaVersion"),
     ],
 )
-def test_a_long_name_is_not_repeated_without_end(field: str, column: str) -> None:
+def test_a_long_name_is_not_repeated_without_end(field: str, column: str):
     name: str | bytes = "n" * 200_000
     if field == "schema_version":
         name = b"n" * 200_000
@@ -382,7 +378,7 @@ def test_a_long_name_is_not_repeated_without_end(field: str, column: str) -> Non
     assert len(decoded_rows([bad], columns=["value"])) == 20_000
 
 
-def test_encryption_keys_of_a_batch_entry_are_of_its_one_row() -> None:
+def test_encryption_keys_of_a_batch_entry_are_of_its_one_row():
     keys = [EncryptionKeys(key="k", value=b"v")]
     rows = decoded_rows([batch_entry([b"a", b"b"], encryption_keys=keys)])
     assert [row["__encryptionKeys"] for row in rows] == [[{"name": "k", "value": b"v", "metadata": []}]]

@@ -35,26 +35,26 @@ def by_address(data: bytes, seed: int = 0) -> int:
     return int(PROTOTYPE(checksum.crc32c_address())(seed, data, len(data)))
 
 
-def test_the_checksum_is_castagnolis() -> None:
+def test_the_checksum_is_castagnolis():
     assert checksum.crc32c(b"123456789") == by_address(b"123456789") == 0xE3069283
     assert checksum.crc32c(b"") == by_address(b"") == 0
 
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=300), st.binary(max_size=20))
-def test_the_c_function_is_google_crc32c(data: bytes, more: bytes) -> None:
+def test_the_c_function_is_google_crc32c(data: bytes, more: bytes):
     assert by_address(data) == google_crc32c.value(data) == checksum.crc32c(data)
     assert by_address(more, by_address(data)) == google_crc32c.value(data + more)
 
 
-def test_the_c_library_is_used_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_c_library_is_used_here(monkeypatch: pytest.MonkeyPatch):
     checksum.crc32c_address.cache_clear()
     monkeypatch.setattr(checksum, "_PYTHON_CRC32C", None)
     assert checksum.crc32c_address() > 0
 
 
 @pytest.mark.usefixtures("no_c_function")
-def test_without_the_c_function_a_callback_serves() -> None:
+def test_without_the_c_function_a_callback_serves():
     right = entry(b"payload" * 100)
     broken = right[:-1] + b"?"
     assert by_address(b"123456789") == 0xE3069283

@@ -38,7 +38,7 @@ def places(entries: list[bytes], **options: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("start", range(5))
 @pytest.mark.parametrize("stop", [None, 0, 1, 2, 3, 4])
-def test_the_first_and_the_last_batch_may_be_cut(start: int, stop: int | None) -> None:
+def test_the_first_and_the_last_batch_may_be_cut(start: int, stop: int | None):
     entries = [batch_entry(THREE), batch_entry(THREE), batch_entry(THREE)]
     expected = (
         [(0, i) for i in range(3) if i >= start]
@@ -51,26 +51,26 @@ def test_the_first_and_the_last_batch_may_be_cut(start: int, stop: int | None) -
 @pytest.mark.parametrize(
     ("start", "stop", "expected"), [(1, 2, [1]), (0, 1, [0]), (2, None, [2]), (2, 2, []), (1, 0, [])]
 )
-def test_one_batch_may_be_cut_at_both_ends(start: int, stop: int | None, expected: list[int]) -> None:
+def test_one_batch_may_be_cut_at_both_ends(start: int, stop: int | None, expected: list[int]):
     found = places([batch_entry(THREE)], start_batch=start, stop_batch=stop)
     assert found == [(0, i) for i in expected]
 
 
-def test_a_message_that_is_no_batch_counts_as_batch_index_zero() -> None:
+def test_a_message_that_is_no_batch_counts_as_batch_index_zero():
     entries = [entry(b"x"), entry(b"y")]
     assert places(entries, start_batch=0, stop_batch=1) == [(0, -1), (1, -1)]
     assert places(entries, start_batch=1) == [(1, -1)]
     assert places(entries, stop_batch=0) == [(0, -1)]
 
 
-def test_compacted_messages_keep_the_indexes_of_the_others() -> None:
+def test_compacted_messages_keep_the_indexes_of_the_others():
     messages = [single(b"a"), single(b"b", compacted_out=True), single(b"c")]
     batch = batch_entry(messages, singles=True)
     assert places([batch]) == [(0, 0), (0, 2)]
     assert places([batch], start_batch=1) == [(0, 2)]
 
 
-def test_cuts_hold_for_the_entries_and_not_for_the_groups_between() -> None:
+def test_cuts_hold_for_the_entries_and_not_for_the_groups_between():
     large = b"x" * (BATCH_BYTES // 2)
     entries = [batch_entry([large, large, large]) for _ in range(4)]
     assert len(batches_of(entries)) == 4
@@ -82,7 +82,7 @@ def test_cuts_hold_for_the_entries_and_not_for_the_groups_between() -> None:
 
 
 @pytest.mark.parametrize("compression", [0, LZ4])
-def test_batches_are_about_a_mebibyte_and_never_empty(compression: int) -> None:
+def test_batches_are_about_a_mebibyte_and_never_empty(compression: int):
     entries = [entry(bytes(100_000), compression=compression) for _ in range(50)]
     batches = batches_of(entries)
     sizes = [sum(len(value) for value in batch.column("value").to_pylist()) for batch in batches]
@@ -91,19 +91,19 @@ def test_batches_are_about_a_mebibyte_and_never_empty(compression: int) -> None:
     assert 0 < sizes[-1] < BATCH_BYTES + 100_000
 
 
-def test_a_message_larger_than_a_batch_is_a_batch() -> None:
+def test_a_message_larger_than_a_batch_is_a_batch():
     batches = batches_of([entry(bytes(3 * BATCH_BYTES)), entry(b"x")])
     assert [batch.num_rows for batch in batches] == [1, 1]
 
 
-def test_groups_without_messages_give_no_batch() -> None:
+def test_groups_without_messages_give_no_batch():
     skipped = batch_entry([single(bytes(BATCH_BYTES), compacted_out=True)], singles=True)
     assert [batch.num_rows for batch in batches_of([skipped, skipped, entry(b"x"), skipped])] == [1]
     assert batches_of([marker(), marker(21)]) == []
     assert batches_of([]) == []
 
 
-def test_values_stay_right_when_the_scratch_buffer_is_used_again() -> None:
+def test_values_stay_right_when_the_scratch_buffer_is_used_again():
     values = [bytes([i]) * (BATCH_BYTES - 10) for i in range(4)]
     batches = batches_of([entry(value, compression=LZ4) for value in values])
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == values
@@ -114,7 +114,7 @@ def test_values_stay_right_when_the_scratch_buffer_is_used_again() -> None:
 
 @pytest.mark.parametrize("partition", [-1, 0, 5])
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(0, 0), (127, 128), (2**63 - 1, 2**40)])
-def test_a_message_id_is_what_pulsars_clients_parse(partition: int, ledger_id: int, entry_id: int) -> None:
+def test_a_message_id_is_what_pulsars_clients_parse(partition: int, ledger_id: int, entry_id: int):
     rows = decoded_rows(
         [entry(b"x"), batch_entry([b""] * 200)],
         partition=partition,
@@ -133,12 +133,12 @@ def test_a_message_id_is_what_pulsars_clients_parse(partition: int, ledger_id: i
     ]
 
 
-def test_a_message_id_is_written_byte_for_byte() -> None:
+def test_a_message_id_is_written_byte_for_byte():
     (row,) = decoded_rows([batch_entry([b"x"])], ledger_id=300, partition=2, first_entry_id=1)
     assert row["__messageId"] == bytes.fromhex("08ac02 1001 1802 2000 3001")
 
 
-def test_one_message_is_read_in_every_column() -> None:
+def test_one_message_is_read_in_every_column():
     broker = BrokerEntryMetadata(broker_timestamp=1_700_000_000_123, index=11)
     messages = [
         single(
@@ -207,7 +207,7 @@ def test_one_message_is_read_in_every_column() -> None:
     )
 
 
-def test_an_entrys_facts_stay_with_its_messages_where_a_marker_makes_up_for_a_batch() -> None:
+def test_an_entrys_facts_stay_with_its_messages_where_a_marker_makes_up_for_a_batch():
     entries = [
         entry(b"1", producer_name="first", uuid="u", schema_version=b"1"),
         marker(),
@@ -219,7 +219,7 @@ def test_an_entrys_facts_stay_with_its_messages_where_a_marker_makes_up_for_a_ba
     assert [row["__uuid"] for row in rows] == ["u", None, None]
 
 
-def test_varints_of_ten_bytes_have_no_more_than_64_bits() -> None:
+def test_varints_of_ten_bytes_have_no_more_than_64_bits():
     largest = b"\xff" * 9 + b"\x01"
     head = b"\x0a\x01p\x10\x01\x18\x01"
     good = frame_entry(head + b"\x60" + largest, b"")
@@ -228,7 +228,7 @@ def test_varints_of_ten_bytes_have_no_more_than_64_bits() -> None:
         decoded_rows([frame_entry(head + b"\x60" + largest[:9] + b"\x02", b"")])
 
 
-def test_markers_are_never_counted_as_passed_on() -> None:
+def test_markers_are_never_counted_as_passed_on():
     counts = EntryCounts()
     keys = [EncryptionKeys(key="k", value=b"v")]
     marked = marker(encryption_keys=keys, num_chunks_from_msg=2, txnid_most_bits=1, txnid_least_bits=1)
@@ -239,19 +239,19 @@ def test_markers_are_never_counted_as_passed_on() -> None:
 # --- schema ------------------------------------------------------------------------------------
 
 
-def test_default_columns_are_those_of_the_level() -> None:
+def test_default_columns_are_those_of_the_level():
     assert arrow_schema("messages").names == list(MESSAGE_COLUMNS)
     assert arrow_schema("entries").names == list(ENTRY_COLUMNS)
     assert not set(MESSAGE_COLUMNS) & set(EXTRA_MESSAGE_COLUMNS)
 
 
-def test_columns_come_in_the_order_asked_for() -> None:
+def test_columns_come_in_the_order_asked_for():
     columns = ["__uuid", "value", "__entryId"]
     assert arrow_schema("messages", columns).names == columns
     assert list(decoded_rows([entry(b"x")], columns=columns)[0]) == columns
 
 
-def test_an_unknown_column_is_refused_with_the_one_that_was_meant() -> None:
+def test_an_unknown_column_is_refused_with_the_one_that_was_meant():
     with pytest.raises(OptionError) as caught:
         arrow_schema("messages", ["__publishtime"])
     assert caught.value.what == "there is no column '__publishtime' at level messages"
@@ -259,13 +259,13 @@ def test_an_unknown_column_is_refused_with_the_one_that_was_meant() -> None:
     assert "__brokerIndex" in str(caught.value.expected)
 
 
-def test_a_column_like_none_is_refused_without_a_guess() -> None:
+def test_a_column_like_none_is_refused_without_a_guess():
     with pytest.raises(OptionError) as caught:
         arrow_schema("messages", ["zzzz"])
     assert caught.value.hint is None
 
 
-def test_entries_have_no_columns_of_messages() -> None:
+def test_entries_have_no_columns_of_messages():
     with pytest.raises(OptionError):
         arrow_schema("entries", ["__key"])
 
@@ -278,7 +278,7 @@ def test_entries_have_no_columns_of_messages() -> None:
         ("rows", None, "there is no such level"),
     ],
 )
-def test_a_senseless_choice_is_refused(level: Any, columns: list[str] | None, what: str) -> None:
+def test_a_senseless_choice_is_refused(level: Any, columns: list[str] | None, what: str):
     with pytest.raises(OptionError) as caught:
         arrow_schema(level, columns)
     assert caught.value.what == what

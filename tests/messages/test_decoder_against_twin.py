@@ -151,9 +151,7 @@ ENTRIES = st.lists(st.one_of(WHOLE, BATCHES, BATCHES, RAW, CHUNKS, MARKERS), max
 
 @settings(deadline=None)  # the first example may compile
 @given(ENTRIES, st.booleans(), st.sampled_from([-1, 0, 3, 2**31 - 1]), st.sampled_from([0, 9, 2**40]))
-def test_rows_are_those_of_the_twin(
-    entries: list[bytes], verify_checksums: bool, partition: int, first_entry_id: int
-) -> None:
+def test_rows_are_those_of_the_twin(entries, verify_checksums, partition, first_entry_id):
     options = {
         "verify_checksums": verify_checksums,
         "partition": partition,
@@ -165,7 +163,7 @@ def test_rows_are_those_of_the_twin(
 
 @settings(deadline=None)  # the first example may compile
 @given(st.lists(st.one_of(WHOLE, BATCHES, RAW, MARKERS), min_size=1, max_size=3), st.data())
-def test_any_choice_of_columns_gives_the_same_values(entries: list[bytes], data: st.DataObject) -> None:
+def test_any_choice_of_columns_gives_the_same_values(entries: list[bytes], data: st.DataObject):
     rows = reference_rows(entries)
     columns = data.draw(st.lists(st.sampled_from(sorted(ALL)), min_size=1, max_size=4, unique=True))
     assert decoded_rows(entries, columns=columns) == [{name: row[name] for name in columns} for row in rows]
@@ -175,14 +173,8 @@ ALL = frozenset(reference_rows([entry(b"")])[0])
 
 
 @settings(deadline=None)  # the first example may compile
-@given(
-    st.lists(RAW, max_size=2),
-    st.lists(CHUNKS, max_size=2),
-    st.lists(MARKERS, max_size=2),
-)
-def test_what_is_passed_on_raw_is_counted(
-    encrypted: list[bytes], chunks: list[bytes], markers: list[bytes]
-) -> None:
+@given(st.lists(RAW, max_size=2), st.lists(CHUNKS, max_size=2), st.lists(MARKERS, max_size=2))
+def test_what_is_passed_on_raw_is_counted(encrypted, chunks, markers):
     counts = EntryCounts()
     plain = {"columns": ["value", "__txnIdMost"], "counts": counts}
     decoded_rows([*encrypted, *chunks, *markers], **plain)

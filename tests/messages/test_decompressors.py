@@ -66,9 +66,7 @@ def plainly(codec: int, data: bytes, size: int) -> bytes | None:
     return out.tobytes()
 
 
-def payload(
-    codec: Compression, value: bytes, damage: list[tuple[int, int]], behind: bytes, more: int
-) -> tuple[int, bytes, int]:
+def payload(codec, value, damage, behind, more):
     """A payload as it is stored, damaged or not, and the size that is declared for it."""
     data = bytearray(compress(codec, value))
     for at, bits in damage:
@@ -92,9 +90,7 @@ def payload(
 )
 @example([(Compression.LZ4, b"", 0), (Compression.ZSTD, b"", 5), (9, b"abc", 3)])
 @pytest.mark.usefixtures("functions")
-def test_what_is_decompressed_is_what_the_codec_makes_and_the_rest_is_left_to_it(
-    stored: list[tuple[int, bytes, int]],
-) -> None:
+def test_what_is_decompressed_is_what_the_codec_makes_and_the_rest_is_left_to_it(stored):
     room = sum(size for _, _, size in stored)
     scratch = np.full(room + 16, 0xA5, dtype=np.uint8)
     made, left = decompressed(stored, scratch)
@@ -104,7 +100,7 @@ def test_what_is_decompressed_is_what_the_codec_makes_and_the_rest_is_left_to_it
             assert plainly(codec, data, size) == made[i]
 
 
-def test_only_what_has_no_function_or_is_not_right_is_left(functions: str) -> None:
+def test_only_what_has_no_function_or_is_not_right_is_left(functions: str):
     good = [(codec, compress(codec, bytes(range(256)) * 40), 10240) for codec in SHOWN]
     snappy = (Compression.SNAPPY, compress(Compression.SNAPPY, b"a" * 100), 100)
     alone = (LEFT_ALONE, good[0][1], 10240)
@@ -114,7 +110,7 @@ def test_only_what_has_no_function_or_is_not_right_is_left(functions: str) -> No
 
 
 @pytest.mark.usefixtures("functions")
-def test_no_payload_is_read_or_written_out_of_bounds() -> None:
+def test_no_payload_is_read_or_written_out_of_bounds():
     data = compress(Compression.LZ4, b"a" * 1000)
     block = np.frombuffer(data, dtype=np.uint8)
     block.flags.writeable = False
@@ -138,7 +134,7 @@ def test_no_payload_is_read_or_written_out_of_bounds() -> None:
 
 
 @pytest.mark.usefixtures("functions")
-def test_batches_of_every_codec_are_what_the_twin_reads() -> None:
+def test_batches_of_every_codec_are_what_the_twin_reads():
     stored = [
         batch_entry([b"value" * i for i in range(50)], compression=codec)
         for codec in (*Compression, *Compression)
@@ -147,7 +143,7 @@ def test_batches_of_every_codec_are_what_the_twin_reads() -> None:
 
 
 @pytest.mark.usefixtures("functions")
-def test_threads_do_not_disturb_each_other() -> None:
+def test_threads_do_not_disturb_each_other():
     values = [bytes([i]) * (5000 + i) for i in range(64)]
 
     def read(codec: Compression) -> bool:

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from offload_core.format.messages.pem_keys import PemKeyProvider
 from offload_hooks.errors import DecryptionError
@@ -52,7 +48,7 @@ def write_pem(folder: Path, pem: bytes) -> PemKeyProvider:
     return PemKeyProvider(directory=str(folder))
 
 
-def test_what_the_java_client_encrypted_is_decrypted(tmp_path: Path) -> None:
+def test_what_the_java_client_encrypted_is_decrypted(tmp_path: Path):
     data_key = write_pem(tmp_path, PEM.encode()).decrypt_data_key("orders", WRAPPED, {})
     assert data_key is not None
     assert AESGCM(data_key).decrypt(VECTOR, CIPHERTEXT, None) == b"hello world"
@@ -61,7 +57,7 @@ def test_what_the_java_client_encrypted_is_decrypted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()], ids=lambda each: each.name
 )
-def test_another_key_is_an_error_that_names_it(tmp_path: Path, curve: ec.EllipticCurve) -> None:
+def test_another_key_is_an_error_that_names_it(tmp_path: Path, curve: ec.EllipticCurve):
     other = ec.generate_private_key(curve).private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
     )
@@ -70,14 +66,14 @@ def test_another_key_is_an_error_that_names_it(tmp_path: Path, curve: ec.Ellipti
     assert caught.value.found == "key 'orders'"
 
 
-def test_a_data_key_that_is_cut_or_goes_on_does_not_decrypt(tmp_path: Path) -> None:
+def test_a_data_key_that_is_cut_or_goes_on_does_not_decrypt(tmp_path: Path):
     provider = write_pem(tmp_path, PEM.encode())
     for encrypted in [WRAPPED[:length] for length in range(len(WRAPPED))] + [WRAPPED + b"\0"]:
         with pytest.raises(DecryptionError):
             provider.decrypt_data_key("orders", encrypted, {})
 
 
-def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path: Path) -> None:
+def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path: Path):
     provider = write_pem(tmp_path, PEM.encode())
     for place in range(len(WRAPPED)):
         changed = bytearray(WRAPPED)

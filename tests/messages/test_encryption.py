@@ -51,7 +51,7 @@ HAS_KEY = {"orders": DATA_KEY}
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_a_payload_is_decrypted_and_then_decompressed(codec: int) -> None:
+def test_a_payload_is_decrypted_and_then_decompressed(codec: int):
     payload = b"plain text " * 50
     rows = decoded_rows(
         [entry(b"before"), sealed(payload, compression=codec, partition_key="k"), entry(b"after")],
@@ -64,7 +64,7 @@ def test_a_payload_is_decrypted_and_then_decompressed(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_a_batch_is_decrypted_and_taken_apart(codec: int) -> None:
+def test_a_batch_is_decrypted_and_taken_apart(codec: int):
     messages = [single(b"a", partition_key="x"), single(None), single(b"c" * 300, properties=[("n", "1")])]
     plain = batch_entry(messages, singles=True, compression=codec)
     secret = sealed(b"".join(messages), compression=codec, num_messages_in_batch=3)
@@ -75,7 +75,7 @@ def test_a_batch_is_decrypted_and_taken_apart(codec: int) -> None:
 
 
 @pytest.mark.parametrize("null", [False, True])
-def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null: bool) -> None:
+def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null: bool):
     (row,) = decoded_rows([sealed(b"", null_value=null)], opener=opener(Memory(HAS_KEY)))
     assert row["value"] == (None if null else b"")
     assert row["__nullValue"] is null
@@ -88,9 +88,7 @@ def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null: bool) -> None:
         max_size=6,
     )
 )
-def test_any_mix_of_plain_and_encrypted_entries_reads_as_the_plain_ones(
-    messages: list[tuple[bytes, int, str]],
-) -> None:
+def test_any_mix_of_plain_and_encrypted_entries_reads_as_the_plain_ones(messages):
     plain = [entry(payload, compression=codec) for payload, codec, _ in messages]
     mixed = [
         entry(payload, compression=codec)
@@ -108,7 +106,7 @@ def test_any_mix_of_plain_and_encrypted_entries_reads_as_the_plain_ones(
 
 
 @pytest.mark.parametrize("keys", [None, Memory({}), Memory({"another": DATA_KEY})])
-def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys: Any) -> None:
+def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys: Any):
     secret = sealed(b"x", names=("orders", "payments"))
     with pytest.raises(DecryptionError) as caught:
         decoded_rows([entry(b""), secret], first_entry_id=5, opener=opener(keys))
@@ -117,7 +115,7 @@ def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys: Any) ->
 
 
 @pytest.mark.parametrize("keys", [None, Memory({})])
-def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any) -> None:
+def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any):
     secret = sealed(b"x" * 10, compression=LZ4, num_messages_in_batch=1)
     counts = EntryCounts()
     passing = opener(keys, crypto_failure_action="CONSUME")
@@ -129,7 +127,7 @@ def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any) -> None:
 
 
 @pytest.mark.parametrize("keys", [None, Memory({})])
-def test_an_entry_without_a_key_is_left_out(keys: Any) -> None:
+def test_an_entry_without_a_key_is_left_out(keys: Any):
     dropping = opener(keys, crypto_failure_action="DISCARD")
     rows = decoded_rows([entry(b"1"), sealed(b"x"), entry(b"2")], columns=COLUMNS, opener=dropping)
     assert [row["value"] for row in rows] == [b"1", b"2"]
@@ -153,7 +151,7 @@ BROKEN["cut off"] = (BROKEN["cut off"][0][:-1], Memory(HAS_KEY))
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))
-def test_what_does_not_decrypt_is_an_error_that_names_key_and_place(kind: str) -> None:
+def test_what_does_not_decrypt_is_an_error_that_names_key_and_place(kind: str):
     secret, keys = BROKEN[kind]
     with pytest.raises(DecryptionError) as caught:
         decoded_rows([entry(b""), secret], verify_checksums=False, opener=opener(keys))
@@ -162,9 +160,7 @@ def test_what_does_not_decrypt_is_an_error_that_names_key_and_place(kind: str) -
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))
-def test_what_does_not_decrypt_is_passed_on_with_a_warning(
-    kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_does_not_decrypt_is_passed_on_with_a_warning(kind, caplog):
     secret, keys = BROKEN[kind]
     permissive = opener(keys, mode="PERMISSIVE")
     with caplog.at_level(logging.WARNING):
@@ -175,7 +171,7 @@ def test_what_does_not_decrypt_is_passed_on_with_a_warning(
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))
-def test_what_does_not_decrypt_is_left_out(kind: str) -> None:
+def test_what_does_not_decrypt_is_left_out(kind: str):
     secret, keys = BROKEN[kind]
     dropping = opener(keys, mode="DROPMALFORMED")
     rows = decoded_rows([secret, entry(b"2")], verify_checksums=False, columns=COLUMNS, opener=dropping)
@@ -183,7 +179,7 @@ def test_what_does_not_decrypt_is_left_out(kind: str) -> None:
     assert dropping.counts == EntryCounts(undecryptable=1)
 
 
-def test_every_flipped_bit_of_a_ciphertext_is_noticed() -> None:
+def test_every_flipped_bit_of_a_ciphertext_is_noticed():
     secret = sealed(b"short")
     for bit in range(8 * (5 + 16)):
         changed = bytearray(secret)
@@ -192,7 +188,7 @@ def test_every_flipped_bit_of_a_ciphertext_is_noticed() -> None:
             decoded_rows([bytes(changed)], verify_checksums=False, opener=opener(Memory(HAS_KEY)))
 
 
-def test_another_key_of_the_entry_serves_where_the_first_does_not_fit() -> None:
+def test_another_key_of_the_entry_serves_where_the_first_does_not_fit():
     keys = Memory({"orders": b"y" * 32, "payments": DATA_KEY})
     (row,) = decoded_rows([sealed(b"x", names=("orders", "payments"))], opener=opener(keys))
     assert row["value"] == b"x"
@@ -206,9 +202,7 @@ def test_another_key_of_the_entry_serves_where_the_first_does_not_fit() -> None:
         ({"num_messages_in_batch": 2}, BadLengthError),
     ],
 )
-def test_a_payload_that_is_wrong_once_decrypted_is_explained(
-    metadata: dict[str, int], error: type[Exception]
-) -> None:
+def test_a_payload_that_is_wrong_once_decrypted_is_explained(metadata, error):
     with pytest.raises(error) as caught:
         decoded_rows([entry(b""), sealed(b"\0\0\0\x09x", **metadata)], opener=opener(Memory(HAS_KEY)))
     assert caught.value.entry_id == 1
@@ -217,13 +211,13 @@ def test_a_payload_that_is_wrong_once_decrypted_is_explained(
 # --- the provider ------------------------------------------------------------------------------
 
 
-def test_a_data_key_is_asked_for_once() -> None:
+def test_a_data_key_is_asked_for_once():
     keys = Memory(HAS_KEY)
     decoded_rows([sealed(b"x", names=("nobody", "orders")) for _ in range(5)], opener=opener(keys))
     assert keys.asked == [("nobody", b"wrapped nobody"), ("orders", b"wrapped orders")]
 
 
-def test_no_more_data_keys_are_kept_than_are_allowed() -> None:
+def test_no_more_data_keys_are_kept_than_are_allowed():
     keys = Memory(HAS_KEY)
     many = [
         sealed_entry(b"x", data_key=DATA_KEY, values={"orders": b"%d" % i}) for i in range(DATA_KEYS_KEPT + 1)
@@ -234,7 +228,7 @@ def test_no_more_data_keys_are_kept_than_are_allowed() -> None:
     assert len(one._decryptor._ciphers) == DATA_KEYS_KEPT
 
 
-def test_what_a_provider_raises_is_told_without_its_words() -> None:
+def test_what_a_provider_raises_is_told_without_its_words():
     class Careless:
         def decrypt_data_key(self, *_: object) -> bytes:
             raise RuntimeError("the secret is sesame")
@@ -246,7 +240,7 @@ def test_what_a_provider_raises_is_told_without_its_words() -> None:
     assert "sesame" not in shown.replace('raise RuntimeError("the secret is sesame")', "")
 
 
-def test_a_provider_that_does_not_answer_is_an_error_in_every_mode() -> None:
+def test_a_provider_that_does_not_answer_is_an_error_in_every_mode():
     class Away:
         def decrypt_data_key(self, *_: object) -> bytes:
             raise StoreUnavailableError("the keys are not to be had")
@@ -257,21 +251,21 @@ def test_a_provider_that_does_not_answer_is_an_error_in_every_mode() -> None:
         )
 
 
-def test_keys_in_files_open_what_was_encrypted_for_them(tmp_path: Path) -> None:
+def test_keys_in_files_open_what_was_encrypted_for_them(tmp_path: Path):
     keys = PemKeyProvider(directory=str(write_keys(tmp_path / "keys", "orders", "payments")))
     secrets = [sealed_entry(b"1"), sealed_entry(b"2", names=("nobody", "payments"), data_key=b"\7" * 32)]
     rows = decoded_rows(secrets, columns=COLUMNS, opener=opener(keys))
     assert [row["value"] for row in rows] == [b"1", b"2"]
 
 
-def test_a_data_key_of_another_private_key_does_not_decrypt(tmp_path: Path) -> None:
+def test_a_data_key_of_another_private_key_does_not_decrypt(tmp_path: Path):
     keys = PemKeyProvider(directory=str(write_keys(tmp_path / "keys", "orders")))
     secret = sealed_entry(b"1", values={"orders": wrapped(b"k" * 32, "payments")})
     with pytest.raises(DecryptionError, match="private key of its name"):
         decoded_rows([secret], opener=opener(keys))
 
 
-def test_no_key_is_in_an_error_or_repr(tmp_path: Path) -> None:
+def test_no_key_is_in_an_error_or_repr(tmp_path: Path):
     keys = Memory({"orders": b"y" * 32})
     decrypting = opener(keys)
     with pytest.raises(DecryptionError) as caught:

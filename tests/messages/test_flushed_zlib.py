@@ -27,12 +27,12 @@ def decompressed(stored: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100, 70_000, 1 << 20])
-def test_a_flushed_stream_is_read(size: int) -> None:
+def test_a_flushed_stream_is_read(size: int):
     payload = (PAYLOAD * (size // len(PAYLOAD) + 1))[:size]
     assert decompressed(flushed(payload), size) == payload
 
 
-def test_a_flushed_stream_that_is_cut_off_is_refused() -> None:
+def test_a_flushed_stream_that_is_cut_off_is_refused():
     stored = flushed(PAYLOAD)
     for length in range(len(stored)):
         with pytest.raises(DecompressionError):
@@ -40,6 +40,6 @@ def test_a_flushed_stream_that_is_cut_off_is_refused() -> None:
 
 
 @pytest.mark.parametrize("declared", [0, 1, len(PAYLOAD) - 1, len(PAYLOAD) + 1, 1 << 20])
-def test_a_flushed_stream_of_another_size_is_refused(declared: int) -> None:
+def test_a_flushed_stream_of_another_size_is_refused(declared: int):
     with pytest.raises(DecompressionError):
         decompressed(flushed(PAYLOAD), declared)

@@ -59,7 +59,7 @@ def assert_same(row: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("topic", sorted(set(OFFLOADED) - {"txn"}))
-def test_every_message_is_as_a_client_read_it(topic: str) -> None:
+def test_every_message_is_as_a_client_read_it(topic: str):
     rows, counts = read_topic(topic)
     for row, expected in zip(rows, topic_rows(topic), strict=True):
         assert_same(row, expected)
@@ -67,7 +67,7 @@ def test_every_message_is_as_a_client_read_it(topic: str) -> None:
     assert counts == EntryCounts()
 
 
-def test_golden_topics_have_all_kinds_of_messages() -> None:
+def test_golden_topics_have_all_kinds_of_messages():
     rows = [row for topic in set(OFFLOADED) - {"txn"} for row in read_topic(topic)[0]]
     assert {row["__compression"] for row in rows} == {0, 1, 3, 4}
     assert any(row["value"] is None for row in rows)
@@ -82,7 +82,7 @@ def place(row: dict[str, Any]) -> tuple[int, int, int]:
     return row["__ledgerId"], row["__entryId"], row["__batchIndex"]
 
 
-def test_messages_of_transactions_are_read_with_their_transaction() -> None:
+def test_messages_of_transactions_are_read_with_their_transaction():
     rows, counts = read_topic("txn")
     expected = {(x["ledger"], x["entry"], x["batch_index"]): x for x in topic_rows("txn")}
     by_place = {place(row): row for row in rows}
@@ -97,7 +97,7 @@ def test_messages_of_transactions_are_read_with_their_transaction() -> None:
     assert counts == EntryCounts()
 
 
-def test_what_was_sent_in_transactions_has_their_ids() -> None:
+def test_what_was_sent_in_transactions_has_their_ids():
     by_place = {place(row): row for row in read_topic("txn")[0]}
     checked = 0
     for sent in sent_in_transactions():
@@ -110,7 +110,7 @@ def test_what_was_sent_in_transactions_has_their_ids() -> None:
     assert checked > 500
 
 
-def test_markers_are_entries_without_rows() -> None:
+def test_markers_are_entries_without_rows():
     markers = 0
     for stored in topic_objects("txn"):
         entries = read_object(stored.data, stored.index, stored.key)

@@ -35,18 +35,18 @@ def history_of(answer: object, topic: str = TOPIC, **options: Any) -> object:
         return AdminSchemas(rest.url, attempts=1, **options).history(topic)
 
 
-def test_a_brokers_answer_is_the_history() -> None:
+def test_a_brokers_answer_is_the_history():
     assert history_of(ANSWER) == history_from_rest(ANSWER)
     assert history_of(ANSWER, f"{TOPIC}-partition-2") == history_from_rest(ANSWER)
 
 
-def test_the_name_of_a_topic_is_escaped() -> None:
+def test_the_name_of_a_topic_is_escaped():
     with AdminRest() as rest:
         assert AdminSchemas(rest.url).history("persistent://acme/cold/a b%2F/c") is None
         assert rest.asked == ["/schemas/acme/cold/a%20b%252F%2Fc/schemas"]
 
 
-def test_a_topic_without_a_schema_has_no_history() -> None:
+def test_a_topic_without_a_schema_has_no_history():
     assert history_of({"getSchemaResponses": []}) is None
     assert history_of(reason(404, "Topic not found")) is None
 
@@ -62,19 +62,19 @@ def test_a_topic_without_a_schema_has_no_history() -> None:
         ([1, 2], SchemaError),
     ],
 )
-def test_an_answer_that_is_none_names_its_place_and_no_secret(answer: object, kind: type[Exception]) -> None:
+def test_an_answer_that_is_none_names_its_place_and_no_secret(answer: object, kind: type[Exception]):
     with raises_without(SECRET, kind) as caught:
         history_of(answer, token=SECRET)
     assert PLACE in str(caught.value)
 
 
-def test_a_broker_that_is_gone_is_unavailable() -> None:
+def test_a_broker_that_is_gone_is_unavailable():
     provider = AdminSchemas(f"http://127.0.0.1:{free_port()}", attempts=1, timeout_s=5)
     with pytest.raises(StoreUnavailableError, match=PLACE):
         provider.history(TOPIC)
 
 
-def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path: Path) -> None:
+def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path: Path):
     (tmp_path / "token").write_text(f"{SECRET}\n")
     shown: list[str | None] = []
 
@@ -101,12 +101,12 @@ def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path: Path) -> 
         {"url": "http://a", "x": 1},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], tmp_path: Path):
     with open_tier(tmp_path) as tier, pytest.raises(OptionError):
         open_provider(("admin", options), tier.store, {})
 
 
-def test_a_url_of_a_broker_is_a_source(tmp_path: Path) -> None:
+def test_a_url_of_a_broker_is_a_source(tmp_path: Path):
     with open_tier(tmp_path) as tier:
         assert isinstance(open_provider("http://broker:8080", tier.store, {}), AdminSchemas)
         assert isinstance(open_provider("HTTPS://broker-1:8443,broker-2:8443", tier.store, {}), AdminSchemas)

@@ -35,7 +35,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 @given(data=st.data())
-def test_values_are_those_that_fastavro_wrote(data: st.DataObject) -> None:
+def test_values_are_those_that_fastavro_wrote(data: st.DataObject):
     schema = data.draw(schemas())
     avro = parsed(schema)
     datums = [write(schema, value) for value in data.draw(st.lists(values(avro), max_size=5))]
@@ -73,7 +73,7 @@ def evolved(schema: Any, data: st.DataObject) -> Any:
 
 
 @given(data=st.data())
-def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data: st.DataObject) -> None:
+def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data: st.DataObject):
     schema = data.draw(records().filter(keeps_branches))
     newer = evolved(schema, data)
     writer, reader = parsed(schema), parsed(newer)
@@ -89,9 +89,7 @@ def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data
     "branches", [["double", "bytes", "long", "string"], ["string", "long", "bytes", "double"]]
 )
 @pytest.mark.parametrize("value", [1.5, "a", b"a"])
-def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(
-    branches: list[str], value: Any
-) -> None:
+def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(branches, value):
     """As Java's resolution; the specification has the first branch that matches at all."""
     reader = parsed(branches)
     for schema in (branches, [*reversed(branches)]):
@@ -101,7 +99,7 @@ def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(
 
 
 @given(data=st.data())
-def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObject) -> None:
+def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObject):
     schema = data.draw(schemas())
     writer = parsed(schema)
     reader = parsed(evolved(schema, data)) if data.draw(st.booleans()) else writer
@@ -128,7 +126,7 @@ def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObje
 MANY = {"type": "array", "items": {"type": "map", "values": {"type": "array", "items": "int"}}}
 
 
-def test_lists_of_lists_have_room_for_all_their_items() -> None:
+def test_lists_of_lists_have_room_for_all_their_items():
     avro = parsed(MANY)
     value = [{"a": list(range(3000)), "b": []}, {"c": [1] * 2000}] * 3
     found, faults = by_kernel([write(MANY, value)] * 2, avro, avro)
@@ -136,7 +134,7 @@ def test_lists_of_lists_have_room_for_all_their_items() -> None:
     assert found == [as_column(value, avro)] * 2
 
 
-def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes() -> None:
+def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes():
     avro = parsed({"type": "array", "items": "null"})
     bomb = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"
     assert by_kernel([bomb, b"\x02\x00"], avro, avro) == ([None, [None]], [True, False])
@@ -144,13 +142,13 @@ def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"\x04\xc3\x28", b"\x02\xff", b"\x06\xed\xa0\x80", b"\x04\xc0\x80"])
-def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage: bytes) -> None:
+def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage: bytes):
     avro = AvroType(kind="string")
     good = write("string", "gut")
     assert by_kernel([good, damage, good], avro, avro) == (["gut", None, "gut"], [False, True, False])
 
 
-def test_only_wanted_fields_are_read() -> None:
+def test_only_wanted_fields_are_read():
     from offload_core.format.schemas.avro_program import AvroDecoder
 
     schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": "string"} for n in "abc"]}

@@ -41,7 +41,7 @@ def as_client(value: Any) -> Any:
     return value
 
 
-def test_avro_of_two_versions_is_what_the_client_read(tier: TierReader) -> None:
+def test_avro_of_two_versions_is_what_the_client_read(tier: TierReader):
     table = read(tier, "avro")
     assert table.schema.names[:9] == ["id", "name", "price", "ok", "blob", "m", "inner", "note", "qty"]
     rows = table.select(table.schema.names[:9]).to_pylist(maps_as_pydicts="strict")
@@ -52,7 +52,7 @@ def test_avro_of_two_versions_is_what_the_client_read(tier: TierReader) -> None:
     assert {"note" in row for row in expected} == {True, False}  # both versions are there
 
 
-def test_json_of_two_versions_is_what_was_sent(tier: TierReader) -> None:
+def test_json_of_two_versions_is_what_was_sent(tier: TierReader):
     table = read(tier, "json")
     raw = scan(tier, "acme/cold/json", columns=["value"]).to_table().column("value").to_pylist()
     rows = table.select(table.schema.names[:9]).to_pylist(maps_as_pydicts="strict")
@@ -60,30 +60,30 @@ def test_json_of_two_versions_is_what_was_sent(tier: TierReader) -> None:
     assert rows == [empty | json.loads(payload) for payload in raw]
 
 
-def test_text_is_what_the_client_read(tier: TierReader) -> None:
+def test_text_is_what_the_client_read(tier: TierReader):
     column = read(tier, "jstring").column("value")
     assert column.type == pa.string()
     assert column.to_pylist() == [row["value"] for row in topic_rows("jstring")]
 
 
-def test_key_and_value_inline_are_what_the_client_read(tier: TierReader) -> None:
+def test_key_and_value_inline_are_what_the_client_read(tier: TierReader):
     rows = read(tier, "jkv-inline", columns=["key", "value"]).to_pylist()
     assert rows == [row["value"] for row in topic_rows("jkv-inline")]
 
 
-def test_columns_of_payload_and_message_are_chosen_in_any_order(tier: TierReader) -> None:
+def test_columns_of_payload_and_message_are_chosen_in_any_order(tier: TierReader):
     table = read(tier, "avro", columns=["__entryId", "qty", "__topic", "id"])
     assert table.schema.names == ["__entryId", "qty", "__topic", "id"]
     assert table.column("id").to_pylist() == [row["value"]["id"] for row in topic_rows("avro")]
 
 
-def test_an_older_version_can_be_the_reader(tier: TierReader) -> None:
+def test_an_older_version_can_be_the_reader(tier: TierReader):
     table = read(tier, "avro", reader_schema=0)
     assert "note" not in table.schema.names
     assert table.column("id").to_pylist() == [row["value"]["id"] for row in topic_rows("avro")]
 
 
-def test_a_definition_can_be_the_reader(tier: TierReader) -> None:
+def test_a_definition_can_be_the_reader(tier: TierReader):
     reader = {"type": "record", "name": "V1", "fields": [{"name": "id", "type": "double"}]}
     table = read(tier, "avro", reader_schema=json.dumps(reader))
     assert table.schema.field("id").type == pa.float64()

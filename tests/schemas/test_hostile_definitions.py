@@ -178,7 +178,7 @@ class _only:  # noqa: N801 - a context manager like `pytest.raises`, which may a
         return kind is not None and issubclass(kind, self._kind)
 
 
-def test_a_changed_definition_is_a_decoder_or_a_schema_error() -> None:
+def test_a_changed_definition_is_a_decoder_or_a_schema_error():
     for seed in range(600):
         try:
             try_changed(seed)
@@ -188,7 +188,7 @@ def test_a_changed_definition_is_a_decoder_or_a_schema_error() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_many_changed_definitions_are_decoders_or_schema_errors() -> None:
+def test_many_changed_definitions_are_decoders_or_schema_errors():
     begin = Random().randrange(1 << 40) * 6
     for seed in range(begin, begin + 200_000):
         try:
@@ -215,7 +215,7 @@ def test_many_changed_definitions_are_decoders_or_schema_errors() -> None:
         '{"type": "record", "name": "R", "fields": [{"name": "f", "type": ["null", {"type": "array", "items": "R"}]}]}',
     ],
 )
-def test_an_avro_definition_that_is_none_is_a_schema_error(text: str) -> None:
+def test_an_avro_definition_that_is_none_is_a_schema_error(text: str):
     with pytest.raises(SchemaError):
         make_decoder(version(0, "AVRO", text), version(0, "AVRO", text))
 
@@ -238,7 +238,7 @@ def test_an_avro_definition_that_is_none_is_a_schema_error(text: str) -> None:
         (["int", "string"], None),
     ],
 )
-def test_a_default_of_another_type_is_a_schema_error(of: Any, default: Any) -> None:
+def test_a_default_of_another_type_is_a_schema_error(of: Any, default: Any):
     with pytest.raises(SchemaError, match="default"):
         make_decoder(version(0, "AVRO", record()), version(1, "AVRO", record(f=(of, default))))
 
@@ -252,9 +252,7 @@ def test_a_default_of_another_type_is_a_schema_error(of: Any, default: Any) -> N
         ("double", 2**63, float(2**63)),
     ],
 )
-def test_a_default_beyond_what_its_column_holds_is_as_a_value_would_be(
-    of: Any, default: Any, value: Any
-) -> None:
+def test_a_default_beyond_what_its_column_holds_is_as_a_value_would_be(of, default, value):
     decoder = make_decoder(version(0, "AVRO", record()), version(1, "AVRO", record(f=(of, default))))
     array, faults = decoder.decode(spans_of(pa.array([b""], type=pa.binary())))
     array.validate(full=True)
@@ -271,14 +269,14 @@ def nested_by_name(depth: int) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": fields}
 
 
-def test_types_that_nest_too_deep_by_name_are_refused() -> None:
+def test_types_that_nest_too_deep_by_name_are_refused():
     fits = parse_avro(json.dumps(nested_by_name(MOST_DEPTH - 2)))
     compile_program(fits, fits, make_layout(fits))
     with pytest.raises(SchemaError, match="nests too deep"):
         parse_avro(json.dumps(nested_by_name(MOST_DEPTH - 1)))
 
 
-def test_the_program_of_a_union_grows_with_its_branches_and_not_with_their_square() -> None:
+def test_the_program_of_a_union_grows_with_its_branches_and_not_with_their_square():
     sizes = []
     for count in (500, 1000):
         branches = [
@@ -291,7 +289,7 @@ def test_the_program_of_a_union_grows_with_its_branches_and_not_with_their_squar
     assert sizes[1] < 2.1 * sizes[0]
 
 
-def test_branches_that_cannot_be_read_do_not_hide_that_a_schema_is_too_large() -> None:
+def test_branches_that_cannot_be_read_do_not_hide_that_a_schema_is_too_large():
     items = {"type": "array", "items": "int"}
     reader = record(u={"type": "record", "name": "T", "aliases": [f"B{i}" for i in range(40)], "fields": [
         {"name": "a", "type": items, "default": [0] * 10_000}, {"name": "b", "type": "int"},
@@ -301,7 +299,7 @@ def test_branches_that_cannot_be_read_do_not_hide_that_a_schema_is_too_large() -
         make_decoder(version(0, "AVRO", writer), version(1, "AVRO", reader))
 
 
-def test_an_enum_that_is_used_again_is_not_written_again() -> None:
+def test_an_enum_that_is_used_again_is_not_written_again():
     symbols = [f"S{i}" for i in range(1000)]
     enum = {"type": "enum", "name": "E", "symbols": symbols}
     avro = parse_avro(json.dumps(record(a=enum, **{f"f{i}": ("E", "S999") for i in range(200)})))
@@ -313,7 +311,7 @@ def test_an_enum_that_is_used_again_is_not_written_again() -> None:
 # --- Protobuf ----------------------------------------------------------------------------------
 
 
-def test_messages_that_nest_too_deep_are_refused() -> None:
+def test_messages_that_nest_too_deep_are_refused():
     file = descriptor_pb2.FileDescriptorProto(name="drawn.proto", package="t", syntax="proto3")
     for i in range(3000):
         inner = file.message_type.add(name=f"M{i}").field
@@ -324,7 +322,7 @@ def test_messages_that_nest_too_deep_are_refused() -> None:
     assert parse_protobuf(protobuf_version(file, "t.M2901")).fields
 
 
-def test_an_entry_of_a_map_that_is_used_elsewhere_is_a_message_as_any_other() -> None:
+def test_an_entry_of_a_map_that_is_used_elsewhere_is_a_message_as_any_other():
     file = descriptor_pb2.FileDescriptorProto(name="drawn.proto", package="t", syntax="proto2")
     file.enum_type.add(name="E").value.add(name="A", number=1)
     entry = file.message_type.add(name="X")
@@ -343,7 +341,7 @@ def test_an_entry_of_a_map_that_is_used_elsewhere_is_a_message_as_any_other() ->
         assert root == "t.X" or not faults.any()
 
 
-def test_the_tables_of_a_oneof_grow_with_its_members_and_not_with_their_square() -> None:
+def test_the_tables_of_a_oneof_grow_with_its_members_and_not_with_their_square():
     sizes = []
     for count in (500, 1000):
         file = descriptor_pb2.FileDescriptorProto(name="drawn.proto", package="t", syntax="proto3")
@@ -358,13 +356,13 @@ def test_the_tables_of_a_oneof_grow_with_its_members_and_not_with_their_square()
 @pytest.mark.parametrize(
     "info", ["[" * 5000, f"[{DIGITS}]", '[{"number": 1e999}]', '[{"name": []}]', '"\\ud800"']
 )
-def test_numbers_of_fields_that_are_none_are_a_schema_error(info: str) -> None:
+def test_numbers_of_fields_that_are_none_are_a_schema_error(info: str):
     wrong = version(0, "PROTOBUF", {"fields": [{"name": ["a"]}]}, __PARSING_INFO__=info)
     with pytest.raises(SchemaError):
         make_decoder(wrong, wrong)
 
 
-def test_a_number_of_a_version_may_have_any_digits() -> None:
+def test_a_number_of_a_version_may_have_any_digits():
     known = SchemaHistory(versions=(version(0, "STRING"),))
 
     class One:

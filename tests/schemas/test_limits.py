@@ -76,9 +76,7 @@ def batch_of(decoder: PayloadDecoder, payloads: list[bytes | None], versions: li
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def read(
-    known: SchemaHistory, payloads: list[bytes | None], versions: list[int] | int = 0, **options: Any
-) -> list[pa.RecordBatch]:
+def read(known, payloads, versions=0, **options):
     """The batches that a batch of payloads becomes."""
     chosen = Payloads(histories={TOPIC: known}, **options)
     decoder = PayloadDecoder(chosen, TOPIC, chosen.schema([each.name for each in chosen.value_fields()]))
@@ -90,7 +88,7 @@ def read(
     ("known", "payload", "rows"),
     [(wide_avro(1000), b"", 20_000), (wide_protobuf(1000), b"", 20_000), (wide_json(1000), b"{}", 9_000)],
 )
-def test_a_batch_of_many_columns_has_few_rows(known: SchemaHistory, payload: bytes, rows: int) -> None:
+def test_a_batch_of_many_columns_has_few_rows(known: SchemaHistory, payload: bytes, rows: int):
     batches = read(known, [payload] * rows)
     assert sum(batch.num_rows for batch in batches) == rows
     assert max(batch.num_rows for batch in batches) <= cells.MOST_CELLS // 1000
@@ -110,7 +108,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> (0 
 """
 
 
-def test_a_mebibyte_of_empty_messages_of_many_columns_takes_little_memory() -> None:
+def test_a_mebibyte_of_empty_messages_of_many_columns_takes_little_memory():
     here = Path(__file__).parent
     program = WIDE.format(paths=[str(here), str(here.parent / "support")])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -159,7 +157,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("known", "payload"), LISTS)
-def test_messages_that_have_too_many_items_together_are_split(known: SchemaHistory, payload: Any) -> None:
+def test_messages_that_have_too_many_items_together_are_split(known: SchemaHistory, payload: Any):
     counts = [1, 3000, 2, 3000, 0]
     batches = read(known, [payload(count) for count in counts])
     assert len(batches) > 1
@@ -173,7 +171,7 @@ def test_messages_that_have_too_many_items_together_are_split(known: SchemaHisto
 
 
 @pytest.mark.parametrize(("known", "payload"), LISTS)
-def test_a_message_that_has_too_many_items_by_itself_is_not_right(known: SchemaHistory, payload: Any) -> None:
+def test_a_message_that_has_too_many_items_by_itself_is_not_right(known: SchemaHistory, payload: Any):
     counts = [1, 20_000, 2]
     payloads = [payload(count) for count in counts]
     batches = read(known, payloads, mode="PERMISSIVE")
@@ -183,7 +181,7 @@ def test_a_message_that_has_too_many_items_by_itself_is_not_right(known: SchemaH
         read(known, payloads)
 
 
-def test_several_versions_of_a_schema_are_split_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_versions_of_a_schema_are_split_together(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cells, "MOST_ARROW_BYTES", 20_000)
     versions = [version(i, "AVRO", record(a="long", **{f"old{i}": ("int", 0)})) for i in range(10)]
     known = history(*versions, version(10, "AVRO", record(a="long", b=("long", 7))))
@@ -217,14 +215,14 @@ def large_protobuf_default() -> SchemaHistory:
     ],
     ids=["AVRO text", "AVRO texts", "AVRO enum", "Protobuf text"],
 )
-def test_texts_of_a_schema_count_as_often_as_they_are_copied(known: SchemaHistory, payload: bytes) -> None:
+def test_texts_of_a_schema_count_as_often_as_they_are_copied(known: SchemaHistory, payload: bytes):
     batches = read(known, [payload] * 200)
     assert sum(batch.num_rows for batch in batches) == 200
     assert max(batch.num_rows for batch in batches) <= cells.MOST_ARROW_BYTES >> 20
     assert {len(text) for batch in batches for text in batch["c"].to_pylist()} <= {1 << 20, 1 << 19}
 
 
-def test_a_message_that_has_too_much_text_of_its_schema_by_itself_is_not_right() -> None:
+def test_a_message_that_has_too_much_text_of_its_schema_by_itself_is_not_right():
     empty = {"type": "record", "name": "I", "fields": []}
     of = {"filler": "bytes", "items": {"type": "array", "items": empty}}
     newer = {**of, "items": {"type": "array", "items": record(c=("string", LARGE)) | {"name": "I"}}}
@@ -237,9 +235,7 @@ def test_a_message_that_has_too_much_text_of_its_schema_by_itself_is_not_right()
 
 @pytest.mark.parametrize("columns", [["id"], None])
 @pytest.mark.parametrize("of", ["null", {"type": "record", "name": "E", "fields": []}])
-def test_what_is_wrong_with_a_datum_of_many_values_without_bytes_is_found_in_bounded_time(
-    of: Any, columns: list[str] | None
-) -> None:
+def test_what_is_wrong_with_a_datum_of_many_values_without_bytes_is_found_in_bounded_time(of, columns):
     fields = {"first": of} | {f"e{i}": "E" if isinstance(of, dict) else of for i in range(3000)}
     inner = record(**fields) | {"name": "I"}
     known = version(0, "AVRO", record(id="int", items={"type": "array", "items": inner}, filler="bytes"))
@@ -250,7 +246,7 @@ def test_what_is_wrong_with_a_datum_of_many_values_without_bytes_is_found_in_bou
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 12, 40])
-def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth: int) -> None:
+def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth: int):
     inner: Any = "int"
     for i in range(depth):
         inner = {"type": "array", "items": inner} if i % 3 else {"type": "map", "values": inner}
@@ -266,7 +262,7 @@ def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth:
     assert table.column("id").to_pylist() == [42] * 20
 
 
-def test_one_list_that_is_not_right_takes_nothing_from_the_next() -> None:
+def test_one_list_that_is_not_right_takes_nothing_from_the_next():
     """Also of items that have no column of their own."""
     of_nulls = version(0, "AVRO", record(n={"type": "array", "items": "null"}))
     array, faults = decode_all([b"\x06\x06\x06", b"\x04\0"], of_nulls)
@@ -277,7 +273,7 @@ def test_one_list_that_is_not_right_takes_nothing_from_the_next() -> None:
 # --- kernels by themselves ---------------------------------------------------------------------
 
 
-def test_bytes_that_are_not_there_are_not_copied() -> None:
+def test_bytes_that_are_not_there_are_not_copied():
     data, pool = np.arange(10, dtype=np.uint8), np.arange(5, dtype=np.uint8)
     values, offsets, there = (
         np.zeros(20, dtype=np.uint8),
@@ -301,7 +297,7 @@ def test_bytes_that_are_not_there_are_not_copied() -> None:
     assert not cell_kernels.widen_decimals(data, pool, cell, there, words[:, :1])
 
 
-def test_arrays_that_do_not_fit_together_are_refused_before_the_loop() -> None:
+def test_arrays_that_do_not_fit_together_are_refused_before_the_loop():
     avro = parse_avro(json.dumps(record(a="long", b={"type": "array", "items": "int"})))
     program = AvroDecoder(avro, avro)._program
     arguments: dict[str, Any] = {
@@ -360,7 +356,7 @@ def test_arrays_that_do_not_fit_together_are_refused_before_the_loop() -> None:
         assert faults[0] == 1
 
 
-def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value() -> None:
+def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value():
     data = np.zeros(16, dtype=np.uint8)
     keys, values = np.zeros((2, 5), dtype=np.int64), np.zeros((2, 5), dtype=np.int64)
     faults = np.zeros(5, dtype=np.bool_)
@@ -374,7 +370,7 @@ def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value() -> None:
 
 
 @pytest.mark.parametrize("symbols", [1, 3, 1000])
-def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int) -> None:
+def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int):
     enum = {"type": "enum", "name": "E", "symbols": [f"S{i}" for i in range(symbols)]}
     found = version(0, "AVRO", record(e=["null", enum]))
     array, faults = decode_all([b"\x02\0", b"\0", b"\x02\x02", None, b"\x02\xce\x0f"], found)
@@ -393,7 +389,7 @@ def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int) ->
     assert array.to_pylist() == [{"e": "S0"}, {"e": shown}, {"e": "16383"}, None]
 
 
-def test_a_key_and_a_value_count_together() -> None:
+def test_a_key_and_a_value_count_together():
     part = wide_avro(300).newest.definition
     properties = {"key.schema.type": "AVRO", "value.schema.type": "AVRO"}
     known = history(version(0, "KEY_VALUE", {"key": part, "value": part}, **properties))

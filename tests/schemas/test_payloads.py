@@ -26,7 +26,7 @@ def known(*versions: Any) -> Known:
     return Known({TOPIC: history(*versions)})
 
 
-def test_each_message_is_decoded_by_its_own_version() -> None:
+def test_each_message_is_decoded_by_its_own_version():
     tier = tier_of((FIRST, 0), (SECOND, 1), (None, 1), (FIRST, 0))
     rows = (
         scan(tier, schemas=Known({TOPIC: BOTH}), columns=["id", "note", "__entryId"]).to_table().to_pylist()
@@ -39,18 +39,18 @@ def test_each_message_is_decoded_by_its_own_version() -> None:
     ]
 
 
-def test_a_message_that_names_no_version_was_written_as_the_reader_reads() -> None:
+def test_a_message_that_names_no_version_was_written_as_the_reader_reads():
     table = scan(tier_of((SECOND, None)), schemas=Known({TOPIC: BOTH}), columns=["id", "note"]).to_table()
     assert table.to_pylist() == [{"id": 2, "note": "zwei"}]
 
 
-def test_the_histories_are_asked_for_once_by_the_topics_names() -> None:
+def test_the_histories_are_asked_for_once_by_the_topics_names():
     provider = Known({TOPIC: BOTH})
     scan(tier_of((SECOND, 1)), schemas=provider).to_table()
     assert provider.asked == [TOPIC]
 
 
-def test_what_cannot_be_decoded_fails_fast_with_its_place() -> None:
+def test_what_cannot_be_decoded_fails_fast_with_its_place():
     tier = tier_of((FIRST, 0), (SECOND, 1), (BROKEN, 1))
     planned = scan(tier, schemas=Known({TOPIC: BOTH}))
     with pytest.raises(PayloadError, match="goes on behind its end") as caught:
@@ -60,7 +60,7 @@ def test_what_cannot_be_decoded_fails_fast_with_its_place() -> None:
     assert caught.value.key
 
 
-def test_what_cannot_be_decoded_is_passed_on_with_null_columns() -> None:
+def test_what_cannot_be_decoded_is_passed_on_with_null_columns():
     tier = tier_of((FIRST, 0), (BROKEN, 1), (None, 1), (SECOND, 1), (b"", 1))
     planned = scan(tier, schemas=Known({TOPIC: BOTH}), mode="PERMISSIVE")
     assert planned.schema.names[:3] == ["id", "note", "_corrupt_record"]
@@ -74,7 +74,7 @@ def test_what_cannot_be_decoded_is_passed_on_with_null_columns() -> None:
     ]
 
 
-def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for() -> None:
+def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for():
     planned = scan(
         tier_of((BROKEN, 1)),
         schemas=Known({TOPIC: BOTH}),
@@ -85,7 +85,7 @@ def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for() -
     assert planned.to_table().to_pylist() == [{"id": None, "raw": BROKEN}]
 
 
-def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptureFixture):
     tier = tier_of((BROKEN, 1), (SECOND, 1), (BROKEN, 1))
     with caplog.at_level(logging.WARNING):
         table = scan(tier, schemas=Known({TOPIC: BOTH}), mode="DROPMALFORMED", columns=["id"]).to_table()
@@ -96,7 +96,7 @@ def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("number", "says"), [(7, "version of a message's schema is not known"), (2, "no field 'note2'")]
 )
-def test_a_version_that_cannot_be_read_spoils_its_messages_only(number: int, says: str) -> None:
+def test_a_version_that_cannot_be_read_spoils_its_messages_only(number: int, says: str):
     reader = record(id="long", note2="string")
     provider = known(version(2, "AVRO", NEW), version(3, "AVRO", reader))
     good = write(reader, {"id": 5, "note2": "y"})
@@ -109,7 +109,7 @@ def test_a_version_that_cannot_be_read_spoils_its_messages_only(number: int, say
     assert [tuple(row.values()) for row in rows] == [(None, None, SECOND), (5, "y", None)]
 
 
-def test_what_is_not_asked_for_is_not_decoded() -> None:
+def test_what_is_not_asked_for_is_not_decoded():
     newest = record(id="long", note2="string")
     planned = scan(
         tier_of((SECOND, 2)),
@@ -119,13 +119,13 @@ def test_what_is_not_asked_for_is_not_decoded() -> None:
     assert planned.to_table().to_pylist() == [{"id": 2}]
 
 
-def test_a_version_of_another_type_cannot_be_read() -> None:
+def test_a_version_of_another_type_cannot_be_read():
     provider = known(version(0, "STRING"), version(1, "AVRO", NEW))
     with pytest.raises(SchemaError, match="another type than the reader's"):
         scan(tier_of((b"text", 0)), schemas=provider).to_table()
 
 
-def test_a_topic_whose_schemas_are_not_known_is_an_error() -> None:
+def test_a_topic_whose_schemas_are_not_known_is_an_error():
     with pytest.raises(SchemaError, match="schemas of persistent://acme/cold/orders are not known"):
         scan(tier_of((SECOND, 1)), schemas=Known({}))
 
@@ -144,17 +144,17 @@ def test_a_topic_whose_schemas_are_not_known_is_an_error() -> None:
         ({"level": "entries"}, "entries have no schema"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str) -> None:
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str):
     with pytest.raises(OptionError, match=says):
         scan(tier_of((SECOND, 1)), schemas=Known({TOPIC: BOTH}), **options)
 
 
-def test_a_field_that_is_named_as_a_column_of_ours_is_refused() -> None:
+def test_a_field_that_is_named_as_a_column_of_ours_is_refused():
     with pytest.raises(SchemaError, match="'__topic'"):
         scan(tier_of((b"", 0)), schemas=known(version(0, "AVRO", record(__topic="string"))))
 
 
-def test_a_literal_schema_stands_for_all_versions() -> None:
+def test_a_literal_schema_stands_for_all_versions():
     tier = tier_of((SECOND, 1), (SECOND, 5), (SECOND, None))
     table = scan(tier, schemas=json.dumps(NEW), columns=["id"]).to_table()
     assert table.to_pylist() == [{"id": 2}] * 3
@@ -162,12 +162,12 @@ def test_a_literal_schema_stands_for_all_versions() -> None:
     assert table.to_pylist() == [{"value": "grün"}]
 
 
-def test_payloads_cross_to_other_processes() -> None:
+def test_payloads_cross_to_other_processes():
     payloads = Payloads(histories={TOPIC: BOTH})
     assert pickle.loads(pickle.dumps(payloads)) == payloads
 
 
-def test_a_key_that_is_separated_is_the_messages_key() -> None:
+def test_a_key_that_is_separated_is_the_messages_key():
     definition = {"key": "", "value": json.loads(json.dumps(NEW))}
     properties = {"key.schema.type": "STRING", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
     provider = known(version(0, "KEY_VALUE", definition, **properties))
@@ -178,7 +178,7 @@ def test_a_key_that_is_separated_is_the_messages_key() -> None:
     ]
 
 
-def test_the_log_says_how_to_get_types(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_how_to_get_types(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO):
         scan(tier_of((SECOND, None))).to_table()
         assert "schemas" not in caplog.text

@@ -85,7 +85,7 @@ def written(syntax: str, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("syntax", FILES)
 @pytest.mark.parametrize("seed", range(4))
-def test_columns_are_what_the_official_library_reads(syntax: str, seed: int) -> None:
+def test_columns_are_what_the_official_library_reads(syntax: str, seed: int):
     payloads = written(syntax, seed)
     version = FILES[syntax].schema("test.All")
     array, faults = decode_all([*payloads, None], version)
@@ -99,7 +99,7 @@ def test_columns_are_what_the_official_library_reads(syntax: str, seed: int) -> 
 
 @pytest.mark.parametrize("syntax", FILES)
 @pytest.mark.parametrize("seed", range(4))
-def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax: str, seed: int) -> None:
+def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax: str, seed: int):
     draw = random.Random(seed)
     payloads = []
     for payload in written(syntax, seed + 100):
@@ -130,7 +130,7 @@ def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax: str, seed:
 
 
 @pytest.mark.parametrize("fields", [["an_int32", "lines"], ["shape"], ["counts", "text"], ["number"], []])
-def test_fields_that_nobody_wants_are_passed_over(fields: list[str]) -> None:
+def test_fields_that_nobody_wants_are_passed_over(fields: list[str]):
     version = FILES["proto3"].schema("test.All")
     payloads = written("proto3", 7)
     whole, _ = decode_all(payloads, version)
@@ -148,7 +148,7 @@ def test_fields_that_nobody_wants_are_passed_over(fields: list[str]) -> None:
     assert [sorted_maps(value) for value in plain] == [sorted_maps(value) for value in expected]
 
 
-def test_types_of_columns() -> None:
+def test_types_of_columns():
     version = FILES["proto3"].schema("test.All")
     types = {field.name: field.type for field in make_decoder(version, version).data_type}
     point = pa.struct([("x", pa.int32()), ("y", pa.float64()), ("path", pa.list_(pa.int64()))])
@@ -167,13 +167,13 @@ def one(version: SchemaVersion, payload: bytes) -> Any:
     return array.to_pylist()[0]
 
 
-def test_an_enums_unknown_number_is_its_digits_if_it_is_open_and_else_not_there() -> None:
+def test_an_enums_unknown_number_is_its_digits_if_it_is_open_and_else_not_there():
     field = bytes([16 << 3 & 127 | 128, 1, 5])
     assert one(FILES["proto3"].schema("test.All"), field)["kind"] == "5"
     assert one(FILES["proto2"].schema("test.All"), field)["kind"] is None
 
 
-def test_presence() -> None:
+def test_presence():
     three, two = (one(FILES[syntax].schema("test.All"), b"") for syntax in ("proto3", "proto2"))
     assert (three["an_int32"], three["a_string"], three["kind"]) == (0, "", "NONE")
     assert (three["line"], three["text"], three["lines"], three["counts"]) == (None, None, [], [])
@@ -181,7 +181,7 @@ def test_presence() -> None:
     assert (two["named"], two["usual"], two["rate"], two["most"]) == ("frühe", "LARGE", -1.5, 2**64 - 1)
 
 
-def test_a_closed_enums_unknown_number_drops_no_entry_of_a_map_after_it() -> None:
+def test_a_closed_enums_unknown_number_drops_no_entry_of_a_map_after_it():
     payload = bytes([16 << 3 & 127 | 128, 1, 5]) + bytes(
         [25 << 3 & 127 | 2 | 128, 1, 5, 0x0A, 1, 0x61, 0x10, 3]
     )

@@ -58,7 +58,7 @@ def native(of: Any, file: Any, **other: Any) -> SchemaVersion:
     return version(0, "PROTOBUF_NATIVE", declared | other)
 
 
-def test_of_the_older_type_only_the_messages_own_fields_have_types() -> None:
+def test_of_the_older_type_only_the_messages_own_fields_have_types():
     payload = bytes.fromhex("08031a02080120032a040102ff01")
     array, faults = decode_all([payload, b"", b"\x08"], described())
     assert faults == [False, False, True]
@@ -95,12 +95,12 @@ def test_of_the_older_type_only_the_messages_own_fields_have_types() -> None:
         version(0, "PROTOBUF", "[" * 100_000),
     ],
 )
-def test_a_schema_that_is_none_is_refused(refused: SchemaVersion) -> None:
+def test_a_schema_that_is_none_is_refused(refused: SchemaVersion):
     with pytest.raises(SchemaError):
         make_decoder(refused, refused)
 
 
-def test_files_that_import_one_another_are_refused() -> None:
+def test_files_that_import_one_another_are_refused():
     files = descriptor_pb2.FileDescriptorSet()
     files.file.add(name="a", dependency=["b"])
     files.file.add(name="b", dependency=["a"])
@@ -110,12 +110,12 @@ def test_files_that_import_one_another_are_refused() -> None:
         make_decoder(version(0, "PROTOBUF_NATIVE", declared), version(0, "PROTOBUF_NATIVE", declared))
 
 
-def test_a_message_that_holds_itself_has_no_columns() -> None:
+def test_a_message_that_holds_itself_has_no_columns():
     with pytest.raises(SchemaError, match=r"google.protobuf.Struct holds itself"):
         decode_all([], native(struct_pb2.Struct, struct_pb2.DESCRIPTOR))
 
 
-def test_a_message_of_too_many_columns_is_refused() -> None:
+def test_a_message_of_too_many_columns_is_refused():
     levels = "".join(
         f"message M{i} {{ M{i + 1} a = 1; M{i + 1} b = 2; M{i + 1} c = 3; M{i + 1} d = 4; }}\n"
         for i in range(9)
@@ -140,7 +140,7 @@ def test_a_message_of_too_many_columns_is_refused() -> None:
         ("13" * 101, "wire type"),
     ],
 )
-def test_what_is_wrong_with_a_payload_is_said(payload: str, words: str) -> None:
+def test_what_is_wrong_with_a_payload_is_said(payload: str, words: str):
     schema = ORDERS.schema("Order")
     _, faults = decode_all([bytes.fromhex(payload)], schema)
     assert faults == [True]
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_payload_is_said(payload: str, words: str) -> None:
     assert re.search(words, str(error))
 
 
-def test_many_items_and_entries_need_no_more_than_their_bytes() -> None:
+def test_many_items_and_entries_need_no_more_than_their_bytes():
     """Lists grow batch by batch; keys of one map that come again and again are there once."""
     many = Compiled('syntax = "proto3"; message M { repeated int32 a = 1; map<int32, int32> b = 2; }')
     message = many.message("M")
@@ -163,7 +163,7 @@ def test_many_items_and_entries_need_no_more_than_their_bytes() -> None:
     assert rows[3]["b"] == [(1, 49_999)]
 
 
-def test_a_member_of_a_oneof_takes_all_of_the_other_back() -> None:
+def test_a_member_of_a_oneof_takes_all_of_the_other_back():
     compiled = Compiled("""
     syntax = "proto3"; message P { repeated int32 a = 1; repeated P2 b = 2; message P2 { repeated int32 c = 1; } }
     message M { oneof one { P p = 1; P q = 2; } repeated P after = 3; }
@@ -179,7 +179,7 @@ def test_a_member_of_a_oneof_takes_all_of_the_other_back() -> None:
     assert array.to_pylist() == [{"p": plain, "q": None, "after": [whole]}] * 2
 
 
-def test_an_entry_of_a_closed_enum_that_is_not_known_is_not_there() -> None:
+def test_an_entry_of_a_closed_enum_that_is_not_known_is_not_there():
     compiled = Compiled('syntax = "proto2"; enum E { NONE = 0; A = 1; } message M { map<string, E> m = 1; }')
     known, unknown = bytes.fromhex("0a050a01611001"), bytes.fromhex("0a050a01621007")
     array, _ = decode_all([known + unknown, unknown + known, unknown], compiled.schema("M"))
@@ -196,7 +196,7 @@ PAYLOADS = [
 HISTORY = history(ORDERS.schema("Order"), NEWER.schema("Order", 1))
 
 
-def test_versions_are_resolved_by_the_numbers_of_fields() -> None:
+def test_versions_are_resolved_by_the_numbers_of_fields():
     tier = tier_of(*PAYLOADS)
     known = Known({TOPIC: HISTORY})
     rows = scan(tier, TOPIC, schemas=known, columns=["id", "title", "added"]).to_table().to_pylist()
@@ -209,7 +209,7 @@ def test_versions_are_resolved_by_the_numbers_of_fields() -> None:
     ]
 
 
-def test_payloads_that_are_not_right_follow_the_mode() -> None:
+def test_payloads_that_are_not_right_follow_the_mode():
     tier = tier_of(*PAYLOADS, (b"\x08", 1))
     known = Known({TOPIC: HISTORY})
     with pytest.raises(PayloadError, match="ends early") as caught:
@@ -221,7 +221,7 @@ def test_payloads_that_are_not_right_follow_the_mode() -> None:
     assert scan(tier, TOPIC, schemas=known, mode="DROPMALFORMED").to_table().num_rows == 3
 
 
-def test_descriptors_stand_for_a_schema_of_the_older_type() -> None:
+def test_descriptors_stand_for_a_schema_of_the_older_type():
     definition = NEWER.schema("Order").definition
     older = history(described(INFO[:2]))
     tier = tier_of((PAYLOADS[1][0], 0))
@@ -230,14 +230,14 @@ def test_descriptors_stand_for_a_schema_of_the_older_type() -> None:
         assert rows == [{"id": 6, "title": "b", "added": 0}]
 
 
-def test_a_literal_schema_is_what_it_looks_like(tmp_path: Any) -> None:
+def test_a_literal_schema_is_what_it_looks_like(tmp_path: Any):
     with open_tier(tmp_path) as tier:
         provider = open_provider(NEWER.schema("Order").definition, tier.store, {})
     assert isinstance(provider, LiteralSchema)
     assert provider.history(TOPIC).newest.type == "PROTOBUF_NATIVE"
 
 
-def test_a_key_and_value_may_be_messages() -> None:
+def test_a_key_and_value_may_be_messages():
     parts = {"key": json.loads(NEWER.schema("Order").definition), "value": AVRO}
     both = version(
         0, "KEY_VALUE", parts,
@@ -255,7 +255,7 @@ def test_a_key_and_value_may_be_messages() -> None:
             make_decoder(wrong, wrong)
 
 
-def test_a_topic_that_came_later_is_an_error_that_says_so() -> None:
+def test_a_topic_that_came_later_is_an_error_that_says_so():
     payloads = Payloads(histories={TOPIC: HISTORY})
     with pytest.raises(SchemaError, match=r"persistent://acme/cold/new are not known.*begin again"):
         PayloadDecoder(payloads, "persistent://acme/cold/new", payloads.schema(None))

@@ -38,7 +38,7 @@ HISTORY = history(
 )
 
 
-def test_a_history_that_is_saved_is_read_again(tmp_path: Path) -> None:
+def test_a_history_that_is_saved_is_read_again(tmp_path: Path):
     saved = SavedSchemas(tmp_path)
     odd = "persistent://acme/cold/a b%2F/c"
     assert saved.save(odd, HISTORY) == "acme/cold/a%20b%252F%2Fc.schemas.json"
@@ -46,13 +46,13 @@ def test_a_history_that_is_saved_is_read_again(tmp_path: Path) -> None:
     assert saved.history(TOPIC) is None
 
 
-def test_a_partition_has_the_schemas_of_its_topic(tmp_path: Path) -> None:
+def test_a_partition_has_the_schemas_of_its_topic(tmp_path: Path):
     saved = SavedSchemas(tmp_path)
     saved.save("persistent://acme/cold/orders", HISTORY)
     assert saved.history("persistent://acme/cold/orders-partition-3") == HISTORY
 
 
-def test_one_file_is_read_whatever_the_topic(tmp_path: Path) -> None:
+def test_one_file_is_read_whatever_the_topic(tmp_path: Path):
     path = tmp_path / "orders.json"
     path.write_bytes(saved_bytes(TOPIC, HISTORY))
     assert SavedSchemas(path).history("persistent://x/y/z") == HISTORY
@@ -60,7 +60,7 @@ def test_one_file_is_read_whatever_the_topic(tmp_path: Path) -> None:
         SavedSchemas(tmp_path / "other.json").history(TOPIC)
 
 
-def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path) -> None:
+def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path):
     (tmp_path / "..data").mkdir()  # as Kubernetes mounts configuration
     (tmp_path / "..data" / "orders.json").write_bytes(saved_bytes(TOPIC, HISTORY))
     (tmp_path / "orders.json").symlink_to("..data/orders.json")
@@ -68,7 +68,7 @@ def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["漢" * 26, "漢" * 60, "x" * 300])
-def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str, tmp_path: Path) -> None:
+def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str, tmp_path: Path):
     topic = f"acme/cold/{name}"
     saved = SavedSchemas(tmp_path)
     key = saved.save(topic, HISTORY)
@@ -77,7 +77,7 @@ def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str
     assert saved.history(f"{topic}x") is None
 
 
-def test_schemas_that_were_saved_under_a_long_name_are_found() -> None:
+def test_schemas_that_were_saved_under_a_long_name_are_found():
     tier = Tier(MemoryDriver())
     files = SchemaFiles(tier)
     data = saved_bytes("acme/cold/" + "x" * 300, HISTORY)
@@ -87,7 +87,7 @@ def test_schemas_that_were_saved_under_a_long_name_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", ["schemas.json", "schema-latest.json", "schema-v0.json"])
-def test_answers_of_the_admin_rest_are_read_as_they_are(name: str) -> None:
+def test_answers_of_the_admin_rest_are_read_as_they_are(name: str):
     found = SavedSchemas(BROKER / "topics" / "avro" / name).history(AVRO_TOPIC)
     assert found is not None
     assert {each.type for each in found.versions} == {"AVRO"}
@@ -118,7 +118,7 @@ def test_answers_of_the_admin_rest_are_read_as_they_are(name: str) -> None:
         (b'{"version": 1, "schemas": [{"version": 0, "type": "STRING"}]}', SchemaError),
     ],
 )
-def test_a_file_that_is_not_right_is_refused(content: bytes, kind: type[Exception], tmp_path: Path) -> None:
+def test_a_file_that_is_not_right_is_refused(content: bytes, kind: type[Exception], tmp_path: Path):
     with pytest.raises(kind):
         parse_saved(content)
     (tmp_path / "a.json").write_bytes(content)
@@ -126,7 +126,7 @@ def test_a_file_that_is_not_right_is_refused(content: bytes, kind: type[Exceptio
         SavedSchemas(tmp_path / "a.json").history(TOPIC)
 
 
-def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path: Path) -> None:
+def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path: Path):
     lay_out_broker_objects(tmp_path, {"avro"})
     with open_tier(tmp_path) as tier:
         before = tier.catalogue()
@@ -135,7 +135,7 @@ def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path: Path
         assert tier.catalogue() == before
 
 
-def test_what_is_meant_by_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_meant_by_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with open_tier(tmp_path) as tier:
 
@@ -166,25 +166,25 @@ def test_what_is_meant_by_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ('{"getSchemaResponses": []}', OptionError),
     ],
 )
-def test_a_source_that_makes_no_sense_is_refused(source: Any, kind: type[Exception], tmp_path: Path) -> None:
+def test_a_source_that_makes_no_sense_is_refused(source: Any, kind: type[Exception], tmp_path: Path):
     with open_tier(tmp_path) as tier, pytest.raises(kind):
         open_provider(source, tier.store, {})
 
 
-def test_a_plugin_that_is_no_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_is_no_provider_is_refused(monkeypatch: pytest.MonkeyPatch):
     entry = EntryPoint("empty", "argparse:Namespace", registry.SCHEMA_PROVIDERS)
     monkeypatch.setattr(registry, "find", lambda *_: entry)
     with pytest.raises(BrokenPluginError, match="no method 'history'"):
         registry.make_schema_provider("empty", {})
 
 
-def test_the_built_in_providers_are_listed_as_plugins() -> None:
+def test_the_built_in_providers_are_listed_as_plugins():
     reports = {report.name: report for report in survey() if report.group == registry.SCHEMA_PROVIDERS}
     assert {"saved", "literal"} <= reports.keys()
     assert all(report.status == "ok" for report in reports.values())
 
 
-def test_the_example_of_a_saved_file_is_what_is_written_and_read() -> None:
+def test_the_example_of_a_saved_file_is_what_is_written_and_read():
     topic = "persistent://acme/cold/jstring"
     example = (Path(__file__).parents[1] / "docs" / "schemas-v1.json").read_bytes()
     (text,) = parse_saved(example)[1].versions

@@ -55,7 +55,7 @@ def stored(sealed: bytes) -> bytes:
     return bytes(row["value"])
 
 
-def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path: Path) -> None:
+def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path: Path):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     entries = [GOOD, SEALED, UNKNOWN_KEY, CHANGED, WRONG, WRONG_IN_BATCH, NULL, *chunked(7)]
     found = read(entries, mode="PERMISSIVE", key_provider=keys, crypto_failure_action="CONSUME")
@@ -76,7 +76,7 @@ def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode: str) -> None:
+def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode: str):
     if mode == "FAILFAST":
         with pytest.raises(PayloadError, match=r"encrypted, or a chunk.*entry 1.*keyProvider"):
             read([GOOD, SEALED], mode=mode)
@@ -87,7 +87,7 @@ def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_a_key_that_is_missing_is_by_its_own_option(tmp_path: Path, mode: str) -> None:
+def test_a_key_that_is_missing_is_by_its_own_option(tmp_path: Path, mode: str):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     with pytest.raises(DecryptionError):
         read([GOOD, UNKNOWN_KEY], mode=mode, key_provider=keys)
@@ -95,13 +95,9 @@ def test_a_key_that_is_missing_is_by_its_own_option(tmp_path: Path, mode: str) -
     assert [row[:3] for row in found] == [(0, 1, "n1")]
 
 
-def test_each_kind_fails_fast_with_its_own_error(tmp_path: Path) -> None:
+def test_each_kind_fails_fast_with_its_own_error(tmp_path: Path):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
-    for wrong, error in (
-        (CHANGED, DecryptionError),
-        (WRONG, PayloadError),
-        (WRONG_IN_BATCH, PayloadError),
-    ):
+    for wrong, error in ((CHANGED, DecryptionError), (WRONG, PayloadError), (WRONG_IN_BATCH, PayloadError)):
         with pytest.raises(error) as caught:
             read([GOOD, wrong], key_provider=keys)
         assert caught.value.entry_id == 1
@@ -110,7 +106,7 @@ def test_each_kind_fails_fast_with_its_own_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-def test_chunks_that_are_asked_for_raw_have_no_types(mode: str) -> None:
+def test_chunks_that_are_asked_for_raw_have_no_types(mode: str):
     entries = [GOOD, *chunked(3)]
     with pytest.raises(PayloadError, match="a chunk"):
         read(entries, chunks="raw")
@@ -131,11 +127,11 @@ def test_chunks_that_are_asked_for_raw_have_no_types(mode: str) -> None:
         (["__entryId"], [(0,), (1,)]),
     ],
 )
-def test_columns_choose_from_types_and_raw(columns: list[str], expected: list[tuple[Any, ...]]) -> None:
+def test_columns_choose_from_types_and_raw(columns: list[str], expected: list[tuple[Any, ...]]):
     assert read([GOOD, WRONG], columns, mode="PERMISSIVE") == expected
 
 
-def test_types_and_transactions_together() -> None:
+def test_types_and_transactions_together():
     """What was aborted is not decoded; what is not right is by `mode`."""
     of_transaction = {"txnid_most_bits": 0, "txnid_least_bits": 1}
     entries = [GOOD, entry(b"\xff", **of_transaction), marker(22, **of_transaction), entry(avro(2))]

@@ -52,31 +52,31 @@ VALUES: list[tuple[str, bytes, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "payload", "value"), VALUES)
-def test_primitive_types_are_read(kind: str, payload: bytes, value: Any) -> None:
+def test_primitive_types_are_read(kind: str, payload: bytes, value: Any):
     array, faults = decode_all([payload, None, payload], version(0, kind))
     assert array.to_pylist() == [value, None, value]
     assert faults == [False] * 3
 
 
-def test_every_primitive_type_is_tried_here() -> None:
+def test_every_primitive_type_is_tried_here():
     assert {kind for kind, _, _ in VALUES} == set(PRIMITIVE_TYPES)
 
 
 @pytest.mark.parametrize("kind", sorted(set(PRIMITIVE_TYPES) - {"STRING", "BYTES", "NONE"}))
-def test_a_value_of_another_size_is_not_right(kind: str) -> None:
+def test_a_value_of_another_size_is_not_right(kind: str):
     right = next(payload for each, payload, _ in VALUES if each == kind)
     array, faults = decode_all([right, right + b"\0", right[:-1]], version(0, kind))
     assert faults == [False, True, True]
     assert array.null_count == 2
 
 
-def test_text_that_is_not_utf8_is_not_right() -> None:
+def test_text_that_is_not_utf8_is_not_right():
     array, faults = decode_all([b"a", b"\xff", None], version(0, "STRING"))
     assert (array.to_pylist(), faults) == (["a", None, None], [False, True, False])
 
 
 @pytest.mark.parametrize("kind", ["INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME", "TIMESTAMP"])
-def test_times_beyond_what_a_column_holds_are_null(kind: str) -> None:
+def test_times_beyond_what_a_column_holds_are_null(kind: str):
     size = {"INSTANT": 12, "LOCAL_DATE_TIME": 16}.get(kind, 8)
     array, faults = decode_all(
         [b"\x7f" + b"\xff" * (size - 1), b"\x80" + b"\0" * (size - 1)], version(0, kind)
@@ -103,7 +103,7 @@ DEEP = version(
 )
 
 
-def test_json_is_read_by_field_names() -> None:
+def test_json_is_read_by_field_names():
     payloads = [b'{"id": 1, "name": "\xc3\xbc", "price": 2, "more": [1]}', b'{"ok":true}', None, b"{}"]
     array, faults = decode_all(payloads, JSON)
     assert faults == [False] * 4
@@ -115,7 +115,7 @@ def test_json_is_read_by_field_names() -> None:
     ]
 
 
-def test_json_of_all_kinds_of_fields_is_read() -> None:
+def test_json_of_all_kinds_of_fields_is_read():
     value = {
         "tags": ["a"], "m": {"k": 1}, "blob": "AQI=", "inner": {"x": 1}, "either": "s", "at": NOON_MS, "cost": 1.25
     }  # fmt: skip
@@ -136,14 +136,14 @@ def test_json_of_all_kinds_of_fields_is_read() -> None:
         b'{"id": 1}\n{"id": 2}', b'}{', b"[" * 100_000, b'{"id":',
     ],
 )  # fmt: skip
-def test_json_that_is_not_right_spoils_its_message_only(wrong: bytes) -> None:
+def test_json_that_is_not_right_spoils_its_message_only(wrong: bytes):
     good = b'{"id": 7}'
     array, faults = decode_all([good, wrong, good], JSON)
     assert faults == [False, True, False]
     assert [None if row is None else row["id"] for row in array.to_pylist()] == [7, None, 7]
 
 
-def test_payloads_that_only_together_are_json_are_not_right() -> None:
+def test_payloads_that_only_together_are_json_are_not_right():
     assert decode_all([b'{"id": 1, "more": [{"a":', b"{}}]}", b'{"id": 3}{"id": 4}'], JSON)[1] == [True] * 3
 
 
@@ -162,7 +162,7 @@ _FIELDS = st.fixed_dictionaries(
 
 
 @given(values=st.lists(_FIELDS, max_size=4))
-def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]]) -> None:
+def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]]):
     payloads = [json.dumps(value, ensure_ascii=len(value) % 2 == 0).encode() for value in values]
     together, faults = decode_all(payloads, JSON)
     for payload, value, fault in zip(payloads, together, faults, strict=True):
@@ -177,7 +177,7 @@ def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]])
         b'"\xff"', b'"\xed\xa0\x80"', b'{"\xff": 1}', b"NaN", b'"\\ud800"',
     ],
 )  # fmt: skip
-def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: bytes) -> None:
+def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: bytes):
     payload = b'{"id": 7, "ignored": ' + ignored + b"}"
     alone, fault = decode_all([payload], JSON)
     beside, faults = decode_all([payload, b"{"], JSON)
@@ -186,7 +186,7 @@ def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: b
 
 
 @pytest.mark.parametrize("digits", [b"1" * 400, b"-" + b"1" * 400, b"1" * 5000, b"1e999", b"-1e999"])
-def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes) -> None:
+def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes):
     expected = float("-inf" if digits[:1] == b"-" else "inf")
     for others in ([], [b"{"]):
         array, faults = decode_all([b'{"price": ' + digits + b"}", *others], JSON)
@@ -203,7 +203,7 @@ def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes) -
         ("NaN", False),
     ],
 )
-def test_json_decimals_have_all_the_digits_that_their_type_has(text: str, is_right: bool) -> None:
+def test_json_decimals_have_all_the_digits_that_their_type_has(text: str, is_right: bool):
     of = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
     array, faults = decode_all([json.dumps({"d": text}).encode()], version(0, "JSON", record(d=of)))
     assert faults == [not is_right]
@@ -224,7 +224,7 @@ KV = version(
 )
 
 
-def test_key_and_value_inline_are_read() -> None:
+def test_key_and_value_inline_are_read():
     one, two = struct.pack(">i", 1), write(record(id="int"), {"id": 2})
     payloads = [kv(one, two), kv(None, two), kv(one, None), None, kv(b"123", two), kv(one, b""), b"\0\0"]
     array, faults = decode_all(payloads, KV)
@@ -237,7 +237,7 @@ def test_key_and_value_inline_are_read() -> None:
 
 @given(payload=st.binary(max_size=30) | st.builds(kv, st.binary(max_size=4), st.binary(max_size=4)))
 @effort(2)
-def test_key_and_value_are_split_as_the_twin_does(payload: bytes) -> None:
+def test_key_and_value_are_split_as_the_twin_does(payload: bytes):
     keys, values, faults = split_inline(spans_of(pa.array([payload], type=pa.binary())))
     try:
         expected = explain_inline(payload)
@@ -263,7 +263,7 @@ def test_key_and_value_are_split_as_the_twin_does(payload: bytes) -> None:
         version(0, "PROTOBUF", "{}"),
     ],
 )
-def test_a_definition_that_is_not_right_is_refused(bad: Any) -> None:
+def test_a_definition_that_is_not_right_is_refused(bad: Any):
     newer = version(1, bad.type, record(a=("int", "text"))) if "text" in bad.definition else bad
     with pytest.raises(SchemaError):
         decode_all([], version(0, "AVRO", record(b="int")) if newer is not bad else bad, newer)

@@ -25,13 +25,7 @@ from offload_core.format.codec.block_layout import (
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_hooks.errors import (
-    EntryOrderError,
-    FormatError,
-    OptionError,
-    TruncatedError,
-    placed,
-)
+from offload_hooks.errors import EntryOrderError, FormatError, OptionError, TruncatedError, placed
 
 NO_STOP = 2**63 - 1
 """A stop that no walk comes to: an entry before it would have an id after which there is no position."""
@@ -169,10 +163,7 @@ class BlockCursor:
         return self._find(entry_ids, offsets, lengths, byte_room, self._stop)
 
     def copy(
-        self,
-        values: Bytes,
-        value_offsets: npt.NDArray[np.int32],
-        entry_ids: npt.NDArray[np.int64],
+        self, values: Bytes, value_offsets: npt.NDArray[np.int32], entry_ids: npt.NDArray[np.int64]
     ) -> int:
         """See `EntryCursor`."""
         while True:

@@ -114,8 +114,7 @@ def _open(cipher: Any, vector: bytes, payload: bytes) -> bytes:
         ) from None
     except ValueError:
         raise DecryptionError(
-            "an entry has an initialisation vector that AES-GCM does not take",
-            expected="8 to 128 bytes",
+            "an entry has an initialisation vector that AES-GCM does not take", expected="8 to 128 bytes"
         ) from None
     return opened
 

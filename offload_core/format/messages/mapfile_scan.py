@@ -166,12 +166,7 @@ class MapFileScan:
     ) -> None:
         self.frames.append(
             FoundFrame(
-                offset=offset,
-                entry_id=entry_id,
-                length=length,
-                verdict=verdict,
-                is_linked=linked,
-                size=size,
+                offset=offset, entry_id=entry_id, length=length, verdict=verdict, is_linked=linked, size=size
             )
         )
 
@@ -193,10 +188,7 @@ class MapFileScan:
         except FormatError:
             after = self._data.read(position + RECORD_HEAD_BYTES + length, RECORD_HEAD_BYTES)
             at_end = not after
-            is_linked = len(after) == RECORD_HEAD_BYTES and _RECORD.unpack(after)[1:] == (
-                KEY_BYTES,
-                key + 1,
-            )
+            is_linked = len(after) == RECORD_HEAD_BYTES and _RECORD.unpack(after)[1:] == (KEY_BYTES, key + 1)
             return (key, length, EntryVerdict.BAD, 0) if at_end or is_linked else None
         if key == METADATA_KEY:
             return key, length, EntryVerdict.SOUND, len(payload)

@@ -57,15 +57,7 @@ class TransactionFinder:
         if count > len(self._scratch[0]):
             self._scratch = [np.empty((count, width), dtype=np.int64) for width in (4, 4, 2)]
         right, *made = find_transactions(
-            block,
-            offsets,
-            lengths,
-            count,
-            entry_ids,
-            self._checksum,
-            self._row,
-            *self._scratch,
-            self.times,
+            block, offsets, lengths, count, entry_ids, self._checksum, self._row, *self._scratch, self.times
         )
         if right < count:
             self._explain(

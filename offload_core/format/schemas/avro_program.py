@@ -207,8 +207,7 @@ class _Compiler:
             self.instructions[self.numbers[start + i]][0] == op.FAULT for i in range(len(each))
         ):
             raise SchemaError(
-                "no type of the writer's union can be read as the reader's",
-                found=named(writer.branches),
+                "no type of the writer's union can be read as the reader's", found=named(writer.branches)
             )
         for jump in jumps:
             self.patch(jump, len(self.instructions))
@@ -530,12 +529,7 @@ class AvroDecoder:
         return bool(faults[0] == op.TOO_MANY_CELLS)
 
     def _read(
-        self,
-        data: Bytes,
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        *,
-        check_text: bool,
+        self, data: Bytes, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], *, check_text: bool
     ) -> tuple[Cells, npt.NDArray[np.uint8]]:
         program = self._program
         return self._room.fill(

@@ -15,14 +15,7 @@ from offload_core.format.schemas.kernels import wire
 from offload_core.format.schemas.protobuf_types import FieldType, MessageType
 from offload_hooks.errors import PayloadError
 
-_FIXED = {
-    "fixed32": "<I",
-    "sfixed32": "<i",
-    "float": "<f",
-    "fixed64": "<Q",
-    "sfixed64": "<q",
-    "double": "<d",
-}
+_FIXED = {"fixed32": "<I", "sfixed32": "<i", "float": "<f", "fixed64": "<Q", "sfixed64": "<q", "double": "<d"}
 _DROPPED = object()
 
 

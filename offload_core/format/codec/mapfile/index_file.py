@@ -234,11 +234,7 @@ def _check_ends(
 
 
 def _stretches(
-    records: IndexFile,
-    header: SequenceHeader,
-    data_length: int,
-    end_entry_id: int,
-    stretch_bytes: int,
+    records: IndexFile, header: SequenceHeader, data_length: int, end_entry_id: int, stretch_bytes: int
 ) -> Iterator[IndexedBlock]:
     """The stretches; the first has the file's header.
 
