@@ -64,12 +64,6 @@ def reads_right_or_is_refused(written: WrittenObject, data: bytes, index: bytes)
 # --- whole, truncated, trailing, flipped -------------------------------------------------------
 
 
-@BOTH
-def test_the_object_itself_is_read(written: WrittenObject):
-    assert len(block_offsets(written)) >= 2
-    assert read_object(written.data, written.index, written.key) == list(written.entries)
-
-
 def test_a_directory_inside_a_pip17_index_is_tolerated():
     longer = changed(PIP17.index, 4, struct.pack(">i", len(PIP17.index) + 8)) + bytes(8)
     assert parse_index(longer, PIP17.key) == parse_index(PIP17.index, PIP17.key)
@@ -84,22 +78,6 @@ def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: Wri
             data[start + bit // 8] ^= 1 << bit % 8
             refused = reads_right_or_is_refused(written, bytes(data), written.index)
             assert refused == (bit // 8 < said)
-
-
-@BOTH
-def test_every_flipped_bit_of_padding_is_refused(written: WrittenObject):
-    start = {"pip17": 229, "streaming": 155}[written.key.object_format.value]
-    assert written.data[start : start + 4] == b"\xfe\xdc\xde\xad"
-    for bit in range(64):
-        data = bytearray(written.data)
-        data[start + bit // 8] ^= 1 << bit % 8
-        error = refusal(bytes(data), written.index, written.key)
-        assert error.block == 1
-        if bit < 32:  # what does not begin as padding is taken for a frame
-            assert error.offset == start
-        else:
-            assert isinstance(error, PaddingError)
-            assert error.offset == start + bit // 8
 
 
 # --- one fault each, with what the error says --------------------------------------------------
@@ -192,12 +170,6 @@ def test_a_fault_of_a_block_is_named(at, value, kind, what, expected, found):
     assert error.entry_id == (0 if at >= 128 else None)
 
 
-def test_a_fault_of_a_later_block_has_its_place_in_the_object():
-    second = block_offsets(PIP17)[1]
-    error = refusal(changed(PIP17.data, second + 128, struct.pack(">i", -1)), PIP17.index, PIP17.key)
-    assert (error.block, error.offset) == (2, second + 128)
-
-
 @pytest.mark.parametrize("ids", [(0, 2, 1), (0, 0, 1), (0, 1, 1), (0, 1, 3), (0, -1, 2), (1, 2, 3)])
 def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]):
     written = pip17_object([b"", b"", b""])
@@ -232,20 +204,6 @@ def test_broken_padding_is_named_where_it_breaks():
     error = refusal(data, STREAMING.index, STREAMING.key)
     assert isinstance(error, PaddingError)
     assert (error.offset, error.entry_id, error.expected, error.found) == (172, 7, "dc", "00")
-
-
-def test_a_block_with_fewer_entries_than_its_index_says_is_refused():
-    written = pip17_object([b"a", b"b"])
-    metadata = ledger_metadata([b"a", b"b", b"c"])
-    index = pack_pip17_index(
-        metadata, [BlockEntry(first_entry_id=0, part_number=1, offset=0)], len(written.data)
-    )
-    read: list[tuple[int, int, bytes]] = []
-    with pytest.raises(EntryOrderError) as caught:
-        read_object(written.data, index, written.key, into=read)
-    error = caught.value
-    assert (error.entry_id, error.offset, error.block) == (2, len(written.data), 1)
-    assert (error.expected, error.found) == ("entries up to 2", "the end after entry 1")
 
 
 def test_a_block_with_more_entries_than_its_index_says_is_refused():

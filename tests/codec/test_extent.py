@@ -10,7 +10,7 @@ import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from mapfiles import mapfile
 
-from offload_core.format.codec.blocks import Fault, Resume
+from offload_core.format.codec.blocks import Fault
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.mapfile.index_file import parse_mapfile
@@ -167,17 +167,6 @@ def test_damage_is_raised_or_reported(at, new, faults, missing):
             (entry_id, payload) for entry_id, payload in enumerate(PAYLOADS) if entry_id not in missing
         ]
         assert not cursor.is_sound
-
-
-@pytest.mark.parametrize("window_bytes", [1, 100, 1 << 20])
-def test_the_walk_resumes_where_it_is_told(window_bytes: int):
-    data = put(FRAME, b"\x80")
-    cursor = EntryCursor(
-        extent_of(WRITTEN["pip17"]), on_fault=lambda *_: Resume(place=NEXT_FRAME, entry_id=5)
-    )
-    found = [entry_id for entry_id, _ in walk(cursor, data, window_bytes)]
-    assert found == [0, 1, 2, 3, *range(5, 12)]
-    assert (cursor.is_sound, cursor.next_entry_id) == (False, 12)
 
 
 @pytest.mark.parametrize("compression", FileCompression)

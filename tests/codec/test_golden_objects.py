@@ -6,7 +6,7 @@ import hashlib
 import zlib
 
 import pytest
-from entries import ledger_metadata, pack_block, pip17_object, read_object
+from entries import pack_block, pip17_object, read_object
 from golden import (
     PIP17_CASES,
     PIP17_MAX_BLOCK_BYTES,
@@ -240,7 +240,3 @@ def test_a_key_is_taken_apart_and_put_together(text, folder, ledger_id, is_index
 )
 def test_other_keys_are_of_no_offloaded_object(text: str):
     assert parse_key(text) is None
-
-
-def test_an_open_ledgers_metadata_has_no_last_entry():
-    assert ledger_metadata([b"a"], last_entry_id=None).last_entry_id is None

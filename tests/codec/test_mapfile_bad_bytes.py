@@ -84,14 +84,14 @@ def test_an_index_is_refused_at_every_shorter_length(compression: FileCompressio
 
 
 @EACH
-def test_a_flipped_bit_anywhere_is_refused_or_harmless(compression: FileCompression):
+def test_a_flipped_bit_anywhere_is_refused_or_harmless(compression, sample):
     """Uncompressed payloads are guarded by `.crc` files and the checksums of Pulsar entries only."""
     written = mapfile(PAYLOADS, compression=compression)
     payloads = {i: payload for _, i, payload in written.entries}
     harmless = 0
     for name in ("data", "index"):
         data = getattr(written, name)
-        for bit in range(len(data) * 8):
+        for bit in sample(range(len(data) * 8), 8):
             damaged = changed(data, bit // 8, bytes([data[bit // 8] ^ 1 << bit % 8]))
             try:
                 found = read_mapfile(replace(written, **{name: damaged}))

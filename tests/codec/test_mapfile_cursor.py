@@ -70,13 +70,6 @@ def test_any_number_of_entries_around_the_index_interval(compression: FileCompre
 
 
 @EACH
-def test_an_empty_entry_is_read(compression: FileCompression):
-    for payloads in ([b""], [b"", b"", b"x", b""]):
-        written = mapfile(payloads, compression=compression)
-        assert read_mapfile(written) == list(written.entries)
-
-
-@EACH
 def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression):
     random = Random(1)
     payloads = [b"before", random.randbytes(3 << 20), b"between", bytes(5 << 20), b"behind"]
@@ -184,22 +177,6 @@ def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone():
         assert not cursor.done
         assert cursor.next_length == 100
         assert cursor.copy(np.empty(100, dtype=np.uint8), borders, ids) == 1
-
-
-def test_only_uncompressed_entries_have_a_place_in_the_object():
-    for compression in ALL:
-        written = mapfile([b"payload"], compression=compression)
-        index = index_of(written)
-        (block,) = index.ledgers[0].blocks
-        cursor = MapFileCursor(written.data, index.sequence_file, 7, block)
-        ids, offsets, lengths = (np.empty(1, dtype=np.int64) for _ in range(3))
-        assert cursor.locate(ids, offsets, lengths, 100) == 1
-        if compression is FileCompression.NONE:
-            assert cursor.offset is not None
-            at = cursor.offset + int(offsets[0])
-            assert written.data[at : at + 7] == b"payload"
-        else:
-            assert cursor.offset is None
 
 
 def test_entries_out_of_order_are_not_written():

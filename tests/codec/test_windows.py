@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from effort import effort
 from entries import pip17_object
-from golden import load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
 import offload_core.format.codec.blocks as blocks
 from offload_core.format.codec.blocks import BlockCursor
-from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError, PaddingError, TruncatedError
@@ -111,16 +109,6 @@ def outcome(data: bytes, indexed: IndexedBlock, cuts: list[int]) -> object:
         return walk(data, indexed, cuts, "locate")
     except FormatError as error:
         return error.fields()
-
-
-def test_a_golden_block_cut_at_every_place():
-    case = load_case("pip17", "one-block")
-    index = parse_index(case.index, case.key)
-    (indexed,) = index.ledgers[0].blocks
-    whole = [(entry.entry_id, entry.length) for entry in case.entries]
-    for cut in range(128, min(len(case.data), 3000)):
-        found = walk(case.data, indexed, [cut], "locate")
-        assert [(entry_id, len(payload)) for entry_id, payload in found] == whole
 
 
 def test_the_beginning_of_a_block_is_refused_where_nothing_follows():

@@ -116,18 +116,9 @@ def test_every_flipped_bit_is_noticed_by_the_checksum(kind: str):
 
 
 @KINDS
-def test_every_flipped_bit_without_checksum_is_read_as_the_twin_reads_it(kind: str):
-    whole = without_checksum(ENTRIES[kind])
-    for bit in range(len(whole) * 8):
-        flipped = bytearray(whole)
-        flipped[bit // 8] ^= 1 << bit % 8
-        assert_like_twin(bytes(flipped))
-
-
-@KINDS
-def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_alone(kind: str):
+def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_alone(kind, sample):
     whole = ENTRIES[kind]
-    for bit in range(len(whole) * 8):
+    for bit in sample(range(len(whole) * 8), 4):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         assert_like_twin(bytes(flipped), verify_checksums=False)
@@ -370,12 +361,12 @@ def test_a_long_name_is_not_repeated_without_end(field: str, column: str):
     name: str | bytes = "n" * 200_000
     if field == "schema_version":
         name = b"n" * 200_000
-    bad = batch_entry([b""] * 20_000, **{field: name})
+    bad = batch_entry([b""] * 4_000, **{field: name})
     error = refusal(bad, columns=[column])
     assert isinstance(error, BadLengthError)
     assert isinstance(error.found, int)
-    assert 200_000 * 20_000 <= error.found < 200_001 * 20_000
-    assert len(decoded_rows([bad], columns=["value"])) == 20_000
+    assert 200_000 * 4_000 <= error.found < 200_001 * 4_000
+    assert len(decoded_rows([bad], columns=["value"])) == 4_000
 
 
 def test_encryption_keys_of_a_batch_entry_are_of_its_one_row():

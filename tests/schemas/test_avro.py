@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from entries import mutations
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.schemas import (
@@ -24,10 +22,6 @@ from scenes.schemas import (
 )
 
 from offload_core.format.schemas.avro_types import AvroType
-
-MUTATIONS = mutations(
-    lambda _, random: random.choice([b"\xff" * 9, b"\x00", b"\x80\x80", random.randbytes(4)])
-)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -96,31 +90,6 @@ def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(branches, 
         found, faults = by_kernel([write(schema, value)], parsed(schema), reader)
         assert (found, faults) == ([as_column(value, reader)], [False])
         assert same(by_reference([write(schema, value)], parsed(schema), reader)[0], found)
-
-
-@given(data=st.data())
-def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObject):
-    schema = data.draw(schemas())
-    writer = parsed(schema)
-    reader = parsed(evolved(schema, data)) if data.draw(st.booleans()) else writer
-    random = Random(data.draw(st.integers(0, 2**32)))
-    datums: list[bytes | None] = [
-        write(schema, value) for value in data.draw(st.lists(values(writer), min_size=1, max_size=6))
-    ]
-    for i, datum in enumerate(datums):
-        kind = data.draw(st.sampled_from(["whole", "changed", "cut", "longer", "random", "none"]))
-        assert datum is not None
-        if kind == "changed" and datum:
-            datums[i] = random.choice(MUTATIONS)(datum, random.randrange(len(datum)), random)
-        elif kind == "cut":
-            datums[i] = datum[: random.randint(0, len(datum))]
-        elif kind == "longer":
-            datums[i] = datum + random.randbytes(1)
-        elif kind == "random":
-            datums[i] = random.randbytes(random.randint(0, 30))
-        elif kind == "none":
-            datums[i] = None
-    assert same(by_kernel(datums, writer, reader), by_reference(datums, writer, reader))
 
 
 MANY = {"type": "array", "items": {"type": "map", "values": {"type": "array", "items": "int"}}}

@@ -8,18 +8,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from effort import effort
-from hypothesis import given
-from hypothesis import strategies as st
 from scenes.schemas import decode_all, record, version, write
 
-from offload_core.format.schemas.decoders import explain_inline, split_inline
-from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
-from offload_hooks.errors import PayloadError, SchemaError
+from offload_hooks.errors import SchemaError
 
 NOON = datetime(2026, 11, 20, 12, 30, 5, 250_000, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
@@ -147,29 +140,6 @@ def test_payloads_that_only_together_are_json_are_not_right():
     assert decode_all([b'{"id": 1, "more": [{"a":', b"{}}]}", b'{"id": 3}{"id": 4}'], JSON)[1] == [True] * 3
 
 
-_FIELDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": st.integers(-(2**63), 2**63 - 1) | st.none() | st.floats(allow_nan=False),
-        "name": st.text() | st.none() | st.integers(),
-        "ok": st.booleans() | st.none(),
-        "price": st.floats() | st.integers(-(2**70), 2**70) | st.sampled_from(["NaN", "Infinity", "x"]),
-        "more": st.recursive(
-            st.none() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-        ),
-    },
-)
-
-
-@given(values=st.lists(_FIELDS, max_size=4))
-def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]]):
-    payloads = [json.dumps(value, ensure_ascii=len(value) % 2 == 0).encode() for value in values]
-    together, faults = decode_all(payloads, JSON)
-    for payload, value, fault in zip(payloads, together, faults, strict=True):
-        alone, wrong = decode_all([payload, b"{"], JSON)  # the second one makes the plain rules count
-        assert (str(alone[0]), wrong[0]) == (str(value), fault)
-
-
 @pytest.mark.parametrize(
     "ignored",
     [
@@ -233,19 +203,6 @@ def test_key_and_value_inline_are_read():
         {"key": 1, "value": value}, {"key": None, "value": value}, {"key": 1, "value": None}, None
     ]  # fmt: skip
     assert faults == [False, False, False, False, True, True, True]
-
-
-@given(payload=st.binary(max_size=30) | st.builds(kv, st.binary(max_size=4), st.binary(max_size=4)))
-@effort(2)
-def test_key_and_value_are_split_as_the_twin_does(payload: bytes):
-    keys, values, faults = split_inline(spans_of(pa.array([payload], type=pa.binary())))
-    try:
-        expected = explain_inline(payload)
-    except PayloadError:
-        assert faults.all()
-    else:
-        assert not np.any(faults)
-        assert (keys.bytes_of(0), values.bytes_of(0)) == expected
 
 
 @pytest.mark.parametrize(
