@@ -16,10 +16,12 @@ from ledger_files import all_entries
 from offload_core.storage.hot import FileLedgerStore
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sync", ["always", "interval"])
-def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync):
+def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync, sample):
+    numbers = sample(range(1, 500), 8)
     done = subprocess.run(
-        [sys.executable, ledger_crashes.__file__, str(tmp_path), sync],
+        [sys.executable, ledger_crashes.__file__, str(tmp_path), sync, str(numbers[0]), str(numbers.step)],
         capture_output=True,
         text=True,
         check=False,
@@ -29,7 +31,7 @@ def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync):
     codes = [result["code"] for result in results]
     assert set(codes) == {0, DIED}
     assert codes.count(0) == 2
-    assert len(results) > 100
+    assert len(results) > 100 // numbers.step
     for result in results:
         told, counts = result["reported"], {int(key): value for key, value in result["counts"].items()}
         if "created" in told:
@@ -42,9 +44,10 @@ def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync):
         assert result["new"] > max([*counts, *given], default=-1)
         left = {f"{ledger_id}.ledger" for ledger_id in [*counts, result["new"]]}
         assert set(result["names"]) == left | {"next-ledger-id"}
-    assert {len(result["counts"]) for result in results} == {0, 1, 2}
+    assert {1, 2} <= {len(result["counts"]) for result in results}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sync", ["always", "interval", "never"])
 @pytest.mark.parametrize("acknowledged", [1, 400])
 def test_a_kill_while_threads_append_keeps_what_was_acknowledged(tmp_path, sync, acknowledged):

@@ -72,6 +72,7 @@ def test_a_kill_loses_nothing(file):
     assert answer.status.custom_metadata == {"a": b"b"}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
 def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(file, end, caplog):
     after_a_power_failure(file)
@@ -84,6 +85,7 @@ def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(fil
     assert f"{answer.lost_entry_count} more had been acknowledged" in caplog.text
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
 @pytest.mark.parametrize("garbage", [b"\0", b"\xff"], ids=["zeros", "ones"])
 def test_after_a_power_failure_garbage_is_cut_after_the_last_whole_entry(file, end, garbage):
@@ -93,6 +95,7 @@ def test_after_a_power_failure_garbage_is_cut_after_the_last_whole_entry(file, e
     assert entries == ENTRIES[: whole_before(end)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", range(FRAMES_OFFSET, BORDERS[2]))
 def test_durable_entries_that_are_cut_off_are_an_error(file, end):
     after_a_power_failure(file)
@@ -109,6 +112,7 @@ def test_durable_entries_that_are_cut_off_are_an_error(file, end):
     assert answer.lost_entry_count == 5 - count
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
 def test_while_the_machine_runs_all_that_was_acknowledged_must_be_whole(file, end):
     with file.open("r+b") as opened:
@@ -130,8 +134,8 @@ def test_entries_behind_what_was_acknowledged_are_kept_if_they_are_whole(file):
     assert answer.lost_entry_count == 0
 
 
-def test_a_bit_anywhere_in_acknowledged_entries_is_found_and_named(file):
-    for bit in range(8 * FRAMES_OFFSET, 8 * BORDERS[5]):
+def test_a_bit_anywhere_in_acknowledged_entries_is_found_and_named(file, sample):
+    for bit in sample(range(8 * FRAMES_OFFSET, 8 * BORDERS[5]), 5):
         flip(file, bit)
         store = FileLedgerStore(file.parent)
         count = whole_before(bit // 8)
@@ -147,12 +151,12 @@ def test_a_bit_anywhere_in_acknowledged_entries_is_found_and_named(file):
     assert recovered(file)[1] == ENTRIES
 
 
-def test_a_bit_anywhere_in_an_open_ledgers_pages_does_no_harm_or_is_found(file):
+def test_a_bit_anywhere_in_an_open_ledgers_pages_does_no_harm_or_is_found(file, sample):
     whole = file.read_bytes()
     places = [*range(64), *range(PAGE_BYTES - 4, PAGE_BYTES)]
     places += [offset + byte for offset in SLOT_OFFSETS for byte in range(STATE_BYTES)]
     outcomes = set()
-    for byte in places:
+    for byte in sample(places, 4):
         file.write_bytes(whole)
         flip(file, 8 * byte + byte % 8)
         try:
@@ -163,12 +167,12 @@ def test_a_bit_anywhere_in_an_open_ledgers_pages_does_no_harm_or_is_found(file):
     assert outcomes == {"harmless", "found"}
 
 
-def test_a_bit_anywhere_in_a_sealed_ledger_does_no_harm_or_is_found(file):
+def test_a_bit_anywhere_in_a_sealed_ledger_does_no_harm_or_is_found(file, sample):
     recovered(file)
     whole = file.read_bytes()
     sparse, dense = range(0, 8 * FRAMES_OFFSET, 61), range(8 * FRAMES_OFFSET, 8 * len(whole))
     heads = [range(8 * begin, 8 * (begin + 64)) for begin in (0, *SLOT_OFFSETS)]
-    for bit in chain(sparse, dense, *heads):
+    for bit in sample([*chain(sparse, dense, *heads)], 5):
         flip(file, bit)
         store = FileLedgerStore(file.parent)
         try:

@@ -89,7 +89,7 @@ def read_some(cached: Cached, seed: int, count: int, directory) -> None:
 
 def test_processes_share_a_directory_and_keep_to_its_room(open_cache, directory):
     workers = [
-        ForkedReader(lambda seed=seed: read_some(open_cache(), seed, 400, directory)) for seed in range(4)
+        ForkedReader(lambda seed=seed: read_some(open_cache(), seed, 150, directory)) for seed in range(4)
     ]
     assert [worker.wait() for worker in workers] == [0] * 4
     assert ROOM / 2 < size_of(directory) <= ROOM
@@ -104,9 +104,9 @@ def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directo
             read(cached, dice.randrange(CHUNKS))
 
     dice = random.Random(11)
-    survivor = ForkedReader(lambda: read_some(open_cache(), 1, 600, directory))
+    survivor = ForkedReader(lambda: read_some(open_cache(), 1, 200, directory))
     watcher = open_cache()
-    for seed in range(15):
+    for seed in range(5):
         victim = ForkedReader(lambda seed=seed: forever(seed))
         for _ in range(dice.randrange(40)):
             read(watcher, dice.randrange(CHUNKS))
@@ -115,7 +115,7 @@ def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directo
         assert size_of(directory) <= ROOM
     assert survivor.wait() == 0
     assert watcher.statistics.broken_files == 0
-    read_some(open_cache(), 2, 200, directory)
+    read_some(open_cache(), 2, 100, directory)
 
 
 CALLS = ("open", "pwrite", "truncate", "mkdir", "unlink", "replace", "close", "scandir", "utime")
@@ -131,7 +131,7 @@ def test_a_process_that_dies_at_any_call_leaves_right_data(open_cache, directory
         for number in range(8):
             read(cached, number)
 
-    for at in sample(range(1, 1000, 2), 4):
+    for at in sample(range(1, 1000, 2), 6):
         victim = ForkedReader(lambda at=at: fill(at))
         status = victim.wait()
         assert status in (0, DIED)

@@ -131,7 +131,7 @@ def test_a_fork_in_the_middle_of_work_does_no_harm(tmp_path):
 
         def fork():
             try:
-                for number in range(10):
+                for number in range(3):
                     in_forked_child(lambda number=number: use(tier, f"child-{number}"), 60)
             finally:
                 stop.set()

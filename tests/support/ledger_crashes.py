@@ -1,7 +1,7 @@
 """Run by the crash tests of ledger files: children that die at the k-th call of the operating system, for every k.
 
-`python ledger_crashes.py FOLDER SYNC` prints a line of JSON for each child: what was acknowledged before it died, and
-what its parent found afterwards.
+`python ledger_crashes.py FOLDER SYNC FIRST EVERY` prints a line of JSON for each child: what was acknowledged
+before it died, and what its parent found afterwards.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def look(root: Path) -> dict[str, object]:
     return {"counts": counts, "new": new, "names": names}
 
 
-def results(folder: Path, sync: str) -> Iterator[dict[str, object]]:
-    """A child for every call that there is."""
+def results(folder: Path, sync: str, first: int, every: int) -> Iterator[dict[str, object]]:
+    """A child for one of `every` calls that there are."""
     for when in ("before", "after"):
-        for number in range(1, 500):
+        for number in range(first, 500, every):
             root = folder / f"{when}-{number}"
             code, reported = child(root, sync, number, when)
             yield {"code": code, "reported": reported, **look(root)}
@@ -93,5 +93,5 @@ def results(folder: Path, sync: str) -> Iterator[dict[str, object]]:
 if __name__ == "__main__":
     warm = FileLedgerStore(Path(sys.argv[1]) / "warm")  # so that no child has to load the kernels
     act(warm, ignore)
-    for result in results(Path(sys.argv[1]), sys.argv[2]):
+    for result in results(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])):
         print(json.dumps(result), flush=True)

@@ -1,4 +1,4 @@
-"""The conformance suite over each driver that lies, and over the one that does not.
+"""The conformance suite over each driver that lies.
 
 Collected by a pytest of its own (`tests/conformance/conftest.py`): its cases are to fail.
 """
@@ -31,10 +31,6 @@ class Suite(DriverConformance):
     @pytest.fixture
     def back_door(self, tier):
         return MemoryBackDoor(tier)
-
-
-class TestNoFault(Suite):
-    """The same suite finds nothing in the driver without faults."""
 
 
 for _driver in FAULTS:

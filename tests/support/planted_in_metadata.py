@@ -24,10 +24,6 @@ def caught_by(*cases):
     return planted
 
 
-class NoFault(MemoryMetadataStore):
-    pass
-
-
 @caught_by(
     "test_of_threads_that_create_the_same_exactly_one_wins", "test_threads_of_one_store_lose_no_increment"
 )
@@ -169,5 +165,5 @@ def _suite(kind):
     return Suite
 
 
-for _store in (NoFault, *FAULTS):
+for _store in FAULTS:
     globals()[f"Test{_store.__name__}"] = _suite(_store)

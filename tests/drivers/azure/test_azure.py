@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -253,25 +252,6 @@ assert driver.read_range("k", 0, 1) == b"x"
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_drivers_of_several_processes_work_on_one_upload(azurite, container, driver):
-    upload = driver.begin_data("k", "text/plain", {"a": "1"})
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2) as pool:
-        given = [(container.container_name, azurite.connection_string, upload, part) for part in (1, 2, 3)]
-        receipts = pool.starmap(_write_one_block, given)
-    driver.commit_data(upload, receipts, True)
-    assert driver.read_range("k", 0, 3000) == b"1" * 1000 + b"2" * 1000 + b"3" * 1000
-    assert driver.stat("k").user_metadata == {"a": "1"}
-
-
-def _write_one_block(name, connection_string, upload, part):
-    driver = AzureDriver(container=name, prefix="cold", connection_string=connection_string)
-    try:
-        return driver.write_block(upload, part, (part - 1) * 1000, str(part).encode() * 1000)
-    finally:
-        driver.close()
 
 
 def test_block_ids_are_no_longer_than_azure_allows(driver):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 
 import pytest
@@ -80,18 +79,6 @@ def test_an_upload_is_a_record_and_blocks_that_nobody_sees(driver, container):
     assert names(container) == ["t/1"]
 
 
-def test_a_block_that_is_written_twice_counts_once(driver, container):
-    upload, receipts = begun(driver, "k", b"old", b"de")
-    receipts[0] = driver.write_block(upload, 1, 0, b"new")
-    again = driver.write_block(upload, 1, 0, b"new")
-    assert again == receipts[0]
-    assert driver.commit_data(upload, receipts, False).size_bytes == 5
-    blob = container.get_blob_client("k")
-    blocks, left = blob.get_block_list("all")
-    assert ([block.size for block in blocks], left) == ([3, 2], [])
-    assert blob.download_blob().readall() == b"newde"
-
-
 def test_a_block_that_is_written_again_in_another_length_is_what_its_receipt_says(driver, container):
     upload, receipts = begun(driver, "k", b"a long one")
     short = driver.write_block(upload, 1, 0, b"short")
@@ -129,26 +116,6 @@ def test_blocks_of_another_program_in_the_way_are_told(driver, container):
         driver.write_block(upload, 1, 0, b"abc")
 
 
-def test_an_abort_shows_nothing_and_leaves_the_object(driver, container):
-    container.upload_blob("k", b"old")
-    upload, receipts = begun(driver)
-    assert [driver.abort_data(upload), driver.abort_data(upload)] == [True, False]
-    assert names(container) == ["k"]
-    assert container.download_blob("k").readall() == b"old"
-    with pytest.raises(UploadError):
-        driver.commit_data(upload, receipts, False)
-
-
-def test_an_upload_that_another_process_aborted_cannot_be_committed(open_driver, container):
-    one, other = open_driver(), open_driver()
-    upload, receipts = begun(one)
-    (stale,) = other.list_uploads("")
-    assert other.abort_data(stale.upload) is True
-    with pytest.raises(UploadError):
-        one.commit_data(upload, receipts, False)
-    assert names(container) == []
-
-
 def test_many_stale_uploads_are_listed(driver, container):
     begun_ids = {driver.begin_data(f"a/{i % 3}", "text/plain", {}).upload_id for i in range(130)}
     container.upload_blob(".offload-uploads/readme.txt", b"not a record")
@@ -165,29 +132,6 @@ def test_a_record_that_is_none_does_not_hide_other_uploads(driver, container):
 
 
 # --- create-only -------------------------------------------------------------------------------------------
-
-
-def test_of_many_create_only_writers_one_wins(open_driver, container):
-    drivers = [open_driver() for _ in range(4)]
-    for race in range(5):
-        key = f"k{race}"
-        uploads = [begun(driver, key, bytes([i]) * 10) for i, driver in enumerate(drivers)]
-        outcomes = [None] * len(drivers)
-        ready = threading.Barrier(len(drivers))
-
-        def commit(i, uploads=uploads, outcomes=outcomes, ready=ready):
-            ready.wait()
-            try:
-                outcomes[i] = drivers[i].commit_data(*uploads[i], True).size_bytes
-            except (ObjectExistsError, UploadError) as error:
-                outcomes[i] = type(error)
-
-        threads = [threading.Thread(target=commit, args=(i,)) for i in range(len(drivers))]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        assert outcomes.count(10) == 1
-        winner = outcomes.index(10)
-        assert container.download_blob(key).readall() == bytes([winner]) * 10
 
 
 @pytest.mark.parametrize("create_only", [True, False])

@@ -11,12 +11,11 @@ from gcs import PREFIX, opened
 from offload_drivers.gcs import CAPABILITIES
 from offload_drivers.gcs import bucket as gcs_bucket
 from offload_drivers.gcs.driver import MAX_OBJECT_BYTES
-from offload_hooks import BlockReceipt, ByteRange, Upload
+from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import (
     InvalidKeyError,
     ObjectNotFoundError,
     OptionError,
-    RangeError,
     UploadError,
 )
 
@@ -83,13 +82,6 @@ def test_an_index_is_one_object_with_its_metadata(driver, rest):
     assert rest.keys() == {"i"}
 
 
-def test_objects_of_another_client_are_read(driver, rest):
-    rest.put("theirs", b"0123456789", {"Upper": "Case"}, "text/x")
-    stat = driver.stat("theirs")
-    assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (10, "text/x", {"upper": "Case"})
-    assert bytes(driver.read_range("theirs", 3, 4)) == b"3456"
-
-
 def test_new_objects_have_the_storage_class_that_is_asked_for(options, rest, front):
     with opened(**options | {"storage_class": "nearline", "endpoint_url": front.url}) as driver:
         upload = driver.begin_data("k", "a/b", {})
@@ -98,21 +90,6 @@ def test_new_objects_have_the_storage_class_that_is_asked_for(options, rest, fro
     uploads = [request.body for request in front.requests if request.path.startswith("/upload/")]
     assert len(uploads) == 4
     assert all(b'"storageClass": "NEARLINE"' in body for body in uploads)
-
-
-def test_ranges_come_in_their_order_and_one_bad_range_is_an_error(driver):
-    driver.write_index("a", bytes(range(256)), "a/b", {}, True)
-    driver.write_index("b", b"xyz", "a/b", {}, True)
-    wanted = [ByteRange(key="b", offset=1, length=2), ByteRange(key="a", offset=7, length=9)] * 40
-    assert [bytes(data) for data in driver.read_ranges(wanted)] == [b"yz", bytes(range(7, 16))] * 40
-    with pytest.raises(RangeError, match="byte 3, where it ends") as caught:
-        driver.read_ranges([*wanted, ByteRange(key="b", offset=2, length=2)])
-    assert caught.value.key == "b"
-    with pytest.raises(RangeError, match="byte 3, where it ends"):
-        driver.read_range("b", 3, 1)
-    with pytest.raises(ObjectNotFoundError) as missing:
-        driver.read_ranges([*wanted, ByteRange(key="c", offset=2, length=2)])
-    assert missing.value.key == "c"
 
 
 # --- composing ----------------------------------------------------------------------------------------------
@@ -181,22 +158,6 @@ def test_of_racing_create_only_commits_and_indexes_one_wins(options, rest):
 
 
 # --- uploads of other processes -----------------------------------------------------------------------------
-
-
-def test_another_driver_lists_writes_to_commits_and_aborts_an_upload(options, driver):
-    upload = driver.begin_data("a/k", "x/y", {"who": "first"})
-    first = driver.write_block(upload, 1, 0, b"ab")
-    other_upload = driver.begin_data("b/k", "x/y", {})
-    with opened(**options) as other:
-        stale = {found.upload: found.started_at for found in other.list_uploads("")}
-        assert stale.keys() == {upload, other_upload}
-        assert all(abs(at - datetime.now(UTC)) < timedelta(minutes=5) for at in stale.values())
-        assert [found.upload for found in other.list_uploads("a/")] == [upload]
-        second = other.write_block(upload, 2, 2, b"c")
-        assert other.commit_data(upload, [first, second], True).user_metadata == {"who": "first"}
-        assert [other.abort_data(other_upload), other.abort_data(other_upload)] == [True, False]
-        assert list(other.list_uploads("")) == []
-    assert driver.abort_data(upload) is False
 
 
 def test_a_block_for_an_upload_that_is_gone_is_refused_and_leaves_nothing(driver, rest):

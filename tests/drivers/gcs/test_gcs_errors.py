@@ -179,6 +179,7 @@ def every_hook(driver):
 HOOKS = list(every_hook(None))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_is_down(hook):
     with (
@@ -189,6 +190,7 @@ def test_a_server_that_is_down(hook):
     assert caught.value.retryable
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
     front.rule = lambda _: NEVER_SENT
@@ -204,6 +206,7 @@ def test_a_changing_request_is_sent_once(driver, front):
     assert len(front.requests) == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_does_not_answer_in_time(hook):
     with (

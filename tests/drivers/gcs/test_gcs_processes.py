@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from gcs import PREFIX, Rest
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(5)
 
 
 def run(program, *arguments, **environment):

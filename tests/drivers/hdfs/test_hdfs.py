@@ -83,11 +83,6 @@ def test_files_have_as_many_copies_as_was_asked_for(minihdfs, root, web, driver)
     assert [web.status(name)["replication"] for name in ("one", "two", "one.metadata.json")] == [1, 2, 1]
 
 
-def test_another_hdfs_client_reads_what_was_committed(driver, web):
-    write(driver, "k", b"abc" * 1000)
-    assert web.get("k") == b"abc" * 1000
-
-
 # --- left by others ------------------------------------------------------------------------------------------------
 
 

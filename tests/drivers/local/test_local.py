@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -50,20 +49,6 @@ def test_an_object_is_a_file_and_its_metadata_a_sidecar(driver, root):
     }
 
 
-def test_stat_tells_size_time_type_and_metadata(driver):
-    written = put(driver, metadata={"A": "1"})
-    stat = driver.stat("k")
-    assert stat == written
-    assert (stat.key, stat.size_bytes, stat.content_type, stat.user_metadata) == (
-        "k",
-        10,
-        "text/plain",
-        {"a": "1"},
-    )
-    assert stat.modified_at.tzinfo is UTC
-    assert abs(stat.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
-
-
 def test_a_plain_file_without_sidecar_is_an_object(driver, root):
     root.mkdir()
     root.joinpath("plain").write_bytes(b"xyz")
@@ -72,35 +57,6 @@ def test_a_plain_file_without_sidecar_is_an_object(driver, root):
     assert driver.read_range("plain", 1, 2) == b"yz"
     assert driver.delete(["plain"]) == 1
     assert not root.joinpath("plain").exists()
-
-
-def test_an_empty_object_has_a_size_and_no_range(driver):
-    assert put(driver, data=b"").size_bytes == 0
-    with pytest.raises(RangeError):
-        driver.read_range("k", 0, 1)
-
-
-def test_replacing_replaces_metadata_too(driver, root):
-    put(driver, data=b"old and long", metadata={"a": "1", "b": "2"})
-    put(driver, data=b"new", metadata={"c": "3"})
-    assert driver.stat("k").user_metadata == {"c": "3"}
-    assert driver.read_range("k", 0, 3) == b"new"
-    assert files(root) == {".offload-uploads/lock", "k", "k.metadata.json"}
-
-
-def test_create_only_leaves_the_existing_object_as_it_is(driver, root):
-    put(driver, data=b"first", metadata={"who": "first"})
-    with pytest.raises(ObjectExistsError) as caught:
-        put(driver, data=b"second", metadata={"who": "second"}, create_only=True)
-    assert caught.value.key == "k"
-    upload = driver.begin_data("k", "x/y", {"who": "third"})
-    receipts = [driver.write_block(upload, 1, 0, b"third")]
-    with pytest.raises(FileExistsError):
-        driver.commit_data(upload, receipts, True)
-    assert driver.abort_data(upload) is True
-    assert driver.stat("k").user_metadata == {"who": "first"}
-    assert driver.read_range("k", 0, 5) == b"first"
-    assert files(root) == {".offload-uploads/lock", "k", "k.metadata.json"}
 
 
 def test_create_only_does_not_overwrite_a_plain_file_or_a_dangling_link(driver, root):
@@ -112,27 +68,11 @@ def test_create_only_does_not_overwrite_a_plain_file_or_a_dangling_link(driver, 
             put(driver, key, create_only=True)
 
 
-def test_deleting_takes_the_sidecar_along_and_may_be_repeated(driver, root):
-    put(driver, "a/b")
-    put(driver, "c")
-    assert driver.delete(["a/b", "nosuch", "a", "c/d", "a/b"]) == 5
-    assert files(root) == {".offload-uploads/lock", "c", "c.metadata.json"}
-    assert driver.delete(["a/b", "c"]) == 2
-    assert files(root) == {".offload-uploads/lock"}
-
-
 def test_deleting_many_with_a_bad_key_deletes_none(driver):
     put(driver)
     with pytest.raises(InvalidKeyError):
         driver.delete(["k", "../x"])
     assert driver.stat("k")
-
-
-def test_deleted_and_written_anew_an_object_has_the_new_metadata(driver):
-    put(driver, metadata={"a": "1"})
-    driver.delete(["k"])
-    put(driver, metadata={})
-    assert driver.stat("k").user_metadata == {}
 
 
 # --- sidecars ---------------------------------------------------------------------------------------
@@ -198,23 +138,6 @@ def test_metadata_that_is_not_text_is_refused_before_anything_is_written(driver,
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def test_every_range_of_an_object_can_be_read(driver):
-    put(driver, data=b"0123456789")
-    for start in range(10):
-        for end in range(start + 1, 11):
-            assert driver.read_range("k", start, end - start) == b"0123456789"[start:end]
-
-
-@pytest.mark.parametrize(
-    ("offset", "length"), [(-1, 1), (0, 0), (0, -1), (0, 11), (10, 1), (99, 1), (9, 2), (0, 2**62)]
-)
-def test_a_range_that_the_object_does_not_have_is_an_error_with_its_size(driver, offset, length):
-    put(driver)
-    with pytest.raises(RangeError, match="10, where it ends") as caught:
-        driver.read_range("k", offset, length)
-    assert (caught.value.key, caught.value.offset) == ("k", offset)
-
-
 def test_short_reads_of_the_operating_system_are_continued(driver, monkeypatch):
     put(driver)
     preadv = os.preadv
@@ -230,12 +153,6 @@ def test_an_object_that_is_cut_while_it_is_read_is_an_error(driver, monkeypatch)
     )
     with pytest.raises(RangeError, match="4, where it ends"):
         driver.read_range("k", 0, 10)
-
-
-def test_large_ranges_are_read_whole(driver):
-    data = bytes(range(256)) * (9 << 12)
-    driver.write_index("large", data, "x/y", {}, True)
-    assert driver.read_range("large", 5, len(data) - 5) == data[5:]
 
 
 def test_memory_of_large_reads_is_used_again_only_when_nobody_looks_at_it(driver):

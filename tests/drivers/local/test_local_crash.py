@@ -19,8 +19,9 @@ OLD, NEW = b"old bytes, rather long", b"new bytes"
 OLD_METADATA, NEW_METADATA = {"which": "old"}, {"which": "new"}
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(dying.__file__).parent)}
 
-# Forks a child for each k: in it the k-th call of any function that changes the file system ends the process
-# at once ("before" it acts or "after"). Prints, for each k, what the parent found in the root afterwards.
+# Forks a child for one of `every` k (the last arguments are the first one and `every`): in it the k-th call of any
+# function that changes the file system ends the process at once ("before" it acts or "after"). Prints, for each k, what
+# the parent found in the root afterwards.
 PROLOGUE = """
     import json, os, shutil, sys
     from dying import die_at, in_fork
@@ -49,7 +50,7 @@ PROLOGUE = """
 
     def results(base, prepare, act):
         for when in ("before", "after"):
-            for k in range(1, 200):
+            for k in range(int(sys.argv[-2]), 200, int(sys.argv[-1])):
                 root = f"{base}/{when}-{k}"
                 prepare(LocalDriver(root))
                 code = attempt(root, k, when, act)
@@ -61,10 +62,16 @@ PROLOGUE = """
 """
 
 
-def run(body, *args):
+@pytest.fixture
+def numbers(sample):
+    """The numbers of the calls at which a child dies."""
+    return sample(range(1, 200), 5)
+
+
+def run(body, numbers, *args):
     code = textwrap.dedent(PROLOGUE) + textwrap.dedent(body)
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)],
+        [sys.executable, "-c", code, *map(str, args), str(numbers[0]), str(numbers.step)],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
@@ -95,31 +102,32 @@ REPLACE = """
 
 
 @pytest.mark.parametrize("had_old", [True, False])
-def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metadata(tmp_path, had_old):
+def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metadata(
+    tmp_path, had_old, numbers
+):
     old = [OLD.decode(), OLD_METADATA] if had_old else None
     new = [NEW.decode(), NEW_METADATA]
-    results = run(REPLACE, tmp_path, had_old)
-    assert len(results) > 40
+    results = run(REPLACE, numbers, tmp_path, had_old)
+    assert len(results) > 40 // numbers.step
     assert {result["code"] for result in results} == {0, 77}
     for result in results:
         assert result["found"] in (old, new), result
         if result["code"] == 0:
             assert result["found"] == new
             assert result["stale"] == []
-    assert [result["found"] for result in results].count(old) > 20
-    for result in results:
-        _tidy_and_retry(result)
+    assert [result["found"] for result in results].count(old) > 20 // numbers.step
+    for result in results:  # before a call there is what was there after the one before
+        _delete(result) if "before-" in result["root"] else _tidy_and_retry(result)
 
 
-@pytest.mark.parametrize("had_old", [True, False])
-def test_deleting_after_a_crash_leaves_nothing_of_the_key(tmp_path, had_old):
-    for result in run(REPLACE, tmp_path, had_old):
-        driver = LocalDriver(result["root"])
-        for stale in result["stale"]:
-            driver.abort_data(Upload(**stale))
-        assert driver.delete(["d/k"]) == 1
-        left = {path.name for path in Path(result["root"]).rglob("*") if path.is_file()}
-        assert {name for name in left if not name.endswith(".json.tmp")} <= {"lock"}
+def _delete(result):
+    """Nothing of the key is left."""
+    driver = LocalDriver(result["root"])
+    for stale in result["stale"]:
+        driver.abort_data(Upload(**stale))
+    assert driver.delete(["d/k"]) == 1
+    left = {path.name for path in Path(result["root"]).rglob("*") if path.is_file()}
+    assert {name for name in left if not name.endswith(".json.tmp")} <= {"lock"}
 
 
 def _tidy_and_retry(result):
@@ -158,9 +166,9 @@ RESUME = """
 """
 
 
-def test_a_commit_that_crashed_can_be_made_again(tmp_path):
+def test_a_commit_that_crashed_can_be_made_again(tmp_path, numbers):
     old, new = [OLD.decode(), OLD_METADATA], [NEW.decode(), NEW_METADATA]
-    for result in run(RESUME, tmp_path):
+    for result in run(RESUME, numbers, tmp_path):
         assert result["first"] in (old, new)
         assert result["found"] == new
         assert result["again"] == ("UploadError" if result["first"] == new else "committed")
@@ -182,7 +190,7 @@ DELETE = """
 
 
 def test_a_crash_while_deleting_leaves_the_object_with_its_metadata_or_none(tmp_path):
-    results = run(DELETE, tmp_path)
+    results = run(DELETE, range(1, 200), tmp_path)
     for result in results:
         assert result["first"] in ([OLD.decode(), OLD_METADATA], None)
         assert result["left"] == []
@@ -195,7 +203,7 @@ ERRORS = """
     def prepare(driver):
         driver.write_index("d/k", OLD, "old/type", {"which": "old"}, False)
 
-    root, number = sys.argv[1], int(sys.argv[2])
+    root = sys.argv[1]
     prepare(LocalDriver(root))
     real = {name: getattr(os, name) for name in CALLS}
     done = False
@@ -208,7 +216,7 @@ ERRORS = """
                 global count
                 count += 1
                 if count == k:
-                    raise OSError(number, os.strerror(number))
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
                 return real[name](*args, **kwargs)
             return call
         for name in CALLS:
@@ -227,7 +235,7 @@ ERRORS = """
 
 
 def test_an_error_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metadata(tmp_path):
-    results = run(ERRORS, tmp_path / "root", 5)
+    results = run(ERRORS, range(1, 200), tmp_path / "root")
     assert len(results) > 20
     for result in results:
         assert result["found"] in ([OLD.decode(), OLD_METADATA], [NEW.decode(), NEW_METADATA]), result

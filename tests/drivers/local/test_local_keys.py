@@ -9,37 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from effort import effort
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 
-OWN = [
-    ".offload-uploads",
-    ".Offload-Uploads",
-    ".offload-uploads/lock",
-    "k.metadata.json",
-    "a.metadata.json/k",
-]
-BAD = [
-    "",
-    "/",
-    "/etc/passwd",
-    "..",
-    "../x",
-    "a/../x",
-    "a/..",
-    ".",
-    "./x",
-    "a/.",
-    "a//b",
-    "a/",
-    "a\0b",
-    "a\\b",
-    "\ud800",
-]
-LONG = ["x" * 242, "ü" * 121, "x" * 256 + "/y"]
+BAD = [".Offload-Uploads", ".offload-uploads/lock", "a\\b", "x" * 242, "ü" * 121, "x" * 256 + "/y"]
+"""Keys that this driver refuses, beside those that every one does."""
 
 
 @pytest.fixture
@@ -60,7 +38,7 @@ def attempts(driver, key):
     }
 
 
-@pytest.mark.parametrize("key", BAD + OWN + LONG)
+@pytest.mark.parametrize("key", BAD)
 def test_what_is_no_key_is_refused_by_every_hook(tier_dir, key):
     driver = LocalDriver(str(tier_dir))
     for attempt in attempts(driver, key).values():
@@ -238,6 +216,7 @@ PARTS = st.sampled_from(
 KEYS = st.lists(PARTS, min_size=0, max_size=6).map("/".join) | st.text(max_size=12)
 
 
+@effort(0.4)
 @given(key=KEYS)
 @example(key="a/../../secret")
 @example(key="~/x")
@@ -260,6 +239,7 @@ def test_no_key_at_all_touches_anything_outside_the_root(key):
         assert all(name == key.split("/")[0] or name == f"{key}.metadata.json" for name in own)
 
 
+@effort(0.4)
 @given(key=KEYS)
 def test_a_key_that_is_written_is_read_and_listed_under_the_same_name(key):
     with tempfile.TemporaryDirectory() as directory:

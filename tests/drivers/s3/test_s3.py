@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -12,11 +10,9 @@ from commit_races import race_of_commits_and_indexes
 from s3 import PREFIX, opened
 
 from offload_drivers.s3 import CAPABILITIES
-from offload_hooks import BlockReceipt, ByteRange, Upload
+from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import (
-    ObjectNotFoundError,
     OptionError,
-    RangeError,
     UploadError,
 )
 
@@ -24,22 +20,6 @@ MIB = 1 << 20
 
 
 # --- objects as other clients see and make them ---------------------------------------------------
-
-
-def test_the_parts_of_an_object_are_exactly_its_blocks(driver, boto):
-    blocks = [bytes([number]) * size for number, size in enumerate((5 * MIB, 7 * MIB + 1, 5 * MIB + 3, 1))]
-    offsets = [sum(map(len, blocks[:number])) for number in range(len(blocks))]
-    upload = driver.begin_data("t/ledger-1", "x/y", {"Role": "data"})
-    with ThreadPoolExecutor(4) as pool:
-        places = reversed(list(zip((1, 2, 3, 4), offsets, blocks, strict=True)))
-        receipts = list(pool.map(lambda place: driver.write_block(upload, *place), places))
-    assert boto.get("t/ledger-1") is None
-    stat = driver.commit_data(upload, receipts[::-1], True)
-    assert boto.part_sizes("t/ledger-1") == [len(block) for block in blocks]
-    assert boto.get("t/ledger-1") == b"".join(blocks)
-    assert stat == driver.stat("t/ledger-1")
-    assert stat.size_bytes == sum(map(len, blocks))
-    assert abs(stat.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
 
 
 def test_content_type_and_user_metadata_are_the_objects_own(driver, boto):
@@ -54,14 +34,6 @@ def test_content_type_and_user_metadata_are_the_objects_own(driver, boto):
         assert driver.stat(key).user_metadata == head["Metadata"]
     assert boto.get("index") == b"\x00--boundary\r\n"
     assert boto.keys() == {"data", "index"}
-
-
-def test_objects_of_another_client_are_read(driver, boto):
-    boto.put("theirs", b"0123456789", {"Upper": "Case"}, "text/x")
-    stat = driver.stat("theirs")
-    assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (10, "text/x", {"upper": "Case"})
-    assert driver.read_range("theirs", 3, 4) == b"3456"
-    assert [found.key for found in driver.list_objects("", "")] == ["theirs"]
 
 
 def test_names_outside_of_the_prefix_are_not_the_tiers(driver, boto):
@@ -95,22 +67,6 @@ def test_the_bytes_that_are_sent_are_covered_by_the_signature(fronted, front):
     ] * 2
 
 
-def test_ranges_come_in_their_order_and_one_bad_range_is_an_error(given, boto):
-    boto.put("a", bytes(range(256)))
-    boto.put("b", b"xyz")
-    wanted = [ByteRange(key="b", offset=1, length=2), ByteRange(key="a", offset=7, length=9)] * 40
-    with opened(**given) as driver:
-        assert [bytes(data) for data in driver.read_ranges(wanted)] == [b"yz", bytes(range(7, 16))] * 40
-        with pytest.raises(RangeError) as caught:
-            driver.read_ranges([*wanted, ByteRange(key="b", offset=2, length=2)])
-        assert caught.value.key == "b"
-        with pytest.raises(RangeError):
-            driver.read_range("b", 3, 1)
-        with pytest.raises(ObjectNotFoundError) as missing:
-            driver.read_ranges([*wanted, ByteRange(key="c", offset=2, length=2)])
-        assert missing.value.key == "c"
-
-
 # --- create only ----------------------------------------------------------------------------------
 
 
@@ -135,22 +91,6 @@ def test_create_only_is_the_stores_own_condition(fronted, front):
 # --- uploads of other processes -------------------------------------------------------------------
 
 
-def test_another_driver_lists_writes_to_commits_and_aborts_an_upload(given, driver):
-    upload = driver.begin_data("a/k", "x/y", {"who": "first"})
-    first = driver.write_block(upload, 1, 0, b"a" * 5 * MIB)
-    other_upload = driver.begin_data("b/k", "x/y", {})
-    with opened(**given) as other:
-        stale = {found.upload: found.started_at for found in other.list_uploads("")}
-        assert stale.keys() == {upload, other_upload}
-        assert all(abs(at - datetime.now(UTC)) < timedelta(minutes=5) for at in stale.values())
-        assert [found.upload for found in other.list_uploads("a/")] == [upload]
-        second = other.write_block(upload, 2, 5 * MIB, b"c")
-        assert other.commit_data(upload, [first, second], True).user_metadata == {"who": "first"}
-        assert [other.abort_data(other_upload), other.abort_data(other_upload)] == [True, False]
-        assert list(other.list_uploads("")) == []
-    assert driver.abort_data(upload) is False
-
-
 def test_an_upload_of_another_client_is_listed_and_aborted(driver, boto):
     boto.client.create_multipart_upload(Bucket=boto.bucket, Key=f"{PREFIX}/k")
     boto.client.create_multipart_upload(Bucket=boto.bucket, Key="outside/k")
@@ -158,19 +98,6 @@ def test_an_upload_of_another_client_is_listed_and_aborted(driver, boto):
     assert stale.upload.key == "k"
     assert driver.abort_data(stale.upload) is True
     assert boto.uploads() == ["outside/k"]
-
-
-def test_an_upload_that_is_gone_takes_no_block_and_no_commit(driver, boto):
-    upload = driver.begin_data("k", "a/b", {})
-    receipt = driver.write_block(upload, 1, 0, b"x")
-    driver.abort_data(upload)
-    for call in (
-        lambda: driver.write_block(upload, 1, 0, b"late"),
-        lambda: driver.commit_data(upload, [receipt], True),
-    ):
-        with pytest.raises(UploadError, match="no such upload"):
-            call()
-    assert boto.keys() == set()
 
 
 def test_a_block_that_was_written_again_counts_once_and_its_old_receipt_no_more(driver, boto):

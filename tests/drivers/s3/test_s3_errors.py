@@ -33,16 +33,21 @@ PASSWORD = "a-recognisable-password"
 GIVEN = {"bucket": "a-bucket", "region": "us-east-1", "access_key_id": "an-id", "secret_access_key": SECRET}
 
 
-@pytest.fixture
-def front():
-    with Front() as front:
-        yield front
+@pytest.fixture(scope="module")
+def served():
+    with Front() as front, opened(**GIVEN, session_token=SECRET, endpoint_url=front.url) as driver:
+        yield front, driver
 
 
 @pytest.fixture
-def driver(front):
-    with opened(**GIVEN, session_token=SECRET, endpoint_url=front.url) as driver:
-        yield driver
+def front(served):
+    served[0].requests.clear()
+    return served[0]
+
+
+@pytest.fixture
+def driver(served):
+    return served[1]
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +170,7 @@ def test_bytes_of_another_number_than_was_asked_for_are_an_error(driver, front):
 # --- no answer ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_is_down(hook):
     with (
@@ -175,6 +181,7 @@ def test_a_server_that_is_down(hook):
     assert caught.value.retryable
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
     front.rule = lambda _: NEVER_SENT
@@ -182,6 +189,7 @@ def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
         every_hook(driver)[hook]()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_does_not_answer_in_time(hook):
     with (

@@ -104,9 +104,3 @@ def test_uploads_are_listed_over_pages(driver, front, boto):
         begun[1].upload_id,
         begun[3].upload_id,
     ]
-
-
-def test_uploads_are_listed_by_their_prefix(driver):
-    begun = {driver.begin_data(key, "a/b", {}) for key in ("a", "b")}
-    assert {found.upload for found in driver.list_uploads("")} == begun
-    assert {found.upload.key for found in driver.list_uploads("b")} == {"b"}
