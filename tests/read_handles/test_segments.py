@@ -13,7 +13,7 @@ from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.following import Budget, advance
+from offload_core.reading.scan.following import BatchLimit, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import scan
@@ -98,7 +98,7 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic, data):
     topics = select_catalogue(
         tier, Selection(topics_pattern=".*"), ScanOptions(records={TOPIC: trimmed})
     ).topics
-    reached = advance(topics, {}, Budget(), fail_on_data_loss=True)
+    reached = advance(topics, {}, BatchLimit(), fail_on_data_loss=True)
     stops = {ledger: stop for ledger, stop in topic.cold_stops.items() if ledger > first}
     last = Position(max(stops), stops[max(stops)] - 1) if stops else Position(0, 0)
     assert all(position > last for position in reached.values()), "a stream comes as far"

@@ -24,7 +24,7 @@ from offload_core.reading.scan import (
     plan_tasks,
     select_catalogue,
 )
-from offload_core.reading.scan.following import Budget, Frontier, TopicFollower, advance, between
+from offload_core.reading.scan.following import BatchLimit, Frontier, TopicFollower, advance, between
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader, open_tier
 
@@ -60,8 +60,8 @@ class Stream:
         topics = self.follower.topics()
         fail = self.fail_on_data_loss
         self.follower.check_late(topics, self.frontier, fail_on_data_loss=fail)
-        budget = Budget(max_bytes=max_bytes, max_entries=max_entries)
-        end = advance(topics, self.frontier, budget, fail_on_data_loss=fail)
+        limit = BatchLimit(max_bytes=max_bytes, max_entries=max_entries)
+        end = advance(topics, self.frontier, limit, fail_on_data_loss=fail)
         values = self.read(self.frontier, end)
         self.values += values
         self.frontier = end
@@ -166,7 +166,7 @@ def test_an_entry_is_read_at_a_time_if_that_is_the_limit(tmp_path):
         assert stream.frontier == {NAME: Position(2, 0)}
 
 
-def test_topics_share_a_budget(tmp_path):
+def test_topics_share_a_limit(tmp_path):
     put_ledger(tmp_path, 1, [b"a%d" % i for i in range(9)])
     put_ledger(tmp_path, 2, [b"b%d" % i for i in range(9)], topic="others")
     with open_tier(tmp_path) as tier:

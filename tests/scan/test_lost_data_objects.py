@@ -17,7 +17,7 @@ from offload_core.metadata.catalogue import Problem, list_catalogue
 from offload_core.metadata.catalogue.listing import Pair, describe_pair
 from offload_core.metadata.records import pack_managed_ledger_info
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.following import Budget, TopicFollower, advance
+from offload_core.reading.scan.following import BatchLimit, TopicFollower, advance
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
@@ -62,7 +62,7 @@ def advanced(tier: TierReader, *, fail: bool = True) -> int | None:
         Selection(may_be_absent=True),
         interval_s=0,
     )
-    reached = advance(follower.topics(), {}, Budget(), fail_on_data_loss=fail)
+    reached = advance(follower.topics(), {}, BatchLimit(), fail_on_data_loss=fail)
     return reached[NAME].ledger_id if NAME in reached else None
 
 

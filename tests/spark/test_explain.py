@@ -24,7 +24,7 @@ def test_as_the_query_would_be_planned(broker):
         assert told == explain_scan(tier, topics_pattern="acme/cold/.*", task_bytes=300_000)
     given = {"path": str(broker), "topicspattern": "acme/cold/.*", "maxpartitionbytes": "300000"}
     source = PulsarOffloadDataSource(given)
-    assert told.partitions == len(source.batch_reader(source.schema()).partitions()) > 3
+    assert told.partitions == len(source.reader(source.schema()).partitions()) > 3
 
 
 def test_spark_reads_as_many_ranges_as_were_told(spark, broker):

@@ -27,7 +27,7 @@ from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put_object, uuid_of
 
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
-from offload_core.reading.scan.following import SettledAdvance, TopicFollower
+from offload_core.reading.scan.following import BatchLimit, SettledAdvance, TopicFollower
 from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
@@ -195,19 +195,14 @@ def test_nothing_is_looked_through_twice(tmp_path):
     )
     settled = SettledAdvance(
         lambda topics: TransactionResolver(
-            tier=tier.store,
-            topics=tuple(topics),
-            isolation="committed",
-            verify_checksums=True,
-            fail_on_data_loss=True,
-            memory=memory,
+            tier=tier, topics=tuple(topics), asked=ScanOptions(), memory=memory
         )
     )
 
     def reads() -> tuple[list[str], int]:
         """Where the stream waits, and how many requests that took."""
         before = len(driver.reads)
-        reached = settled(follower.topics(), {}, max_bytes=None, max_entries=None, fail_on_data_loss=True)
+        reached = settled(follower.topics(), {}, BatchLimit(), fail_on_data_loss=True)
         return [str(position) for position in reached.values()], len(driver.reads) - before
 
     blocks = 2 * 8

@@ -12,8 +12,6 @@ from typing import Any
 
 from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-from pyspark.sql.types import StructType
 
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 from offload_core.reading.scan import TaskMetrics
@@ -57,13 +55,9 @@ def measure_reads(session: SparkSession) -> ReadMetrics:
     metrics = ReadMetrics({name: context.accumulator(0.0 if name == "seconds" else 0) for name in names})
 
     class MeasuredDataSource(PulsarOffloadDataSource):
-        """Register the source so that its tasks report to accumulators."""
+        """The source whose tasks report to accumulators."""
 
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return self.batch_reader(schema, metrics)
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            return self.stream_reader(schema, metrics)
+        report = metrics
 
     session.dataSource.register(MeasuredDataSource)
     return metrics

@@ -20,7 +20,6 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from offload_core.format.schemas import Payloads
 from offload_core.interfaces.spark.source_options import SourceOptions, open_source, read_options
 from offload_core.interfaces.spark.spark_types import spark_batch, spark_schema
 from offload_core.interfaces.spark.versions import check_versions, installed_versions
@@ -120,8 +119,8 @@ class OffloadReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         self._options = options
         self._report = report
-        self._read_options = read_options(options, tuple(schema.fieldNames()), lambda: self._tier)
-        expected = spark_schema(self._read_options.schema)
+        self.read_options = read_options(options, tuple(schema.fieldNames()), lambda: self._tier)
+        expected = spark_schema(self.read_options.schema)
         for wanted, field in zip(schema, expected, strict=True):
             if wanted.dataType != field.dataType:
                 raise OptionError(
@@ -144,27 +143,9 @@ class OffloadReader(DataSourceReader):
         return open_source(self._options)
 
     @property
-    def joins_chunks(self) -> bool:
-        """True if messages are joined from chunks."""
-        return self._read_options.joins_chunks
-
-    @property
-    def payloads(self) -> Payloads | None:
-        """The schemas by which payloads become columns; None for none."""
-        return self._read_options.payloads
-
-    @property
-    def needs_outcomes(self) -> bool:
-        """True if the read depends on outcomes of transactions."""
-        return self._read_options.needs_outcomes
-
-    @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
         """The filters that Spark pushes down."""
-        return PushFilters(self._push)
-
-    def _push(self, conditions: tuple[Condition, ...]) -> None:
-        self.conditions = conditions
+        return PushFilters(functools.partial(setattr, self, "conditions"))
 
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
@@ -179,7 +160,7 @@ class OffloadReader(DataSourceReader):
             return self._planned(tier, explain_scan)
 
     def _planned(self, tier: TierReader, plan: Callable[..., _Plan]) -> _Plan:
-        read = self._read_options
+        read = self.read_options
         return plan(
             tier,
             self._options.topics,
@@ -198,7 +179,7 @@ class OffloadReader(DataSourceReader):
         store = _store_of_process(os.getpid(), self._store)
         # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = options_of(self._options.scan, conditions=self.conditions).times
-        read = replace(self._read_options, times=times)
+        read = replace(self.read_options, times=times)
         if read.payloads is not None and partition.histories:
             read = replace(read, payloads=read.payloads.with_topics(partition.histories))
         return map(spark_batch, read_task(store, partition.task, read, self._report))

@@ -6,8 +6,9 @@ Source: docs/spark.md.
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from offload_core.interfaces.spark.reader import OffloadReader
@@ -30,7 +31,7 @@ def explain(path: str | os.PathLike[str] | None = None, **options: object) -> Sc
     if path is not None:
         given["path"] = os.fspath(path)
     source = PulsarOffloadDataSource(given)
-    return source.batch_reader(source.schema()).explain()
+    return source.reader(source.schema()).explain()
 
 
 def _text(value: object) -> str:
@@ -39,7 +40,13 @@ def _text(value: object) -> str:
 
 
 class PulsarOffloadDataSource(DataSource):
-    """The data source `pulsar_offload`; its options are in docs/spark.md."""
+    """The data source `pulsar_offload`; its options are in docs/spark.md.
+
+    Attributes:
+        report: called with the metrics of each task, where it is read; None for nothing.
+    """
+
+    report: ClassVar[Report | None] = None
 
     @classmethod
     def name(cls) -> str:
@@ -51,18 +58,10 @@ class PulsarOffloadDataSource(DataSource):
         options = parse_options(self.options)
         return spark_schema(read_options(options, options.scan.columns, lambda: open_source(options)).schema)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> OffloadReader:
         """The reader of a batch query."""
-        return self.batch_reader(schema)
+        return OffloadReader(parse_options(self.options), schema, self.report)
 
-    def batch_reader(self, schema: StructType, report: Report | None = None) -> OffloadReader:
-        """A reader whose tasks report their metrics."""
-        return OffloadReader(parse_options(self.options), schema, report)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> OffloadStreamReader:  # noqa: N802 - Spark's name
         """The reader of a streaming query."""
-        return self.stream_reader(schema)
-
-    def stream_reader(self, schema: StructType, report: Report | None = None) -> DataSourceStreamReader:
-        """A reader whose tasks report their metrics."""
-        return OffloadStreamReader(parse_options(self.options), schema, report)
+        return OffloadStreamReader(parse_options(self.options), schema, self.report)

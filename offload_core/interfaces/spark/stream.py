@@ -27,9 +27,9 @@ from offload_core.interfaces.spark.reader import OffloadPartition, OffloadReader
 from offload_core.interfaces.spark.source_options import SourceOptions, open_source
 from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName, parse_topic
 from offload_core.reading.scan import Bounds, Report, ScanOptions, plan_tasks, select_catalogue
-from offload_core.reading.scan.following import Budget, SettledAdvance, TopicFollower, advance, between
+from offload_core.reading.scan.following import BatchLimit, SettledAdvance, TopicFollower, advance, between
 from offload_core.reading.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
-from offload_core.reading.scan.scanning import payloads_of, summary_place
+from offload_core.reading.scan.scanning import payloads_of
 from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
 from offload_hooks.errors import OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory
@@ -91,7 +91,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._memory = SummaryMemory()
         self._settled = SettledAdvance(self._resolver)
-        payloads = self._reader.payloads
+        payloads = self._reader.read_options.payloads
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -100,7 +100,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if starting == "earliest":
             return {}
         topics = self._follower.topics()
-        ends = advance(topics, {}, Budget(), fail_on_data_loss=False)
+        ends = advance(topics, {}, BatchLimit(), fail_on_data_loss=False)
         if starting == "latest":
             return offsets_to_json(ends)
         check_topics(starting, {topic.name for topic in topics if topic.name}, "startingOffsets")
@@ -120,19 +120,13 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         frontier = _positions(start)
         fail = self._options.scan.fail_on_data_loss
         self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
-        max_bytes, max_entries = None, None
+        of_batch = BatchLimit()
         if not isinstance(limit, ReadAllAvailable):
-            max_bytes, max_entries = (
-                self._options.max_bytes_per_trigger,
-                self._options.max_offsets_per_trigger,
-            )
-        if self._reader.needs_outcomes and self._options.scan.isolation == "committed":
-            reached = self._settled(
-                topics, frontier, max_bytes=max_bytes, max_entries=max_entries, fail_on_data_loss=fail
-            )
-        else:
-            budget = Budget(max_bytes=max_bytes, max_entries=max_entries)
-            reached = advance(topics, frontier, budget, fail_on_data_loss=fail)
+            of_batch.max_bytes = self._options.max_bytes_per_trigger
+            of_batch.max_entries = self._options.max_offsets_per_trigger
+        read = self._reader.read_options
+        waits = read.needs_outcomes and read.isolation == "committed"
+        reached = (self._settled if waits else advance)(topics, frontier, of_batch, fail_on_data_loss=fail)
         return start if reached == frontier else offsets_to_json(reached)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -155,7 +149,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: a topic that is new has other columns than the stream.
             UnresolvedTransactionError: a transaction has no marker any more, and had one when `end` was found.
         """
-        topics = self._follower.topics()
+        topics, read = self._follower.topics(), self._reader.read_options
         first, last = _positions(start), _positions(end)
         moved = {name: position for name, position in last.items() if first.get(name) != position}
         check_topics(moved, {topic.name for topic in topics if topic.name}, "the stream's offset")
@@ -166,10 +160,10 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.scan.fail_on_data_loss),
             min_partitions=self._options.min_partitions,
             task_bytes=self._options.max_partition_bytes,
-            neighbour_bytes=self._options.scan.chunk_look_back_bytes if self._reader.joins_chunks else None,
+            neighbour_bytes=read.chunk_look_back_bytes if read.joins_chunks else None,
             around=topics,
         )
-        if self._reader.needs_outcomes:
+        if read.needs_outcomes:
             tasks = list(self._resolver(topics).resolve_all(tasks))
         histories = (
             None if self._new_topics is None else self._new_topics.histories(self._opened[0], narrowed)
@@ -206,15 +200,10 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._following
 
     def _resolver(self, topics: Sequence[Topic]) -> TransactionResolver:
-        options, tier = self._options.scan, self._opened[0]
         return TransactionResolver(
-            tier=tier.store,
+            tier=self._opened[0],
             topics=tuple(topics),
-            isolation=options.isolation,
-            verify_checksums=options.verify_checksums,
-            fail_on_data_loss=options.fail_on_data_loss,
-            ledger_alone=options.ledger is not None,
-            summaries=summary_place(tier, options),
+            asked=self._options.scan,
             memory=self._memory,
             is_settled=True,
         )

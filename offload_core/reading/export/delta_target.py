@@ -12,7 +12,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -83,7 +83,7 @@ class DeltaTarget:
         number = (table.transaction_version(APPLICATION) or 0) + 1
         transactions = [Transaction(APPLICATION, number)]
         for topic, position in reached.items():
-            for name, version in zip(_names(topic), _numbers(position), strict=True):
+            for name, version in zip(_names(topic), astuple(position), strict=True):
                 transactions.append(Transaction(name, version))
         try:
             table.create_write_transaction(
@@ -167,21 +167,12 @@ def _translated() -> Iterator[None]:
         ) from error
 
 
-def open_delta(url: str, options: Mapping[str, str]) -> DeltaTarget:
-    """The target `delta:` with this path or URL."""
-    return DeltaTarget(url, options)
-
-
 def _names(topic: TopicName) -> tuple[str, str, str]:
     return (
         f"{APPLICATION}/ledger/{topic}",
         f"{APPLICATION}/entry/{topic}",
         f"{APPLICATION}/batch/{topic}",
     )
-
-
-def _numbers(position: Position) -> tuple[int, int, int]:
-    return position.ledger_id, position.entry_id, position.batch_index
 
 
 def _with_partitions(schema: pa.Schema) -> pa.Schema:

@@ -80,18 +80,6 @@ class ExportedFile:
     staged: StagedUpload | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
-    """The result of one scan task.
-
-    `reached` is, by topic, where a later export goes on once the files are committed.
-    """
-
-    files: tuple[ExportedFile, ...]
-    reached: Mapping[TopicName, Position]
-    data_bytes: int
-
-
 class FileSink(Protocol):
     """A file that is being written: pyarrow writes to `file`, whose `tell()` gives its size."""
 
@@ -165,14 +153,36 @@ class ExportReport:
     data_bytes: int = 0
     complete: bool = True
 
-    def plus(self, result: TaskResult) -> ExportReport:
-        """Add the result of a task."""
+    def plus(self, later: ExportReport) -> ExportReport:
+        """Both together; complete if the later one is."""
         return ExportReport(
-            rows=self.rows + sum(file.rows for file in result.files),
-            files=self.files + len(result.files),
-            size_bytes=self.size_bytes + sum(file.size_bytes for file in result.files),
-            data_bytes=self.data_bytes + result.data_bytes,
-            complete=self.complete,
+            rows=self.rows + later.rows,
+            files=self.files + later.files,
+            size_bytes=self.size_bytes + later.size_bytes,
+            data_bytes=self.data_bytes + later.data_bytes,
+            complete=later.complete,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """The result of one scan task.
+
+    `reached` is, by topic, where a later export goes on once the files are committed.
+    """
+
+    files: tuple[ExportedFile, ...]
+    reached: Mapping[TopicName, Position]
+    data_bytes: int
+
+    @property
+    def report(self) -> ExportReport:
+        """What it adds to an export."""
+        return ExportReport(
+            rows=sum(file.rows for file in self.files),
+            files=len(self.files),
+            size_bytes=sum(file.size_bytes for file in self.files),
+            data_bytes=self.data_bytes,
         )
 
 

@@ -47,7 +47,7 @@ from offload_hooks.errors import MissingExtraError, OptionError
 
 _TABLES = {
     "iceberg": ("offload_core.reading.export.iceberg_target", "open_iceberg"),
-    "delta": ("offload_core.reading.export.delta_target", "open_delta"),
+    "delta": ("offload_core.reading.export.delta_target", "DeltaTarget"),
 }
 
 
@@ -189,46 +189,37 @@ def export(
         return scan(tier, topics, asked.having(columns=wanted), resume=resume, task_bytes=file_bytes)
 
     target = open_target(to, to_options or {})
-
-    def once() -> ExportReport:
-        return export_once(
-            plan,
-            target,
-            executor=executor or ThreadExecutor(),
-            parquet=parquet or ParquetOptions(),
-            columns=columns,
-            stop=ended,
-            listener=listener,
-        )
-
+    ended = ended or threading.Event()
+    total = ExportReport()
     try:
-        if follow_s is None:
-            return once()
-        return follow_export(once, interval_s=follow_s, stop=ended or threading.Event())
+        while True:
+            report = _export_once(
+                plan,
+                target,
+                executor=executor or ThreadExecutor(),
+                parquet=parquet or ParquetOptions(),
+                columns=columns,
+                stop=ended,
+                listener=listener,
+            )
+            total = total.plus(report)
+            if follow_s is None or ended.wait(follow_s):
+                return total
     finally:
         target.close()
 
 
-def export_once(
+def _export_once(
     plan: Plan,
     target: Target,
     *,
     executor: Executor,
     parquet: ParquetOptions,
-    columns: Sequence[str] | None = None,
-    stop: threading.Event | None = None,
-    listener: Listener | None = None,
+    columns: Sequence[str] | None,
+    stop: threading.Event,
+    listener: Listener | None,
 ) -> ExportReport:
-    """Export messages since the target's last commit.
-
-    Args:
-        columns: those to write; None for all of the scan.
-        stop: once it is set no further task begins; those under way are committed.
-        listener: called once all is planned, and after each task.
-
-    Raises:
-        OptionError, StoreError, FormatError, DataLossError: files that were committed before stay.
-    """
+    """Export messages since the target's last commit; once `stop` is set no further task begins."""
     parquet.check()
     scan = plan(target.load())
     if any(extent.topic is None for task in scan.planned for extent in task.extents):
@@ -277,7 +268,7 @@ def export_once(
     waiting: list[TaskResult] = []
     for result in executor.run(work, _until(stop, scan.tasks)):
         waiting.append(result)
-        seen = seen.plus(result)
+        seen = seen.plus(result.report)
         if seen.data_bytes - committed.data_bytes >= target.commit_bytes:
             _commit(target, waiting)
             committed, waiting = seen, []
@@ -294,26 +285,8 @@ def _commit(target: Target, results: Sequence[TaskResult]) -> None:
     target.commit(tuple(file for result in results for file in result.files), reached)
 
 
-def follow_export(
-    once: Callable[[], ExportReport], *, interval_s: float, stop: threading.Event
-) -> ExportReport:
-    """Export again and again, `interval_s` seconds after one another, until `stop` is set; all together."""
-    total = ExportReport()
-    while True:
-        report = once()
-        total = ExportReport(
-            rows=total.rows + report.rows,
-            files=total.files + report.files,
-            size_bytes=total.size_bytes + report.size_bytes,
-            data_bytes=total.data_bytes + report.data_bytes,
-            complete=report.complete,
-        )
-        if stop.wait(interval_s):
-            return total
-
-
-def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+def _until(stop: threading.Event, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
     for task in tasks:
-        if stop is not None and stop.is_set():
+        if stop.is_set():
             return
         yield task

@@ -1,7 +1,7 @@
 """Follow topics as ledgers and segments arrive: positions reached, and how far the next read goes.
 
 A frontier is the next position of each topic. `TopicFollower` lists the tier again after an interval; `advance` moves a
-frontier within a budget; `SettledAdvance` stops it before the first transaction that is open. The keys of a bucket's
+frontier by at most a batch; `SettledAdvance` stops it before the first transaction that is open. The keys of a bucket's
 objects begin with random numbers, so a listing cannot go on where the last one ended; with records nothing is listed.
 """
 
@@ -95,15 +95,15 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Budget:
-    """The stored bytes and entries that may still be read; None for no limit. The first entry is always within it."""
+class BatchLimit:
+    """The stored bytes and entries that a batch may still take; None for no limit. Its first entry is always taken."""
 
     max_bytes: int | None = None
     max_entries: int | None = None
     _is_touched: bool = False
 
     def take(self, entries: int, data_bytes: int) -> int:
-        """Subtract the next entries, which have this many bytes together; return how many are within the budget."""
+        """Subtract the next entries, which have this many bytes together; return how many the batch takes."""
         count = entries
         if self.max_entries is not None:
             count = min(count, self.max_entries)
@@ -139,14 +139,14 @@ class _Step:
 def advance(
     topics: Sequence[Topic],
     start: Frontier,
-    budget: Budget,
+    limit: BatchLimit,
     *,
     stops: Frontier | None = None,
     fail_on_data_loss: bool,
 ) -> dict[TopicName, Position]:
-    """Advance a stream from `start`: a block of each topic in turn, within the budget.
+    """Advance a stream from `start`: a block of each topic in turn, within the limit, which is used up.
 
-    Topics end at `stops`, which take nothing off the budget of the others.
+    Topics end at `stops`, which take nothing off the limit of the others.
 
     Raises:
         DataLossError: a ledger will never be readable, but later ones are, or an object of an unknown ledger is lost
@@ -169,7 +169,7 @@ def advance(
         step = next(walk, None)
         if step is None:
             continue
-        count = budget.take(step.entries, step.data_bytes) if step.entries else 0
+        count = limit.take(step.entries, step.data_bytes) if step.entries else 0
         if count or not step.entries:
             reached[name] = step.after(count)
         if count < step.entries:
@@ -300,9 +300,8 @@ class SettledAdvance:
         self,
         topics: Sequence[Topic],
         start: Frontier,
+        limit: BatchLimit,
         *,
-        max_bytes: int | None,
-        max_entries: int | None,
         fail_on_data_loss: bool,
     ) -> dict[TopicName, Position]:
         """Do the same as `advance`, and before the first entry of each topic whose transaction is open.
@@ -313,7 +312,7 @@ class SettledAdvance:
             DataLossError: as of `advance`.
             FormatError, StoreError: of the objects that are read.
         """
-        asked = (dict(start), max_bytes, max_entries, fail_on_data_loss)
+        asked = (dict(start), limit, fail_on_data_loss)
         same = len(topics) == len(self._topics) and all(
             ours is theirs for ours, theirs in zip(topics, self._topics, strict=True)
         )
@@ -322,8 +321,7 @@ class SettledAdvance:
         resolver = self._resolver_of(topics)
         stops: dict[TopicName, Position] = {}
         while True:
-            budget = Budget(max_bytes=max_bytes, max_entries=max_entries)
-            reached = advance(topics, start, budget, stops=stops, fail_on_data_loss=fail_on_data_loss)
+            reached = advance(topics, start, replace(limit), stops=stops, fail_on_data_loss=fail_on_data_loss)
             found = self._open_in(resolver, topics, start, reached)
             if not found:
                 break

@@ -35,7 +35,7 @@ from offload_core.reading.scan.pruning import Condition, restrict_times, time_ra
 from offload_core.reading.scan.read import read_task
 from offload_core.reading.scan.select import Selection, select_records, select_topics
 from offload_core.reading.scan.tasks import Neighbours, ReadOptions, ScanExtent, ScanLedger, ScanTask
-from offload_core.reading.scan.transactions import SummaryPlace, TransactionResolver
+from offload_core.reading.scan.transactions import TransactionResolver
 from offload_core.reading.schema_providers import choose_payloads, open_provider
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import MissingExtraError, OptionError, UnresolvedTransactionError
@@ -223,14 +223,7 @@ def scan(
         around=selected,
     )
     resolver = TransactionResolver(
-        tier=tier.store,
-        topics=tuple(selected),
-        isolation=asked.isolation,
-        verify_checksums=asked.verify_checksums,
-        fail_on_data_loss=asked.fail_on_data_loss,
-        ledger_alone=asked.ledger is not None,
-        summaries=summary_place(tier, asked),
-        bounds=bounds if conditions else None,
+        tier=tier, topics=tuple(selected), asked=asked, bounds=bounds if conditions else None
     )
     return Scan(
         tier=tier.store,
@@ -305,15 +298,10 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
             provider.close()
 
 
-def summary_place(tier: TierReader, asked: ScanOptions) -> SummaryPlace | None:
-    """The place where summaries are kept; None for none."""
-    return None if asked.summaries is None else SummaryPlace(location=asked.summaries, options=tier.options)
-
-
 def _require(library: str) -> None:
     if find_spec(library) is None:
         raise MissingExtraError(
-            f"{library} is not installed", hint=f"ScanExtent: pip install 'pulsar-offload[{library}]'"
+            f"{library} is not installed", hint=f"Install it: pip install 'pulsar-offload[{library}]'"
         )
 
 

@@ -1,6 +1,6 @@
 """Which entries of transactions a consumer sees: found by a pass over metadata only, kept in summaries."""
 
-from offload_core.reading.scan.transactions.resolve import SummaryPlace, TransactionResolver
+from offload_core.reading.scan.transactions.resolve import TransactionResolver
 from offload_core.reading.scan.transactions.summaries import (
     LedgerSummary,
     SummaryMemory,
@@ -12,7 +12,6 @@ from offload_core.reading.scan.transactions.summaries import (
 __all__ = [
     "LedgerSummary",
     "SummaryMemory",
-    "SummaryPlace",
     "SummaryStore",
     "TransactionResolver",
     "pack_summary",

@@ -7,30 +7,22 @@ Source: docs/transactions.md.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offload_core.metadata.catalogue import Ledger, Topic, TopicName, concurrently
+from offload_core.metadata.catalogue import Ledger, TierReader, Topic, TopicName, concurrently
 from offload_core.reading.scan.extents import extents_of, read_scan_ledger
+from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import Bounds, first_asked
-from offload_core.reading.scan.tasks import NO_ENTRIES, Isolation, ScanExtent, ScanLedger, ScanTask
+from offload_core.reading.scan.tasks import NO_ENTRIES, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.transactions.outcomes import END, NOTHING, Outcome, Place, TransactionLook
 from offload_core.reading.scan.transactions.summaries import SummaryMemory, SummaryStore
-from offload_core.storage.tier import Tier, open_like
+from offload_core.storage.tier import open_like
 from offload_hooks.errors import UnresolvedTransactionError
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryPlace:
-    """A place of summaries: a path or URL; `options` are for one of the tier's own driver."""
-
-    location: str | os.PathLike[str]
-    options: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +31,15 @@ class TransactionResolver:
 
     Attributes:
         topics: the topics of the scan, with all ledgers that may be read for it.
-        isolation: with `committed` tasks end before the first open transaction.
-        fail_on_data_loss: what cannot be read is an error, as in the read itself.
-        ledger_alone: the scan is of one ledger; other ledgers of its topic are not read.
-        summaries: where to keep summaries; None to keep none.
+        asked: the scan's options. With `committed` tasks end before the first open transaction.
         memory: the summaries of this process; None for none.
         bounds: what was asked for, if conditions left out some of it: a transaction that is open there counts.
         is_settled: the range was found to have nothing open, so that with `committed` it is an error.
     """
 
-    tier: Tier
+    tier: TierReader
     topics: tuple[Topic, ...]
-    isolation: Isolation
-    verify_checksums: bool
-    fail_on_data_loss: bool
-    ledger_alone: bool = False
-    summaries: SummaryPlace | None = None
+    asked: ScanOptions
     memory: SummaryMemory | None = None
     bounds: Bounds | None = None
     is_settled: bool = False
@@ -95,12 +80,12 @@ class TransactionResolver:
     @contextmanager
     def _look(self) -> Iterator[TransactionLook]:
         """Open the place of summaries for a pass over topics."""
-        look = TransactionLook(tier=self.tier, verify_checksums=self.verify_checksums, memory=self.memory)
-        place = self.summaries
-        if place is None:
+        tier, asked = self.tier.store, self.asked
+        look = TransactionLook(tier=tier, verify_checksums=asked.verify_checksums, memory=self.memory)
+        if asked.summaries is None:
             yield look
             return
-        with open_like(self.tier, place.location, **place.options) as store:
+        with open_like(tier, asked.summaries, **self.tier.options) as store:
             yield replace(look, kept=SummaryStore(store))
 
     def _resolve(
@@ -112,16 +97,14 @@ class TransactionResolver:
             for each in task.extents
             if isinstance(each, ScanLedger) and each.topic == topic
         ]
-        read = {
-            each.ledger_id: each for each in concurrently(partial(read_scan_ledger, self.tier), scan_ledgers)
-        }
-        fail = self.fail_on_data_loss
+        read_one = partial(read_scan_ledger, self.tier.store)
+        read = {each.ledger_id: each for each in concurrently(read_one, scan_ledgers)}
         of_tasks: list[tuple[ScanTask, list[ScanExtent | ScanLedger]]] = []
         for task in tasks:
             extents: list[ScanExtent | ScanLedger] = []
             for each in task.extents:
                 if isinstance(each, ScanLedger) and each.topic == topic:
-                    extents.extend(extents_of(read[each.ledger_id], fail))
+                    extents.extend(extents_of(read[each.ledger_id], self.asked.fail_on_data_loss))
                 else:
                     extents.append(each)
             of_tasks.append((task, extents))
@@ -133,7 +116,7 @@ class TransactionResolver:
         ]
         known = {ledger_id: scan_ledger.ledger for ledger_id, scan_ledger in read.items()}
         outcome = self._outcome(asked, known, look) if asked else NOTHING
-        cut = outcome.first_open if self.isolation == "committed" else None
+        cut = outcome.first_open if self.asked.isolation == "committed" else None
         resolved = []
         for task, extents in of_tasks:
             applied: list[ScanExtent | ScanLedger] = []
@@ -153,15 +136,16 @@ class TransactionResolver:
         first, last = asked[0], asked[-1]
         (topic,) = (each for each in self.topics if each.full_name == first.topic)
         start = (first.ledger_id, first.start_entry_id)
-        if self.bounds is not None and (begin := first_asked(self.tier, topic, self.bounds)) is not None:
+        begin = None if self.bounds is None else first_asked(self.tier.store, topic, self.bounds)
+        if begin is not None:
             start = min(start, (begin.ledger_id, begin.entry_id))
         stop = (last.ledger_id, END if last.stop_entry_id is None else last.stop_entry_id)
         outcome = look.look(topic, known, start, stop)
-        if outcome.unsettled and self.isolation == "committed":
-            self._tell(topic, outcome)
+        if outcome.unsettled and self.asked.isolation == "committed":
+            self._report_open(topic, outcome)
         return outcome
 
-    def _tell(self, topic: Topic, outcome: Outcome) -> None:
+    def _report_open(self, topic: Topic, outcome: Outcome) -> None:
         count, named = outcome.name_open()
         ledger_id, entry_id, *_ = outcome.unsettled[0]
         if self.is_settled:
@@ -177,7 +161,9 @@ class TransactionResolver:
             "isolation uncommitted reads all",
             topic.label,
             count,
-            " from this ledger alone, their markers may lie in later ones" if self.ledger_alone else "",
+            ""
+            if self.asked.ledger is None
+            else " from this ledger alone, their markers may lie in later ones",
             named,
             ledger_id,
             entry_id,
