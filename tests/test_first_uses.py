@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -133,7 +132,7 @@ def run_often(times: int, program: str, *arguments: str, data: bytes = b"") -> s
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     """A ledger whose entries are compressed in every way."""
     place = tmp_path_factory.mktemp("tier")
     payloads = [batch_entry([b"value" * 20] * 3, compression=codec) for codec in CODECS for _ in range(20)]
@@ -154,22 +153,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("program", "data", "expected"), CASES)
-def test_threads_may_be_first_together(program: str, data: bytes, expected: set[str], tier: Path) -> None:
+def test_threads_may_be_first_together(program, data, expected, tier):
     assert run_often(3, program, str(tier), TOPIC, data=data) == expected
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("program", "data", "expected"), CASES)
-def test_threads_may_be_first_together_in_hundreds_of_processes(
-    program: str, data: bytes, expected: set[str], tier: Path
-) -> None:
+def test_threads_may_be_first_together_in_hundreds_of_processes(program, data, expected, tier):
     assert run_often(300, program, str(tier), TOPIC, data=data) == expected
 
 
-def test_functions_are_found_while_another_thread_imports_their_module(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_functions_are_found_while_another_thread_imports_their_module(monkeypatch):
     """It is among the modules then, and does not tell yet where it came from."""
     importlib.import_module("lz4.block")
     unfinished = ModuleType("lz4.block._block")

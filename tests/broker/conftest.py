@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import pulsar
 import pytest
-from live.broker import ColdNamespace, ConsumerProcess, LivePulsar, PulsarAdmin, Read, TopicLedger
+from live.broker import LivePulsar, Read, TopicLedger
 from live.clients import JavaClient, TransactionalPulsar
 from live.sent import PARTITIONS, TOPICS
-from oracle import Oracle
 from scenes.messages import public_pem, write_keys
-from servers.broker import Broker
-from servers.versitygw import Versitygw
-from stores import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,41 +27,39 @@ class OffloadedTopic:
 
 
 @pytest.fixture(scope="session")
-def live(broker: Broker, versitygw: Versitygw) -> Iterator[LivePulsar]:
+def live(broker, versitygw):
     """The broker and its clients, and all that is made for a test of its own."""
     with LivePulsar.connected(broker, versitygw) as live:
         yield live
 
 
 @pytest.fixture(scope="session")
-def admin(live: LivePulsar) -> PulsarAdmin:
+def admin(live):
     """The broker's admin REST."""
     return live.admin
 
 
 @pytest.fixture(scope="session")
-def client(live: LivePulsar) -> pulsar.Client:
+def client(live):
     """Pulsar's official client."""
     return live.client
 
 
 @pytest.fixture(scope="session")
-def consumers(live: LivePulsar) -> ConsumerProcess:
+def consumers(live):
     """Pulsar's official client where it consumes."""
     return live.consumers
 
 
 @pytest.fixture(scope="session")
-def transactional(
-    transactional_broker: Broker, versitygw: Versitygw, oracle: Oracle
-) -> Iterator[TransactionalPulsar]:
+def transactional(transactional_broker, versitygw, oracle):
     """A broker that takes transactions, and its clients."""
     with TransactionalPulsar.connected(transactional_broker, versitygw, oracle=oracle) as live:
         yield live
 
 
 @pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keys(tmp_path_factory):
     """A folder with the private key `orders.pem` and the public key `orders.pub`."""
     folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
     (folder / "orders.pub").write_bytes(public_pem("orders"))
@@ -76,28 +67,26 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def java_client(broker: Broker, oracle: Oracle) -> JavaClient:
+def java_client(broker, oracle):
     """Pulsar's Java client."""
     return JavaClient(oracle, broker.service_url)
 
 
 @pytest.fixture(scope="session")
-def cold(live: LivePulsar) -> ColdNamespace:
+def cold(live):
     """A namespace for topics of the tests' own, each with another name."""
     return live.new_cold_namespace()
 
 
 @pytest.fixture(scope="session")
-def s3_tier(live: LivePulsar) -> tuple[Store, dict[str, OffloadedTopic]]:
+def s3_tier(live):
     """A bucket into which the broker offloaded `TOPICS`, which BookKeeper has no more."""
     cold = live.new_cold_namespace()
     return cold.store, _offload_topics(live, cold.name)
 
 
 @pytest.fixture(scope="session")
-def filesystem_tier(
-    live: LivePulsar, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, OffloadedTopic]]:
+def filesystem_tier(live, tmp_path_factory):
     """A directory into which the broker offloaded `TOPICS`, which BookKeeper has no more."""
     root = tmp_path_factory.mktemp("offloaded")
     namespace = live.new_namespace(live.broker.filesystem_policies(root, deletion_lag_ms=0))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psutil
 import pytest
-from live.broker import AdminError, LivePulsar, produce
+from live.broker import AdminError, produce
 
 
 @pytest.mark.nightly
-def test_a_broker_keeps_its_topics_over_a_restart(live: LivePulsar, tmp_path: Path) -> None:
+def test_a_broker_keeps_its_topics_over_a_restart(live, tmp_path):
     broker, admin = live.broker, live.admin
     topic = f"persistent://{live.new_namespace(broker.filesystem_policies(tmp_path))}/topic"
     sent = produce(live.client, topic, [{"content": b"%d" % i} for i in range(50)])
@@ -29,7 +27,7 @@ def test_a_broker_keeps_its_topics_over_a_restart(live: LivePulsar, tmp_path: Pa
     assert live.consumers.consume(topic, sent) == read
 
 
-def test_an_offload_that_fails_is_an_error(live: LivePulsar, tmp_path: Path) -> None:
+def test_an_offload_that_fails_is_an_error(live, tmp_path):
     (tmp_path / "file").touch()
     topic = f"persistent://{live.new_namespace(live.broker.filesystem_policies(tmp_path / 'file'))}/topic"
     produce(live.client, topic, [{"content": b"a"}])

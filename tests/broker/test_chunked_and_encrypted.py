@@ -9,12 +9,12 @@ from typing import Any
 
 import pulsar
 import pytest
-from live.broker import ColdNamespace, ConsumerProcess, produce, read_values, scanned
+from live.broker import produce, read_values, scanned
 
 from offload_hooks.errors import DecryptionError
 from pulsar_offload import TierReader, scan
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 CHUNK_BYTES = 5 << 20
 """About the most that a broker takes in one entry, by default."""
@@ -35,9 +35,7 @@ def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes
     return [(row["__messageId"], row["value"]) for row in rows]
 
 
-def test_chunks_of_two_producers_are_what_the_client_joins(
-    cold: ColdNamespace, client: pulsar.Client
-) -> None:
+def test_chunks_of_two_producers_are_what_the_client_joins(cold, client):
     topic = cold.topic("chunked")
     sizes = [CHUNK_BYTES * 2, 10, CHUNK_BYTES + 1]
     producers = [
@@ -67,9 +65,7 @@ def test_chunks_of_two_producers_are_what_the_client_joins(
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_encrypted_messages_are_what_the_client_decrypts(
-    cold: ColdNamespace, client: pulsar.Client, keys: Path, chunked: bool
-) -> None:
+def test_encrypted_messages_are_what_the_client_decrypts(cold, client, keys, chunked):
     topic = cold.topic(f"encrypted-{chunked}")
     options: Mapping[str, Any] = (
         {"chunking_enabled": True, "batching_enabled": False}
@@ -99,9 +95,7 @@ def test_encrypted_messages_are_what_the_client_decrypts(
         assert all(raw)
 
 
-def test_delayed_messages_are_read_where_they_stand(
-    cold: ColdNamespace, client: pulsar.Client, consumers: ConsumerProcess
-) -> None:
+def test_delayed_messages_are_read_where_they_stand(cold, client, consumers):
     topic = cold.topic("delayed")
     due_ms = 4_000_000_000_000
     messages = [{"content": b"at once"}, {"content": b"later", "deliver_at": due_ms}, {"content": b"now"}]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psutil
 import pulsar
-from live.broker import ConsumerProcess, LivePulsar, produce
+import pytest
+from live.broker import ConsumerProcess, produce
 
 from pulsar_offload import scan
 
+pytestmark = pytest.mark.nightly
 
-def test_the_client_drops_a_message_that_zlib_made_of_nothing(live: LivePulsar) -> None:
+
+def test_the_client_drops_a_message_that_zlib_made_of_nothing(live):
     cold = live.new_cold_namespace()
     topic = cold.topic("zlib")
     messages = [{"content": b""}, {"content": b"something"}]
@@ -26,7 +27,7 @@ def test_the_client_drops_a_message_that_zlib_made_of_nothing(live: LivePulsar) 
         ]
 
 
-def test_a_client_that_crashes_costs_no_test(live: LivePulsar, tmp_path: Path) -> None:
+def test_a_client_that_crashes_costs_no_test(live, tmp_path):
     topic = f"persistent://{live.new_namespace(live.broker.filesystem_policies(tmp_path))}/crash"
     sent = produce(live.client, topic, [{"content": b"%d" % i} for i in range(5)])
     with ConsumerProcess(live.broker.service_url) as consumers:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from entries import entry
-from live.broker import ColdNamespace
-from live.clients import JavaClient, rows_as_java_reads
+from live.clients import rows_as_java_reads
 from live.sent import RawProducer
 from scenes.messages import SentMessage, interleaved, readable
-from servers.broker import Broker
 
 from offload_hooks.errors import IncompleteMessageError
 from pulsar_offload import scan
 
 END = b"the end"
 
-Publish = Callable[[str, list[bytes]], None]
+pytestmark = pytest.mark.sampled(3)
 
 
 @pytest.fixture(scope="module")
-def publish(broker: Broker) -> Publish:
+def publish(broker):
     """Have the broker store these entries, and a plain message `END` after them."""
 
-    def publish(topic: str, entries: list[bytes]) -> None:
+    def publish(topic: str, entries: list[bytes]):
         with RawProducer(broker.service_url, broker.endpoint, topic) as producer:
             producer.send([*entries, entry(END)])
 
@@ -36,9 +32,7 @@ def chunked(number: int, *, lost: frozenset[int] = frozenset(), producer: str = 
     return SentMessage(producer=producer, number=number, value=value, chunks=5, codec=number % 2, lost=lost)
 
 
-def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_out(
-    cold: ColdNamespace, java_client: JavaClient, publish: Publish
-) -> None:
+def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_out(cold, java_client, publish):
     """A producer that was killed in a message, one that lost the beginning of one, and one a chunk in between."""
     topic = cold.topic("chunks-crafted")
     sent = [
@@ -66,9 +60,7 @@ def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_ou
     assert raw.num_rows == len(stored) + 1
 
 
-def test_chunks_that_were_sent_again_are_read_once(
-    cold: ColdNamespace, java_client: JavaClient, publish: Publish
-) -> None:
+def test_chunks_that_were_sent_again_are_read_once(cold, java_client, publish):
     topic = cold.topic("chunks-again")
     first, second, third, fourth, last = chunked(1).entries()
     publish(topic, [first, second, second, first, second, third, third, fourth, last, last, third])
@@ -79,9 +71,7 @@ def test_chunks_that_were_sent_again_are_read_once(
         assert rows_as_java_reads(tier, topic) == read
 
 
-def test_replicated_and_delayed_messages_are_read_with_what_they_say(
-    cold: ColdNamespace, java_client: JavaClient, publish: Publish
-) -> None:
+def test_replicated_and_delayed_messages_are_read_with_what_they_say(cold, java_client, publish):
     topic = cold.topic("replicated")
     publish(
         topic,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from entries import read_whole
-from live.broker import ConsumerProcess, LivePulsar, Place, PulsarAdmin, produce
+from live.broker import Place, PulsarAdmin, produce
 from servers.broker import Broker
 from waiting import wait_for
 
@@ -67,7 +66,7 @@ class Sealed:
 
 
 @pytest.fixture
-def sealed(live: LivePulsar, tmp_path: Path) -> Iterator[Sealed]:
+def sealed(live, tmp_path):
     cold = live.new_cold_namespace()
     sent = {}
     for name in TOPICS:
@@ -87,7 +86,7 @@ def sealed(live: LivePulsar, tmp_path: Path) -> Iterator[Sealed]:
         )
 
 
-def gone(sealed: Sealed, keys: set[str]) -> None:
+def gone(sealed: Sealed, keys: set[str]):
     """The broker deletes these some time after it has answered."""
     wait_for(lambda: not keys & sealed.keys)
 
@@ -98,7 +97,7 @@ def data_keys(sealed: Sealed, name: str) -> set[str]:
     return {f"{each.uuid}-ledger-{each.ledger_id}" for each in ledgers if each.offloaded}
 
 
-def test_what_deleted_topics_leave_is_named_exactly(sealed: Sealed, consumers: ConsumerProcess) -> None:
+def test_what_deleted_topics_leave_is_named_exactly(sealed, consumers):
     assert (sealed.findings(), sealed.garbage()) == ([], [])
     kept, deleted, left = (data_keys(sealed, name) for name in TOPICS)
     assert sealed.keys == {

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from live.broker import COLUMNS, LivePulsar, messages_by_topic, scanned
+from live.broker import COLUMNS, messages_by_topic, scanned
 from live.sent import TOPICS
 from mapfiles import lay_out_mapfile, mapfile
-from pyspark.sql import SparkSession
-from servers.broker import Broker
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from pulsar_offload import open_tier, scan
-
-pytestmark = pytest.mark.sampled(3)
-
-FilesystemTier = tuple[Path, dict[str, Any]]
 
 
 def stored_ledgers(root: Path, topic: str) -> dict[str, set[str]]:
@@ -29,48 +22,44 @@ def stored_ledgers(root: Path, topic: str) -> dict[str, set[str]]:
     return {ledger.name: {file.name for file in ledger.iterdir()} for ledger in folder.iterdir()}
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_every_ledger_that_the_broker_calls_offloaded_is_there(
-    filesystem_tier: FilesystemTier, topic: str
-) -> None:
+@pytest.mark.nightly
+def test_every_ledger_that_the_broker_calls_offloaded_is_there(filesystem_tier):
     root, topics = filesystem_tier
-    for name, ledgers in topics[topic].ledgers.items():
+    for name, ledgers in [each for topic in topics.values() for each in topic.ledgers.items()]:
         files = {"data", "index", ".data.crc", ".index.crc"}
         assert stored_ledgers(root, name) == {
             f"{ledger.ledger_id}-{ledger.uuid}": files for ledger in ledgers
         }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_arrow_scan_gives_what_the_client_read(filesystem_tier: FilesystemTier, topic: str) -> None:
+def test_the_arrow_scan_gives_what_the_client_read(filesystem_tier, topic):
     root, topics = filesystem_tier
     with open_tier(root) as tier:
         assert scanned(tier, topics[topic].name) == topics[topic].read
 
 
-def test_the_driver_filesystem_finds_it_by_pulsars_own_options(
-    broker: Broker, filesystem_tier: FilesystemTier
-) -> None:
+@pytest.mark.nightly
+def test_the_driver_filesystem_finds_it_by_pulsars_own_options(broker, filesystem_tier):
     root, topics = filesystem_tier
     options = {"fileSystemURI": root.as_uri(), "fileSystemProfilePath": str(broker.filesystem_profile)}
     with open_tier("filesystem", **options) as tier:
         assert scanned(tier, topics["json"].name) == topics["json"].read
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-def test_the_spark_source_gives_what_the_client_read(
-    filesystem_tier: FilesystemTier, spark: SparkSession
-) -> None:
+def test_the_spark_source_gives_what_the_client_read(filesystem_tier, spark):
     root, topics = filesystem_tier
     reader = spark.read.format("pulsar_offload").option("columns", ",".join(COLUMNS))
     rows = reader.load(str(root)).toArrow().to_pylist(maps_as_pydicts="strict")
     assert messages_by_topic(rows) == {name: topic.read for name, topic in topics.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compression", FileCompression)
-def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
-    live: LivePulsar, tmp_path: Path, compression: FileCompression
-) -> None:
+def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(live, tmp_path, compression):
     namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
     topic = live.send(f"persistent://{namespace}/ours", TOPICS["compression-lz4"])
     ledgers = live.admin.offload_all(topic.name)

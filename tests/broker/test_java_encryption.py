@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from live.broker import ColdNamespace
-from live.clients import JavaClient, rows_as_java_reads
+from live.clients import rows_as_java_reads
 
 from offload_hooks.errors import DecryptionError
 
@@ -30,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keys(tmp_path_factory):
     """A folder with `NAME.pem` and `NAME.pub` of each key, and with `NAME.other`, a private key that does not fit."""
     folder = tmp_path_factory.mktemp("keys")
     for _ in range(2):
@@ -39,7 +38,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_key(folder: Path, name: str) -> None:
+def write_key(folder: Path, name: str):
     key = new_key(name)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
@@ -76,9 +75,7 @@ def pem(keys: Path, *names: str, kind: str = "pem") -> tuple[str, Mapping[str, A
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_encrypted_messages_are_what_the_java_client_decrypts(
-    cold: ColdNamespace, java_client: JavaClient, keys: Path, case: str
-) -> None:
+def test_encrypted_messages_are_what_the_java_client_decrypts(cold, java_client, keys, case):
     topic = cold.topic("encrypted-" + case.replace(" ", "-").replace(",", ""))
     options = CASES[case]
     names = options["encrypt_for"]

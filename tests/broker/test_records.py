@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from live.broker import COLUMNS, LivePulsar, Read, messages_by_topic, produce, scanned
 from live.sent import TOPICS
-from pyspark.sql import SparkSession
-from servers.broker import Broker
-from stores import Store
 
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import TopicName, open_records
@@ -19,13 +16,10 @@ from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
 from pulsar_offload import TierReader, open_tier, scan
 
-S3Tier = tuple[Store, dict[str, Any]]
 
-
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(
-    broker: Broker, s3_tier: S3Tier, topic: str
-) -> None:
+def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(broker, s3_tier, topic):
     store, topics = s3_tier
     with store.open_reader() as tier:
         assert scanned(tier, topics[topic].name, records=broker.endpoint) == topics[topic].read
@@ -33,9 +27,7 @@ def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_the_spark_source_by_the_admin_rest_gives_what_the_client_read(
-    broker: Broker, s3_tier: S3Tier, spark: SparkSession
-) -> None:
+def test_the_spark_source_by_the_admin_rest_gives_what_the_client_read(broker, s3_tier, spark):
     store, topics = s3_tier
     namespace = next(iter(topics.values())).name.removeprefix("persistent://").rpartition("/")[0]
     reader = spark.read.format("pulsar_offload").options(**store.spark_options())
@@ -45,18 +37,16 @@ def test_the_spark_source_by_the_admin_rest_gives_what_the_client_read(
     assert found == {name: topic.read for name, topic in topics.items()}
 
 
-def test_mapfiles_are_found_by_the_admin_rest(
-    broker: Broker, filesystem_tier: tuple[Path, dict[str, Any]]
-) -> None:
+@pytest.mark.nightly
+def test_mapfiles_are_found_by_the_admin_rest_and_sound(broker, filesystem_tier):
     root, topics = filesystem_tier
     with open_tier(root) as tier:
         for topic in topics.values():
             assert scanned(tier, topic.name, records=broker.endpoint) == topic.read
+        assert list(Verification(tier.store, deep=True)) == []
 
 
-def test_what_the_broker_offloaded_is_sound_to_the_last_byte(
-    broker: Broker, s3_tier: S3Tier, filesystem_tier: tuple[Path, dict[str, Any]]
-) -> None:
+def test_what_the_broker_offloaded_is_sound_to_the_last_byte(broker, s3_tier):
     store, topics = s3_tier
     namespace = next(iter(topics.values())).name.rpartition("/")[0]
     with store.open_reader() as tier:
@@ -69,8 +59,6 @@ def test_what_the_broker_offloaded_is_sound_to_the_last_byte(
         )  # other namespaces are offloaded to other tiers, which the admin REST does not tell
         assert verification.summary.deep_objects == verification.summary.objects > 0
         assert verification.summary.ledgers >= verification.summary.objects
-    with open_tier(filesystem_tier[0]) as tier:
-        assert list(Verification(tier.store, deep=True)) == []
 
 
 # --- what is not offloaded ---------------------------------------------------------------------
@@ -79,7 +67,7 @@ def test_what_the_broker_offloaded_is_sound_to_the_last_byte(
 class Growing:
     """A topic whose first 40 entries (two ledgers) are offloaded into a directory; 25 more are in BookKeeper only."""
 
-    def __init__(self, live: LivePulsar, root: Path) -> None:
+    def __init__(self, live: LivePulsar, root: Path):
         namespace = live.new_namespace(live.broker.filesystem_policies(root))
         self.name = f"persistent://{namespace}/growing"
         self.root = root
@@ -98,13 +86,11 @@ class Growing:
 
 
 @pytest.fixture(scope="module")
-def growing(live: LivePulsar, tmp_path_factory: pytest.TempPathFactory) -> Growing:
+def growing(live, tmp_path_factory):
     return Growing(live, tmp_path_factory.mktemp("growing"))
 
 
-def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is(
-    growing: Growing, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is(growing, caplog):
     with open_tier(growing.root) as tier:
         assert growing.read(tier) == growing.cold
     hot = ", ".join(str(each) for each in growing.all[2:])
@@ -114,7 +100,7 @@ def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is
     )
 
 
-def test_a_stop_behind_that_is_loss_with_the_ledgers_and_positions(growing: Growing) -> None:
+def test_a_stop_behind_that_is_loss_with_the_ledgers_and_positions(growing):
     first, last = growing.all[2], growing.all[-1]
     with open_tier(growing.root) as tier:
         assert growing.read(tier, stop=growing.at(first, 0)) == growing.cold
@@ -126,7 +112,7 @@ def test_a_stop_behind_that_is_loss_with_the_ledgers_and_positions(growing: Grow
         assert growing.read(tier, stop=growing.at(last, 5), fail_on_data_loss=False) == growing.cold
 
 
-def test_a_copy_that_is_gone_is_loss(growing: Growing, tmp_path: Path) -> None:
+def test_a_copy_that_is_gone_is_loss(growing, tmp_path):
     shutil.copytree(growing.root, tmp_path, dirs_exist_ok=True)
     (gone,) = tmp_path.rglob(f"{growing.ledgers[0]}-*")
     shutil.rmtree(gone)
@@ -142,7 +128,7 @@ def test_a_copy_that_is_gone_is_loss(growing: Growing, tmp_path: Path) -> None:
 # --- asked wrongly -----------------------------------------------------------------------------
 
 
-def test_a_topic_or_namespace_that_the_broker_has_not_is_unknown(broker: Broker, growing: Growing) -> None:
+def test_a_topic_or_namespace_that_the_broker_has_not_is_unknown(broker, growing):
     namespace = growing.name.removeprefix("persistent://").rpartition("/")[0]
     with open_tier(growing.root) as tier:
         with pytest.raises(UnknownTopicError, match="growing"):
@@ -152,6 +138,6 @@ def test_a_topic_or_namespace_that_the_broker_has_not_is_unknown(broker: Broker,
                 scan(tier, topic, records=broker.endpoint)
 
 
-def test_a_server_that_is_no_broker_is_named(broker: Broker, growing: Growing) -> None:
+def test_a_server_that_is_no_broker_is_named(broker, growing):
     with open_tier(growing.root) as tier, pytest.raises(StoreError, match=r"object http://127\.0\.0\.1"):
         scan(tier, growing.name, records=broker.bookie_endpoint)

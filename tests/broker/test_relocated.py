@@ -6,7 +6,7 @@ Its records are in a ZooKeeper. All is done by the command, as an operator does 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,11 @@ from uuid import UUID
 
 import pulsar
 import pytest
-from commands import Offload, in_this_process
+from commands import in_this_process
 from kazoo.client import KazooClient
-from live.broker import LivePulsar, produce, read_values
+from live.broker import produce, read_values
 from live.clients import TransactionalPulsar
 from live.sent import TOPICS, ended, steps
-from oracle import Oracle
-from servers.broker import Broker
-from servers.versitygw import Versitygw
-from servers.zookeeper import ZooKeeper
 from waiting import wait_for
 
 from offload_core.metadata.records import DriverMetadata, pack_stored_record, parse_stored_record
@@ -34,7 +30,7 @@ pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
 # --- What `offload relocate --mapping` says is to be changed in a live Pulsar's records, done as its operator does it
 
 
-def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str, Any]]) -> None:
+def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str, Any]]):
     """Make these `changes` of the command's report, in the ZooKeeper with the cluster's root.
 
     Their topics are unloaded. Everything else in the records stays, also how they are compressed.
@@ -61,20 +57,20 @@ ROOT = "/pulsar"
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker: Broker, versitygw: Versitygw, oracle: Oracle) -> Iterator[TransactionalPulsar]:
+def live(zookeeper_broker, versitygw, oracle):
     with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
         yield live
 
 
 @pytest.fixture
-def offload(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Offload:
+def offload(capsys, monkeypatch):
     return in_this_process(capsys, monkeypatch)
 
 
 class Topics:
     """Topics of all kinds of messages in a cold namespace, and what Pulsar's clients read from each."""
 
-    def __init__(self, live: TransactionalPulsar, keys: Path) -> None:
+    def __init__(self, live: TransactionalPulsar, keys: Path):
         self._live, self._keys = live, keys
         self.cold = live.new_cold_namespace()
         self._readers: dict[str, Callable[[], list[Any]]] = {}
@@ -107,16 +103,16 @@ class Topics:
             for name in self.names
         }
 
-    def unload(self) -> None:
+    def unload(self):
         for name in self.names:
             self._live.admin.unload(name)
 
-    def _add_plain(self, name: str) -> None:
+    def _add_plain(self, name: str):
         topic = self.cold.topic(name)
         sent = TOPICS[name](self._live.client, topic)
         self._readers[topic] = lambda: self._live.consumers.consume(topic, sent)
 
-    def _add_encrypted_chunks(self) -> None:
+    def _add_encrypted_chunks(self):
         topic = self.cold.topic("encrypted-chunks")
         reader = pulsar.CryptoKeyReader(str(self._keys / "orders.pub"), str(self._keys / "orders.pem"))
         sizes = (CHUNKED_BYTES, 10, 1000)
@@ -128,14 +124,14 @@ class Topics:
             self._live.client, topic, len(sizes), crypto_key_reader=reader
         )
 
-    def _add_transactions(self) -> None:
+    def _add_transactions(self):
         topic = self.cold.topic("transactions")
         self._live.send_steps(topic, ended(list(steps())))
         self._readers[topic] = lambda: self._live.read(topic)
 
 
 @pytest.fixture
-def topics(live: TransactionalPulsar, keys: Path) -> Topics:
+def topics(live, keys):
     return Topics(live, keys)
 
 
@@ -149,9 +145,7 @@ def keys_in(tier: TierReader) -> set[str]:
     return {each.key for each in tier.store.list_objects()}
 
 
-def test_clients_read_on_from_another_bucket(
-    live: LivePulsar, topics: Topics, zookeeper: ZooKeeper, offload: Offload, tmp_path: Path
-) -> None:
+def test_clients_read_on_from_another_bucket(live, topics, zookeeper, offload, tmp_path):
     old, records = topics.cold.store, f"{zookeeper.endpoint}{ROOT}"
     bucket, new = live.new_store()
     mapping, log = tmp_path / "moved.jsonl", tmp_path / "audit.jsonl"
@@ -218,9 +212,7 @@ def test_clients_read_on_from_another_bucket(
         wait_for(lambda: not keys_in(tier))
 
 
-def test_clients_read_on_from_mapfiles(
-    live: LivePulsar, topics: Topics, zookeeper: ZooKeeper, offload: Offload, tmp_path: Path
-) -> None:
+def test_clients_read_on_from_mapfiles(live, topics, zookeeper, offload, tmp_path):
     records, root = f"{zookeeper.endpoint}{ROOT}", tmp_path / "directory"
     root.mkdir()
     result = offload(

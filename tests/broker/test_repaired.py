@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from in_their_place import keys_of
-from live.broker import LivePulsar
 from live.sent import TOPICS
 from scenes.repairs import Lines
 
@@ -14,7 +13,7 @@ from offload_core.storage.clock import system_now_ms
 AN_HOUR_MS = 3_600_000
 
 
-def test_a_broker_serves_ledgers_again_whose_indexes_were_lost(live: LivePulsar) -> None:
+def test_a_broker_serves_ledgers_again_whose_indexes_were_lost(live):
     cold = live.new_cold_namespace()
     topic = live.send(cold.topic("repaired"), TOPICS["compression-lz4"])
     keys = keys_of(cold.offload(topic.name))

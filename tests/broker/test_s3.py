@@ -4,47 +4,33 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
 
 import fastavro
 import pytest
 from entries import read_whole, rewritten
-from live.broker import COLUMNS, Read, messages_by_topic, scanned
+from live.broker import COLUMNS, messages_by_topic, scanned
 from live.sent import PARTITIONS, TOPICS, Order, orders
 from pulsar.schema import AvroSchema
-from pyspark.sql import SparkSession
 from servers.broker import DEFAULT_BLOCK_BYTES
-from stores import Store
-
-S3Tier = tuple[Store, dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def spark_messages(s3_tier: S3Tier, spark: SparkSession) -> dict[str, list[Read]]:
-    """All that the Spark source reads from the bucket."""
-    store, _ = s3_tier
-    reader = spark.read.format("pulsar_offload").options(**store.spark_options())
-    frame = reader.option("topicsPattern", "tests/.*").option("columns", ",".join(COLUMNS)).load()
-    return messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_arrow_scan_gives_what_the_client_read(s3_tier: S3Tier, topic: str) -> None:
+def test_the_arrow_scan_gives_what_the_client_read(s3_tier, topic):
     store, topics = s3_tier
     with store.open_reader() as tier:
         assert scanned(tier, topics[topic].name) == topics[topic].read
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("topic", TOPICS)
-def test_the_spark_source_gives_what_the_client_read(
-    s3_tier: S3Tier, spark_messages: dict[str, list[Read]], topic: str
-) -> None:
-    _, topics = s3_tier
-    assert spark_messages[topic] == topics[topic].read
+def test_the_spark_source_gives_what_the_client_read(s3_tier, spark):
+    store, topics = s3_tier
+    reader = spark.read.format("pulsar_offload").options(**store.spark_options())
+    frame = reader.option("topicsPattern", "tests/.*").option("columns", ",".join(COLUMNS)).load()
+    found = messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
+    assert found == {name: topic.read for name, topic in topics.items()}
 
 
-def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier: S3Tier) -> None:
+def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier):
     store, topics = s3_tier
     with store.open_reader() as tier:
         catalogue = tier.catalogue()
@@ -61,7 +47,7 @@ def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier: 
     assert len(told) == len(TOPICS) - len(PARTITIONS) + sum(PARTITIONS.values())
 
 
-def test_our_writer_makes_the_brokers_bytes(s3_tier: S3Tier) -> None:
+def test_our_writer_makes_the_brokers_bytes(s3_tier):
     store, _ = s3_tier
     with store.open_reader() as reader:
         tier = reader.store
@@ -72,7 +58,7 @@ def test_our_writer_makes_the_brokers_bytes(s3_tier: S3Tier) -> None:
                 assert (ours.data, ours.index) == (data, index), key
 
 
-def test_records_are_those_that_were_sent(s3_tier: S3Tier) -> None:
+def test_records_are_those_that_were_sent(s3_tier):
     _, topics = s3_tier
     schema = fastavro.parse_schema(json.loads(AvroSchema(Order).schema_info().schema()))
     json_values = [json.loads(message["value"]) for message in topics["json"].read]

@@ -9,15 +9,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pulsar
 import pyarrow as pa
 import pytest
-from live.broker import LivePulsar, PulsarAdmin, produce
+from live.broker import produce
 from live.sent import Order, orders
-from oracle import Oracle
 from pulsar.schema import AvroSchema, JsonSchema
 from scenes.schemas import Compiled, fill
-from servers.broker import Broker
 
 from offload_core.reading.admin_schemas import AdminSchemas
 from offload_core.reading.schema_providers import SavedSchemas, saved_in
@@ -33,15 +30,13 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def place(live: LivePulsar, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def place(live, tmp_path_factory):
     """A namespace, and the directory that it offloads to."""
     root = tmp_path_factory.mktemp("typed")
     return live.new_namespace(live.broker.filesystem_policies(root)), root
 
 
-def sent(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], kind: str, **more: object
-) -> tuple[str, list[Any]]:
+def sent(oracle, broker, admin, place, kind, **more):
     """A topic of values of a kind, offloaded, and what the client read from it."""
     topic = f"persistent://{place[0]}/{kind.replace(' ', '-').lower()}"
     asked = oracle.ask("send_typed", service_url=broker.service_url, topic=topic, kind=kind, **more)
@@ -83,9 +78,7 @@ def shown(value: Any) -> Any:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_are_what_the_client_reads(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], kind: str
-) -> None:
+def test_columns_are_what_the_client_reads(oracle, broker, admin, place, kind):
     """To a broker BYTES is no schema."""
     topic, expected = sent(oracle, broker, admin, place, kind)
     assert expected
@@ -103,9 +96,7 @@ message Outer {
 """
 
 
-def test_a_message_of_a_generic_native_schema_is_what_the_client_reads(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path]
-) -> None:
+def test_a_message_of_a_generic_native_schema_is_what_the_client_reads(oracle, broker, admin, place):
     """Maps, oneofs and open enums; what the client takes bytes for that are written in pieces."""
     compiled, draw = Compiled(PROTO), random.Random(15)
     outer = compiled.message("test.Outer")
@@ -119,9 +110,7 @@ def test_a_message_of_a_generic_native_schema_is_what_the_client_reads(
     assert read(place, topic, broker.endpoint, reader_schema=definition) == expected
 
 
-def test_messages_of_the_older_type_are_whole_with_their_descriptors(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path]
-) -> None:
+def test_messages_of_the_older_type_are_whole_with_their_descriptors(oracle, broker, admin, place):
     topic, expected = sent(oracle, broker, admin, place, "PROTOBUF_NATIVE")
     definition = admin.schema(topic)["data"]
     older, _ = sent(oracle, broker, admin, place, "PROTOBUF")
@@ -131,9 +120,7 @@ def test_messages_of_the_older_type_are_whole_with_their_descriptors(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("schema", [AvroSchema, JsonSchema])
-def test_columns_are_what_the_python_client_sends(
-    client: pulsar.Client, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], schema: type[Any]
-) -> None:
+def test_columns_are_what_the_python_client_sends(client, broker, admin, place, schema):
     topic = f"persistent://{place[0]}/python-{schema.__name__.lower()}"
     produce(client, topic, [{"content": Order(**each)} for each in orders()], schema=schema(Order))
     admin.offload_all(topic)
@@ -143,9 +130,7 @@ def test_columns_are_what_the_python_client_sends(
 # --- the provider ------------------------------------------------------------------------------
 
 
-def test_a_history_that_is_pulled_is_what_the_broker_says(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_history_that_is_pulled_is_what_the_broker_says(oracle, broker, admin, place, tmp_path):
     topic, expected = sent(oracle, broker, admin, place, "AVRO")
     history = AdminSchemas(broker.endpoint).history(topic)
     assert [version.version for version in history.versions] == [0, 1]
@@ -160,9 +145,7 @@ def test_a_history_that_is_pulled_is_what_the_broker_says(
     assert read(place, topic, tmp_path)[-len(expected) :] == expected
 
 
-def test_a_topic_without_a_schema_is_an_error_that_says_how_to_read_it(
-    client: pulsar.Client, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path]
-) -> None:
+def test_a_topic_without_a_schema_is_an_error_that_says_how_to_read_it(client, broker, admin, place):
     topic = f"persistent://{place[0]}/untyped"
     produce(client, topic, [{"content": b"1"}])
     admin.offload_all(topic)
@@ -172,9 +155,7 @@ def test_a_topic_without_a_schema_is_an_error_that_says_how_to_read_it(
         read(place, topic, broker.endpoint)
 
 
-def test_a_broker_that_is_gone_is_needed_no_more_once_its_schemas_are_pulled(
-    oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path]
-) -> None:
+def test_a_broker_that_is_gone_is_needed_no_more_once_its_schemas_are_pulled(oracle, broker, admin, place):
     topic, expected = sent(oracle, broker, admin, place, "STRING")
     with open_tier(place[1]) as tier:
         history = AdminSchemas(broker.endpoint).history(topic)

@@ -5,15 +5,13 @@ It reads such ledgers from BookKeeper, keeps them there, and offloads them anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
 from live.broker import ColdNamespace, LivePulsar, SentTopic, scanned
 from live.sent import TOPICS
-from servers.broker import Broker
-from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
 from offload_core.metadata.catalogue import parse_topic
@@ -33,7 +31,7 @@ ROOT = "/pulsar"
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker: Broker, versitygw: Versitygw) -> Iterator[LivePulsar]:
+def live(zookeeper_broker, versitygw):
     with LivePulsar.connected(zookeeper_broker, versitygw) as live:
         yield live
 
@@ -41,7 +39,7 @@ def live(zookeeper_broker: Broker, versitygw: Versitygw) -> Iterator[LivePulsar]
 class TakenOver:
     """A topic that was unloaded, and in whose record all closed ledgers are streamed; the broker has it again."""
 
-    def __init__(self, live: LivePulsar, zookeeper: ZooKeeper) -> None:
+    def __init__(self, live: LivePulsar, zookeeper: ZooKeeper):
         self._live, self._zookeeper = live, zookeeper
         self.cold: ColdNamespace = live.new_cold_namespace()
         name = self.cold.topic("compression-zstd")
@@ -52,7 +50,7 @@ class TakenOver:
         live.admin.unload(name)
         self.streamed: list[UUID] = []
 
-    def change(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]) -> None:
+    def change(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
         """Change its record while no broker has it."""
         path = f"{ROOT}/managed-ledgers/{managed_ledger_of_topic(parse_topic(self.topic.name))}"
         with self._zookeeper.connected() as client:
@@ -86,9 +84,7 @@ class TakenOver:
 
 
 @pytest.mark.nightly  # a broker and a ZooKeeper of their own
-def test_a_pulsar_reads_streamed_ledgers_from_bookkeeper_keeps_them_and_offloads_them_anew(
-    live: LivePulsar, zookeeper: ZooKeeper
-) -> None:
+def test_a_pulsar_reads_streamed_ledgers_from_bookkeeper_keeps_them_and_offloads_them_anew(live, zookeeper):
     taken = TakenOver(live, zookeeper)
     taken.change(taken.stream)
     name, bucket = taken.topic.name, taken.cold.store
@@ -110,9 +106,7 @@ def test_a_pulsar_reads_streamed_ledgers_from_bookkeeper_keeps_them_and_offloads
 
 
 @pytest.mark.nightly  # a broker and a ZooKeeper of their own
-def test_with_the_flag_of_older_versions_a_pulsar_deletes_the_only_copy(
-    live: LivePulsar, zookeeper: ZooKeeper
-) -> None:
+def test_with_the_flag_of_older_versions_a_pulsar_deletes_the_only_copy(live, zookeeper):
     """Why no record is written like that any more, and each that is found is put right by the next write."""
     taken = TakenOver(live, zookeeper)
 

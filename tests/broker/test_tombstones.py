@@ -11,8 +11,7 @@ import pulsar
 import pytest
 from entries import entry
 from in_their_place import entries_in_objects, filter_mapfiles, filter_objects, keys_of
-from live.broker import LivePulsar, PulsarAdmin, TopicLedger, produce
-from live.clients import JavaClient, TransactionalPulsar
+from live.broker import PulsarAdmin, TopicLedger, produce
 from live.sent import RawProducer, Step, ended, message, steps
 from stores import Store
 from waiting import wait_for
@@ -21,6 +20,8 @@ from offload_core.format.messages.entry import split_entry
 from offload_core.metadata.records.filter_record import FilterRecord
 from offload_hooks.filters import FilteredTopic
 from offload_hooks.ledger_stores import EntryBatch
+
+pytestmark = pytest.mark.sampled(3)
 
 
 def aborted(name: str, messages: int) -> list[Step]:
@@ -55,7 +56,7 @@ def dropped_from(records: dict[int, FilterRecord]) -> dict[int, tuple[int, int]]
     }
 
 
-def forget(admin: PulsarAdmin, topic: str) -> None:
+def forget(admin: PulsarAdmin, topic: str):
     """Have the broker delete BookKeeper's copies, and load the topic anew."""
     admin.drop_bookkeeper_copies(topic)
     assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.offloaded and ledger.in_bookkeeper]
@@ -66,9 +67,7 @@ def forget(admin: PulsarAdmin, topic: str) -> None:
 
 
 @pytest.mark.nightly  # another two brokers, which take transactions
-def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
-    transactional: TransactionalPulsar, tmp_path: Path
-) -> None:
+def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(transactional, tmp_path):
     """Whole ledgers of tombstones at the beginning and the end, and batches in which messages of a transaction are."""
     bucket, store = transactional.new_store()
     policies = transactional.broker.s3_policies(bucket, deletion_lag_ms=0)
@@ -106,8 +105,8 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("stored_as", ["objects", "MapFiles"])
 def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
-    transactional: TransactionalPulsar, tmp_path: Path, stored_as: str
-) -> None:
+    transactional, tmp_path, stored_as
+):
     bucket, store = transactional.new_store()
     root = tmp_path / "tier"
     policies = (
@@ -141,9 +140,7 @@ def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
 
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("transactional_broker", [True], ids=["broker entry metadata"], indirect=True)
-def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
-    transactional: TransactionalPulsar, tmp_path: Path
-) -> None:
+def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(transactional, tmp_path):
     """It looks for a time by halves: any entry may be looked at, also one in whose place there is a tombstone."""
     bucket, store = transactional.new_store()
     admin, broker = transactional.admin, transactional.broker
@@ -167,11 +164,8 @@ def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
 # --- without transactions ----------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kept", [range(35), range(0)], ids=["the tail is dropped", "all is dropped"])
-def test_a_broker_without_transactions_passes_over_tombstones(
-    live: LivePulsar, tmp_path: Path, kept: Sequence[int]
-) -> None:
+def test_a_broker_without_transactions_passes_over_tombstones(live, tmp_path, kept):
     cold, admin, client = live.new_cold_namespace(), live.admin, live.client
     topic = cold.topic("dropped")
     messages = [{"content": b"%d" % i, "sequence_id": i} for i in range(60)]
@@ -195,7 +189,7 @@ def test_a_broker_without_transactions_passes_over_tombstones(
     consumer.close()
 
 
-def test_compaction_passes_over_tombstones(live: LivePulsar, java_client: JavaClient, tmp_path: Path) -> None:
+def test_compaction_passes_over_tombstones(live, java_client, tmp_path):
     cold, admin, client = live.new_cold_namespace(), live.admin, live.client
     topic = cold.topic("compacted")
     messages = [{"content": b"%d" % i, "partition_key": f"k{i % 7}", "sequence_id": i} for i in range(60)]
@@ -209,7 +203,7 @@ def test_compaction_passes_over_tombstones(live: LivePulsar, java_client: JavaCl
     assert [each["value"] for each in compacted] == [b"46", b"47", b"48", b"49", b"57", b"58", b"59"]
 
 
-def filter_ledgers(store: Store, ledgers: Sequence[TopicLedger], folder: Path, chosen: DropSequences) -> None:
+def filter_ledgers(store: Store, ledgers: Sequence[TopicLedger], folder: Path, chosen: DropSequences):
     """Filter all of them."""
     with store.open() as tier:
         records = filter_objects(tier, keys_of(ledgers), folder, chosen)

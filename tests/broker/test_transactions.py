@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from live.clients import TransactionalPulsar
 from live.sent import ended, steps
 
 from pulsar_offload import scan
@@ -14,9 +13,7 @@ COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 
 @pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("is_over", [False, True], ids=["open", "all ended"])
-def test_a_topic_is_read_as_pulsars_client_reads_it(
-    transactional: TransactionalPulsar, is_over: bool
-) -> None:
+def test_a_topic_is_read_as_pulsars_client_reads_it(transactional, is_over):
     admin = transactional.admin
     bucket, store = transactional.new_store()
     namespace = transactional.new_namespace(transactional.broker.s3_policies(bucket))

@@ -19,7 +19,6 @@ from pulsar.schema import AvroSchema, Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from scenes.schemas import record
-from servers.broker import Broker
 
 from offload_core.reading.admin_schemas import AdminSchemas
 from offload_core.reading.schema_providers import SavedSchemas
@@ -33,7 +32,7 @@ COUNT = 12
 class JsonSchema(Schema):
     """JSON by a definition; the client's own takes classes only."""
 
-    def __init__(self, definition: dict[str, Any]) -> None:
+    def __init__(self, definition: dict[str, Any]):
         super().__init__(dict, SchemaType.JSON, definition, "JSON")
 
     def encode(self, obj: dict[str, Any]) -> bytes:
@@ -88,13 +87,7 @@ class Typed:
 
 
 @pytest.fixture(scope="module", params=SCHEMAS)
-def typed(
-    request: pytest.FixtureRequest,
-    broker: Broker,
-    cold: ColdNamespace,
-    client: pulsar.Client,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Typed:
+def typed(request, broker, cold, client, tmp_path_factory):
     topic = cold.topic(f"typed-{request.param}")
     of = SCHEMAS[request.param]
     newer = [value | {"note": f"n{value['number']}", "totals": {"eur": 0.5}} for value in orders(COUNT)]
@@ -124,9 +117,7 @@ def query(spark: SparkSession, cold: ColdNamespace, typed: Typed, mode: str, **m
     return reader.options(topic=typed.topic, schemas=str(typed.schemas), mode=mode, **more).load()
 
 
-def test_both_versions_are_what_the_client_read(
-    spark: SparkSession, cold: ColdNamespace, typed: Typed
-) -> None:
+def test_both_versions_are_what_the_client_read(spark, cold, typed):
     columns = ["number", "customer", "tags", "note", "totals"]
     query(spark, cold, typed, "DROPMALFORMED", columns=",".join(columns)).createOrReplaceTempView("orders")
     frame = spark.sql("SELECT *, customer.city AS city, totals['eur'] AS eur FROM orders")
@@ -138,13 +129,13 @@ def test_both_versions_are_what_the_client_read(
     assert [row["eur"] for row in rows] == [None] * COUNT + [0.5] * COUNT
 
 
-def test_a_malformed_message_is_passed_on(spark: SparkSession, cold: ColdNamespace, typed: Typed) -> None:
+def test_a_malformed_message_is_passed_on(spark, cold, typed):
     rows = query(spark, cold, typed, "PERMISSIVE").select("number", "customer", "_corrupt_record").collect()
     assert [row[0] for row in rows] == [*range(2 * COUNT), None]
     assert rows[-1][1] is None
     assert [row[2] and bytes(row[2]) for row in rows] == [None] * 2 * COUNT + [MALFORMED]
 
 
-def test_a_malformed_message_fails_the_query(spark: SparkSession, cold: ColdNamespace, typed: Typed) -> None:
+def test_a_malformed_message_fails_the_query(spark, cold, typed):
     with pytest.raises(PySparkException, match="PayloadError"):
         query(spark, cold, typed, "FAILFAST").collect()

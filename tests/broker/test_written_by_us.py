@@ -9,14 +9,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 from entries import WrittenObject, read_whole, rewritten
 from in_their_place import PART_BYTES, keys_of, offload_in_its_place
-from live.broker import LivePulsar, Place, produce
+from live.broker import Place, produce
 from live.sent import TOPICS
 
 from offload_core.format.codec.decoder import parse_index
@@ -86,7 +85,7 @@ def write_in_its_place(tier: Tier, key: ObjectKey, max_block_bytes: int) -> bool
     return (ours.data, ours.index) != (data, index)
 
 
-def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(live: LivePulsar, tmp_path: Path) -> None:
+def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(live, tmp_path):
     cold = live.new_cold_namespace()
     topic = live.send(cold.topic("hot"), large_messages)
     ledgers = live.admin.offload_all(topic.name)
@@ -103,7 +102,7 @@ def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(live: LivePulsar, 
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_consumers_and_readers_get_every_message(live: LivePulsar, case: Case) -> None:
+def test_consumers_and_readers_get_every_message(live, case):
     cold = live.new_cold_namespace()
     topic = live.send(cold.topic("ours"), case.send)
     ledgers = live.admin.offload_all(topic.name)

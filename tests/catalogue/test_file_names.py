@@ -17,7 +17,7 @@ NEARLY_ALIKE = st.tuples(
 ).map(lambda drawn: drawn[0] * drawn[1] + drawn[2])
 
 
-def test_names_that_fit_are_escaped_and_nothing_else() -> None:
+def test_names_that_fit_are_escaped_and_nothing_else():
     assert (
         name_of("persistent://a/b/c d~é", before="topic=") == "topic=persistent%3A%2F%2Fa%2Fb%2Fc%20d~%C3%A9"
     )
@@ -25,7 +25,7 @@ def test_names_that_fit_are_escaped_and_nothing_else() -> None:
     assert name_of(longest, after=".json") == f"{longest}.json"
 
 
-def test_a_name_that_does_not_fit_ends_with_a_digest() -> None:
+def test_a_name_that_does_not_fit_ends_with_a_digest():
     topic = "persistent://public/default/" + "漢" * 26
     digest = hashlib.sha256(topic.encode()).hexdigest()[:32]
     name = name_of(topic, before="topic=")
@@ -39,7 +39,7 @@ def test_a_name_that_does_not_fit_ends_with_a_digest() -> None:
     before=st.sampled_from(["", "topic="]),
     after=st.sampled_from(["", ".schemas.json"]),
 )
-def test_every_name_fits_and_is_ascii_without_a_slash(text: str, before: str, after: str) -> None:
+def test_every_name_fits_and_is_ascii_without_a_slash(text, before, after):
     name = name_of(text, before=before, after=after)
     assert len(name.encode("ascii")) <= MAX_BYTES
     assert "/" not in name
@@ -48,7 +48,7 @@ def test_every_name_fits_and_is_ascii_without_a_slash(text: str, before: str, af
 
 
 @given(texts=st.lists(TEXTS | NEARLY_ALIKE, unique=True, max_size=5))
-def test_different_texts_have_different_names(texts: list[str]) -> None:
+def test_different_texts_have_different_names(texts):
     names = [name_of(text) for text in texts]
     again = [name_of(unquote(name)) for name in names]  # topics that are called as others' folders
     assert len(set(names)) == len(texts)
@@ -57,6 +57,6 @@ def test_different_texts_have_different_names(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 241, "x" * 242, "漢" * 26, "漢" * 27, "%" * 80, "%" * 81])
-def test_at_the_limit_nothing_is_lost(text: str) -> None:
+def test_at_the_limit_nothing_is_lost(text):
     name = name_of(text)
     assert (unquote(name) == text) == (len(name) <= MAX_BYTES and "%7E" not in name)

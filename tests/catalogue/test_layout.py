@@ -34,7 +34,7 @@ def told(*ledgers: LedgerRecord) -> list[tuple[object, ...]]:
     ]
 
 
-def test_one_object_is_the_whole_ledger_and_may_be_unfinished() -> None:
+def test_one_object_is_the_whole_ledger_and_may_be_unfinished():
     assert told(
         closed(3, 10, copied(uuid(1), bookkeeper_deleted=True)),
         closed(4, 5, copied(uuid(2), complete=False)),
@@ -48,7 +48,7 @@ def test_one_object_is_the_whole_ledger_and_may_be_unfinished() -> None:
     ]
 
 
-def test_segments_over_borders_and_the_rest_that_is_hot() -> None:
+def test_segments_over_borders_and_the_rest_that_is_hot():
     first, second, open_one = segment(uuid(1), 5), segment(uuid(2), 9), segment(uuid(3), None, complete=False)
     assert told(
         closed(3, 10, OffloadContext.of_segments([first, second], complete=True)),
@@ -64,7 +64,7 @@ def test_segments_over_borders_and_the_rest_that_is_hot() -> None:
     ]
 
 
-def test_a_segment_under_way_reaches_to_the_end_of_a_ledger_that_has_one() -> None:
+def test_a_segment_under_way_reaches_to_the_end_of_a_ledger_that_has_one():
     context = OffloadContext.of_segments([segment(uuid(1), None, complete=False)])
     assert told(closed(3, 10, context), still_open(4, context)) == [
         (3, 0, 9, 1, False, True),
@@ -72,13 +72,13 @@ def test_a_segment_under_way_reaches_to_the_end_of_a_ledger_that_has_one() -> No
     ]
 
 
-def test_an_empty_ledger_and_one_that_is_being_deleted_have_none() -> None:
+def test_an_empty_ledger_and_one_that_is_being_deleted_have_none():
     condemned = closed(4, 5, copied(uuid(1), complete=False, bookkeeper_deleted=True))
     assert told(closed(3, 0), condemned) == []
 
 
 @given(ends=st.lists(st.integers(0, 50), unique=True, min_size=1), more=st.integers(0, 5))
-def test_each_entry_of_a_sealed_ledger_is_in_one_range(ends: list[int], more: int) -> None:
+def test_each_entry_of_a_sealed_ledger_is_in_one_range(ends, more):
     shares = [segment(uuid(end), end) for end in sorted(ends)]
     ledger = closed(3, max(ends) + 1 + more, OffloadContext.of_segments(shares))
     ranges = layout_of(TOPIC, managed_ledger(ledger))

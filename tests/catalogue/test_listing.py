@@ -42,7 +42,7 @@ def catalogue_of(root: Path, *, prefix: str = "") -> Catalogue:
 # --- what there is -----------------------------------------------------------------------------
 
 
-def test_a_brokers_bucket_shows_its_topics_and_ledgers_in_order(tmp_path: Path) -> None:
+def test_a_brokers_bucket_shows_its_topics_and_ledgers_in_order(tmp_path):
     lay_out_broker_objects(tmp_path)
     catalogue = catalogue_of(tmp_path)
     assert {topic.cluster for topic in catalogue.topics} == {"standalone"}
@@ -73,7 +73,7 @@ def test_a_brokers_bucket_shows_its_topics_and_ledgers_in_order(tmp_path: Path) 
     assert catalogue.strays == ()
 
 
-def test_an_object_shows_names_sizes_and_time(tmp_path: Path) -> None:
+def test_an_object_shows_names_sizes_and_time(tmp_path):
     written = pip17_object(PAYLOADS, ledger_id=12)
     key = lay_out(tmp_path, written, attempt=3)
     (topic,) = catalogue_of(tmp_path).topics
@@ -88,7 +88,7 @@ def test_an_object_shows_names_sizes_and_time(tmp_path: Path) -> None:
     assert [(extent.first_entry_id, extent.stop_entry_id) for extent in ledger.extents] == [(0, 3)]
 
 
-def test_topics_are_ordered_by_name_and_their_ledgers_by_number(tmp_path: Path) -> None:
+def test_topics_are_ordered_by_name_and_their_ledgers_by_number(tmp_path):
     topics = [None, "b/n/persistent/x", "a/n/persistent/x", "a/n/persistent/x-partition-1"]
     ledgers = [100, 9, 20, 0]
     for attempt, (topic, ledger_id) in enumerate(itertools.product(topics, ledgers)):
@@ -105,7 +105,7 @@ def test_topics_are_ordered_by_name_and_their_ledgers_by_number(tmp_path: Path) 
         assert [ledger.ledger_id for ledger in topic.ledgers] == [0, 9, 20, 100]
 
 
-def test_two_clusters_with_the_same_ledger_ids_are_kept_apart(tmp_path: Path) -> None:
+def test_two_clusters_with_the_same_ledger_ids_are_kept_apart(tmp_path):
     lay_out(tmp_path, pip17_object([b"east"]), attempt=1, names=Names(cluster="east"))
     lay_out(tmp_path, pip17_object([b"west", b"west"]), attempt=2, names=Names(cluster="west"))
     catalogue = catalogue_of(tmp_path)
@@ -114,7 +114,7 @@ def test_two_clusters_with_the_same_ledger_ids_are_kept_apart(tmp_path: Path) ->
     assert all(not ledger.superseded for topic in catalogue.topics for ledger in topic.ledgers)
 
 
-def test_keys_under_a_folder_are_listed_and_a_prefix_narrows_to_one(tmp_path: Path) -> None:
+def test_keys_under_a_folder_are_listed_and_a_prefix_narrows_to_one(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=1), attempt=1, folder="east/pulsar/")
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=2), attempt=2, folder="west/")
     (both,) = catalogue_of(tmp_path).topics
@@ -125,14 +125,14 @@ def test_keys_under_a_folder_are_listed_and_a_prefix_narrows_to_one(tmp_path: Pa
     assert catalogue_of(tmp_path, prefix="north/").topics == (), "nothing is there"
 
 
-def test_the_same_uuid_in_two_folders_is_two_objects(tmp_path: Path) -> None:
+def test_the_same_uuid_in_two_folders_is_two_objects(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS), folder="a/")
     lay_out(tmp_path, pip17_object(PAYLOADS), folder="b/", parts=["data"])
     catalogue = catalogue_of(tmp_path)
     assert [stored.key.data_key for stored in catalogue.problems] == [f"b/{uuid_of(0)}-ledger-7"]
 
 
-def test_objects_of_others_are_passed_over(tmp_path: Path) -> None:
+def test_objects_of_others_are_passed_over(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS))
     with open_store(tmp_path) as store:
         for key in (
@@ -151,7 +151,7 @@ def test_objects_of_others_are_passed_over(tmp_path: Path) -> None:
     assert catalogue.strays == ()
 
 
-def test_objects_without_user_metadata_belong_to_an_unknown_topic(tmp_path: Path) -> None:
+def test_objects_without_user_metadata_belong_to_an_unknown_topic(tmp_path):
     nameless = Names(managed_ledger=None, cluster=None, version=None)
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=4), names=nameless)
     (topic,) = catalogue_of(tmp_path).topics
@@ -168,7 +168,7 @@ def test_objects_without_user_metadata_belong_to_an_unknown_topic(tmp_path: Path
 # --- several copies ----------------------------------------------------------------------------
 
 
-def test_of_several_complete_copies_the_newest_is_read(tmp_path: Path) -> None:
+def test_of_several_complete_copies_the_newest_is_read(tmp_path):
     for attempt, days in [(1, 0), (2, 2), (3, 1)]:
         lay_out(
             tmp_path,
@@ -186,16 +186,14 @@ def test_of_several_complete_copies_the_newest_is_read(tmp_path: Path) -> None:
         }
 
 
-def test_copies_of_the_same_time_are_ordered_by_key(tmp_path: Path) -> None:
+def test_copies_of_the_same_time_are_ordered_by_key(tmp_path):
     for attempt in (2, 1):
         lay_out(tmp_path, pip17_object(PAYLOADS), attempt=attempt)
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
     assert [extent.key.uuid for extent in ledger.extents] == [uuid_of(2)]
 
 
-def test_a_scan_warns_of_complete_copies_that_it_does_not_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_scan_warns_of_complete_copies_that_it_does_not_read(tmp_path, caplog):
     older = lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1)
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=2)
     with open_tier(tmp_path) as tier:
@@ -205,7 +203,7 @@ def test_a_scan_warns_of_complete_copies_that_it_does_not_read(
     ]
 
 
-def test_a_newer_attempt_that_is_not_complete_does_not_replace_an_older_copy(tmp_path: Path) -> None:
+def test_a_newer_attempt_that_is_not_complete_does_not_replace_an_older_copy(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1)
     later = MODIFIED_AT + timedelta(days=1)
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=2, modified_at=later, parts=["data"])
@@ -224,7 +222,7 @@ def segment(first: int, count: int, *, ledger_id: int = 7) -> WrittenObject:
     return streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[payloads], first_entry_id=first)])
 
 
-def test_a_streaming_object_shows_each_of_its_ledgers(tmp_path: Path) -> None:
+def test_a_streaming_object_shows_each_of_its_ledgers(tmp_path):
     parts = [LedgerPart(ledger_id=9, blocks=[[b"a"], [b"b", b"c"]]), LedgerPart(ledger_id=8, blocks=[[b"d"]])]
     lay_out(tmp_path, streaming_object(parts))
     (topic,) = catalogue_of(tmp_path).topics
@@ -235,7 +233,7 @@ def test_a_streaming_object_shows_each_of_its_ledgers(tmp_path: Path) -> None:
     assert {ledger.formats for ledger in topic.ledgers} == {(ObjectFormat.STREAMING,)}
 
 
-def test_streaming_objects_without_a_managed_ledger_belong_to_an_unknown_topic(tmp_path: Path) -> None:
+def test_streaming_objects_without_a_managed_ledger_belong_to_an_unknown_topic(tmp_path):
     lay_out(tmp_path, segment(0, 3), names=Names(managed_ledger=None))
     (topic,) = catalogue_of(tmp_path).topics
     assert (topic.name, topic.cluster) == (None, CLUSTER)
@@ -244,7 +242,7 @@ def test_streaming_objects_without_a_managed_ledger_belong_to_an_unknown_topic(t
     assert table["value"].to_pylist() == [b"7:0", b"7:1", b"7:2"]
 
 
-def test_segments_of_a_ledger_are_its_pieces_in_order(tmp_path: Path) -> None:
+def test_segments_of_a_ledger_are_its_pieces_in_order(tmp_path):
     for attempt, first in enumerate([5, 0, 9]):
         lay_out(tmp_path, segment(first, 5), attempt=attempt)
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
@@ -257,7 +255,7 @@ def test_segments_of_a_ledger_are_its_pieces_in_order(tmp_path: Path) -> None:
     assert ledger.superseded == ()
 
 
-def test_of_two_attempts_at_a_segment_the_newer_is_read(tmp_path: Path) -> None:
+def test_of_two_attempts_at_a_segment_the_newer_is_read(tmp_path):
     lay_out(tmp_path, segment(0, 4), attempt=1)
     lay_out(tmp_path, segment(4, 4), attempt=2, modified_at=MODIFIED_AT + timedelta(days=2))
     lay_out(tmp_path, segment(4, 4), attempt=3, modified_at=MODIFIED_AT + timedelta(days=1))
@@ -267,7 +265,7 @@ def test_of_two_attempts_at_a_segment_the_newer_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("days", [-1, 1])
-def test_a_whole_copy_is_preferred_to_segments_however_old(tmp_path: Path, days: int) -> None:
+def test_a_whole_copy_is_preferred_to_segments_however_old(tmp_path, days):
     lay_out(tmp_path, segment(0, 4), attempt=1)
     whole = pip17_object([b"w"] * 8)
     lay_out(tmp_path, whole, attempt=2, modified_at=MODIFIED_AT + timedelta(days=days))
@@ -280,7 +278,7 @@ def test_a_whole_copy_is_preferred_to_segments_however_old(tmp_path: Path, days:
 
 
 @pytest.mark.parametrize("written", [pip17_object(PAYLOADS, ledger_id=7), mapfile(PAYLOADS, ledger_id=7)])
-def test_checksums_are_no_objects_and_those_of_none_are_passed_over(written: WrittenObject) -> None:
+def test_checksums_are_no_objects_and_those_of_none_are_passed_over(written):
     keys = [replace(written.key, uuid=uuid_of(number)) for number in range(3)]
     objects = {key.block_checksums_key: b"checksums" for key in keys}
     objects |= {keys[1].data_key: written.data, keys[1].index_key: written.index}
@@ -295,7 +293,7 @@ def test_checksums_are_no_objects_and_those_of_none_are_passed_over(written: Wri
 
 
 @pytest.mark.parametrize("names", [(".data.crc",), (".index.crc",), (".data.crc", ".index.crc")])
-def test_a_mapfiles_own_checksums_are_found_beside_it_and_alone(names: tuple[str, ...]) -> None:
+def test_a_mapfiles_own_checksums_are_found_beside_it_and_alone(names):
     written = mapfile(PAYLOADS, ledger_id=7)
     keys = [replace(written.key, uuid=uuid_of(number)) for number in range(3)]
     beside = [[f"{key.data_key.removesuffix('data')}{name}" for name in names] for key in keys]

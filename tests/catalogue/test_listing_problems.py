@@ -41,9 +41,7 @@ def only_problem(root: Path) -> StoredObject:
     return stored
 
 
-def with_bytes(
-    written: WrittenObject, *, data: bytes | None = None, index: bytes | None = None
-) -> WrittenObject:
+def with_bytes(written, *, data=None, index=None):
     return WrittenObject(
         key=written.key,
         data=written.data if data is None else data,
@@ -67,9 +65,7 @@ WHOLE = pip17_object(PAYLOADS)
         (["index"], "no-data", "the index has no data object", (None, len(WHOLE.index))),
     ],
 )
-def test_half_of_a_pair_is_reported(
-    tmp_path: Path, parts: list[str], code: str, detail: str, sizes: tuple[int | None, int | None]
-) -> None:
+def test_half_of_a_pair_is_reported(tmp_path, parts, code, detail, sizes):
     lay_out(tmp_path, WHOLE, parts=parts)
     stored = only_problem(tmp_path)
     assert stored.problem is Problem(code)
@@ -79,7 +75,7 @@ def test_half_of_a_pair_is_reported(
 
 
 @pytest.mark.parametrize("data", [b"x", WHOLE.data[:-1], WHOLE.data + b"x"])
-def test_a_data_object_of_another_length_than_its_index_says_is_reported(tmp_path: Path, data: bytes) -> None:
+def test_a_data_object_of_another_length_than_its_index_says_is_reported(tmp_path, data):
     lay_out(tmp_path, with_bytes(WHOLE, data=data))
     stored = only_problem(tmp_path)
     assert stored.problem is Problem("wrong-length")
@@ -96,7 +92,7 @@ def test_a_data_object_of_another_length_than_its_index_says_is_reported(tmp_pat
         (streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a"]])]).index, "found 3D1FB0BC (streaming)"),
     ],
 )
-def test_a_broken_index_is_reported_with_what_is_wrong(tmp_path: Path, index: bytes, detail: str) -> None:
+def test_a_broken_index_is_reported_with_what_is_wrong(tmp_path, index, detail):
     key = lay_out(tmp_path, with_bytes(WHOLE, index=index))
     stored = only_problem(tmp_path)
     assert stored.problem is Problem("broken-index")
@@ -105,21 +101,21 @@ def test_a_broken_index_is_reported_with_what_is_wrong(tmp_path: Path, index: by
     assert f"{key}-index" in stored.detail
 
 
-def test_a_newer_format_version_is_reported_and_not_read(tmp_path: Path) -> None:
+def test_a_newer_format_version_is_reported_and_not_read(tmp_path):
     lay_out(tmp_path, WHOLE, names=Names(version="2"))
     stored = only_problem(tmp_path)
     assert stored.problem is Problem("unknown-version")
     assert stored.detail == "format version 2; this program reads 1"
 
 
-def test_a_ledger_without_a_complete_copy_is_listed_without_pieces(tmp_path: Path) -> None:
+def test_a_ledger_without_a_complete_copy_is_listed_without_pieces(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=3), parts=["data"])
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
     assert (ledger.ledger_id, ledger.extents, ledger.entries, ledger.data_bytes) == (3, (), None, 0)
     assert (ledger.formats, ledger.superseded) == ((), ())
 
 
-def test_a_streaming_object_that_cannot_be_read_is_a_stray(tmp_path: Path) -> None:
+def test_a_streaming_object_that_cannot_be_read_is_a_stray(tmp_path):
     key = lay_out(tmp_path, SEGMENT, parts=["data"])
     catalogue = catalogue_of(tmp_path)
     assert catalogue.topics == ()
@@ -127,7 +123,7 @@ def test_a_streaming_object_that_cannot_be_read_is_a_stray(tmp_path: Path) -> No
     assert catalogue.problems == catalogue.strays
 
 
-def test_problems_are_listed_once_each_by_key(tmp_path: Path) -> None:
+def test_problems_are_listed_once_each_by_key(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=5), attempt=2, parts=["data"])
     lay_out(tmp_path, SEGMENT, attempt=3, parts=["index"])
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=1), attempt=1, parts=["index"])
@@ -138,7 +134,7 @@ def test_problems_are_listed_once_each_by_key(tmp_path: Path) -> None:
     ]
 
 
-def test_a_scan_passes_over_what_is_reported(tmp_path: Path) -> None:
+def test_a_scan_passes_over_what_is_reported(tmp_path):
     lay_out(tmp_path, pip17_object([b"good"], ledger_id=1), attempt=1)
     lay_out(tmp_path, pip17_object([b"bad"], ledger_id=1), attempt=2, parts=["data"])
     with open_tier(tmp_path) as tier:
@@ -151,7 +147,7 @@ def test_a_scan_passes_over_what_is_reported(tmp_path: Path) -> None:
 class VanishingDriver(MemoryDriver):
     """Deletes an object after it was listed, at the first request that names another."""
 
-    def __init__(self, objects: dict[str, bytes], vanishes: str) -> None:
+    def __init__(self, objects: dict[str, bytes], vanishes: str):
         super().__init__(objects)
         self.vanishes = vanishes
 
@@ -170,7 +166,7 @@ def objects_of(*written: WrittenObject) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("suffix", ["", "-index"])
-def test_an_object_that_vanishes_after_the_listing_was_never_there(suffix: str) -> None:
+def test_an_object_that_vanishes_after_the_listing_was_never_there(suffix):
     gone, kept = pip17_object(PAYLOADS, ledger_id=1), pip17_object(PAYLOADS, ledger_id=2)
     driver = VanishingDriver(objects_of(gone, kept), gone.key.data_key + suffix)
     catalogue = list_catalogue(Tier(driver))
@@ -178,7 +174,7 @@ def test_an_object_that_vanishes_after_the_listing_was_never_there(suffix: str) 
     assert catalogue.problems == ()
 
 
-def test_an_object_that_vanishes_before_it_is_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_object_that_vanishes_before_it_is_read_is_an_error_that_names_it(tmp_path):
     key = lay_out(tmp_path, pip17_object(PAYLOADS))
     with open_tier(tmp_path) as tier:
         planned = scan(tier)
@@ -188,13 +184,13 @@ def test_an_object_that_vanishes_before_it_is_read_is_an_error_that_names_it(tmp
     assert getattr(caught.value, "key", None) == key
 
 
-def test_an_error_of_the_store_is_not_taken_for_an_absence() -> None:
+def test_an_error_of_the_store_is_not_taken_for_an_absence():
     written = pip17_object(PAYLOADS)
     with pytest.raises(StoreError, match="the store broke"):
         list_catalogue(Tier(MemoryDriver(objects_of(written), fail_at=0)))
 
 
-def test_an_index_larger_than_the_limit_is_reported_and_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_larger_than_the_limit_is_reported_and_not_fetched(monkeypatch):
     large, small = pip17_object(PAYLOADS, ledger_id=1), pip17_object(PAYLOADS, ledger_id=2)
     large = with_bytes(large, index=large.index + b"\0")
     monkeypatch.setattr(listing, "MAX_INDEX_BYTES", len(small.index))
@@ -206,11 +202,11 @@ def test_an_index_larger_than_the_limit_is_reported_and_not_fetched(monkeypatch:
     assert driver.reads == [(small.key.index_key, 0, len(small.index))]
 
 
-def test_the_limit_of_an_index_is_far_above_what_a_ledger_needs() -> None:
+def test_the_limit_of_an_index_is_far_above_what_a_ledger_needs():
     assert listing.MAX_INDEX_BYTES == 64 * 1024 * 1024
 
 
-def test_bytes_after_an_indexs_end_are_tolerated(tmp_path: Path) -> None:
+def test_bytes_after_an_indexs_end_are_tolerated(tmp_path):
     written = pip17_object(PAYLOADS)
     lay_out(tmp_path, with_bytes(written, index=written.index + b"\xe1\xd3\xe1\xd3 a fork's directory"))
     catalogue = catalogue_of(tmp_path)
@@ -218,7 +214,7 @@ def test_bytes_after_an_indexs_end_are_tolerated(tmp_path: Path) -> None:
     assert catalogue.topics[0].ledgers[0].entries == 3
 
 
-def test_the_length_in_the_listing_is_compared_with_the_one_in_the_index(tmp_path: Path) -> None:
+def test_the_length_in_the_listing_is_compared_with_the_one_in_the_index(tmp_path):
     """An index that declares more than the data object has is found without reading data."""
     written = pip17_object(PAYLOADS)
     longer = written.index[:8] + struct.pack(">q", len(written.data) + 1) + written.index[16:]
@@ -228,7 +224,7 @@ def test_the_length_in_the_listing_is_compared_with_the_one_in_the_index(tmp_pat
     assert {key for key, _, _ in driver.reads} == {written.key.index_key}
 
 
-def test_a_golden_index_is_read_to_its_blocks(tmp_path: Path) -> None:
+def test_a_golden_index_is_read_to_its_blocks(tmp_path):
     lay_out_broker_objects(tmp_path, topics=["big"])
     (topic,) = catalogue_of(tmp_path).topics
     first = topic.ledgers[0].extents[0]

@@ -12,7 +12,7 @@ from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
-from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject
+from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject, index_reading
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
@@ -34,7 +34,7 @@ def path_of(root: Path, written: WrittenObject, name: str) -> Path:
     return (root / written.key.data_key).with_name(name)
 
 
-def test_what_a_broker_left_is_listed_by_topic(tmp_path: Path) -> None:
+def test_what_a_broker_left_is_listed_by_topic(tmp_path):
     lay_out_golden(tmp_path)
     catalogue = catalogue_of(tmp_path)
     assert catalogue.problems == ()
@@ -59,7 +59,7 @@ def test_what_a_broker_left_is_listed_by_topic(tmp_path: Path) -> None:
         (f"a/b/persistent/c%2Fd/5-{UUID}/data", "a/b/persistent/c%2Fd", False),
     ],
 )
-def test_a_key_is_taken_apart_and_put_together(key: str, managed_ledger: str, is_index: bool) -> None:
+def test_a_key_is_taken_apart_and_put_together(key, managed_ledger, is_index):
     parsed = parse_key(key)
     assert parsed is not None
     assert (parsed.managed_ledger, parsed.is_index) == (managed_ledger, is_index)
@@ -84,11 +84,11 @@ def test_a_key_is_taken_apart_and_put_together(key: str, managed_ledger: str, is
         f"a/b/c/5-{UUID}/data\n",
     ],
 )
-def test_other_keys_are_passed_over(key: str) -> None:
+def test_other_keys_are_passed_over(key):
     assert parse_key(key) is None
 
 
-def test_an_attempt_that_did_not_finish_is_a_problem(tmp_path: Path) -> None:
+def test_an_attempt_that_did_not_finish_is_a_problem(tmp_path):
     written = mapfile([b"a"])
     lay_out_mapfile(tmp_path, written)
     index = path_of(tmp_path, written, "index")
@@ -106,7 +106,7 @@ def test_an_attempt_that_did_not_finish_is_a_problem(tmp_path: Path) -> None:
     assert only_problem(tmp_path).problem is Problem.NO_DATA
 
 
-def test_a_data_file_that_is_none_is_a_problem(tmp_path: Path) -> None:
+def test_a_data_file_that_is_none_is_a_problem(tmp_path):
     written = mapfile([b"a"])
     lay_out_mapfile(tmp_path, written)
     for wrong in (b"", b"x", written.data[:100], b"SEQ\7" + written.data[4:]):
@@ -116,7 +116,7 @@ def test_a_data_file_that_is_none_is_a_problem(tmp_path: Path) -> None:
         assert written.key.data_key in str(stored.detail)
 
 
-def test_an_index_is_verified_by_its_checksums(tmp_path: Path) -> None:
+def test_an_index_is_verified_by_its_checksums(tmp_path):
     written = mapfile([b"a"])
     lay_out_mapfile(tmp_path, written)
     checksums = path_of(tmp_path, written, ".index.crc")
@@ -130,10 +130,11 @@ def test_an_index_is_verified_by_its_checksums(tmp_path: Path) -> None:
     assert catalogue_of(tmp_path).problems == ()
 
 
-def test_metadata_behind_the_beginning_of_a_large_block_is_found(tmp_path: Path) -> None:
-    written = mapfile([b"" for _ in range(200_000)], block_bytes=64 << 20)
+def test_metadata_behind_the_beginning_of_a_large_block_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_reading, "_BEGINNING_BYTES", 1 << 10)
+    written = mapfile([b"" for _ in range(5000)], block_bytes=64 << 20)
     block = mapfile(
-        [bytes([i % 251]) for i in range(200_000)],
+        [bytes([i % 251]) for i in range(5000)],
         compression=FileCompression.BLOCK,
         block_bytes=64 << 20,
         ledger_id=8,
@@ -141,10 +142,10 @@ def test_metadata_behind_the_beginning_of_a_large_block_is_found(tmp_path: Path)
     for each in (written, block):
         lay_out_mapfile(tmp_path, each)
     (topic,) = catalogue_of(tmp_path).topics
-    assert [ledger.entries for ledger in topic.ledgers] == [200_000, 200_000]
+    assert [ledger.entries for ledger in topic.ledgers] == [5000, 5000]
 
 
-def test_a_ledger_without_a_cluster_joins_the_one_that_its_topic_has(tmp_path: Path) -> None:
+def test_a_ledger_without_a_cluster_joins_the_one_that_its_topic_has(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=5), names=Names(cluster="east"))
     lay_out_mapfile(tmp_path, mapfile([b"b"], ledger_id=7))
     (topic,) = catalogue_of(tmp_path).topics
@@ -152,7 +153,7 @@ def test_a_ledger_without_a_cluster_joins_the_one_that_its_topic_has(tmp_path: P
     assert [ledger.ledger_id for ledger in topic.ledgers] == [5, 7]
 
 
-def test_where_two_clusters_have_the_topic_it_joins_neither(tmp_path: Path) -> None:
+def test_where_two_clusters_have_the_topic_it_joins_neither(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=5), attempt=1, names=Names(cluster="east"))
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=5), attempt=2, names=Names(cluster="west"))
     lay_out_mapfile(tmp_path, mapfile([b"b"], ledger_id=7))
@@ -162,7 +163,7 @@ def test_where_two_clusters_have_the_topic_it_joins_neither(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("newer", ["mapfile", "pip17"])
-def test_of_a_ledger_in_two_formats_the_newest_copy_is_read(tmp_path: Path, newer: str) -> None:
+def test_of_a_ledger_in_two_formats_the_newest_copy_is_read(tmp_path, newer):
     lay_out(tmp_path, pip17_object([b"pip17"], ledger_id=7))
     written = mapfile([b"mapfile"], ledger_id=7, managed_ledger=MANAGED_LEDGER)
     lay_out_mapfile(tmp_path, written)

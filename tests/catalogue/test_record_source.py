@@ -35,7 +35,7 @@ def write(path: Path, data: bytes = RECORD) -> Path:
     return path
 
 
-def test_a_tree_is_read_from_any_folder_of_it() -> None:
+def test_a_tree_is_read_from_any_folder_of_it():
     whole = load(MANAGED_LEDGERS)
     assert len(whole) == 14
     for part in ("acme", "acme/cold", "acme/cold/persistent", "acme/cold/persistent/"):
@@ -44,25 +44,25 @@ def test_a_tree_is_read_from_any_folder_of_it() -> None:
     assert load(MANAGED_LEDGERS.as_uri()) == whole
 
 
-def test_a_file_names_its_topic_by_its_path() -> None:
+def test_a_file_names_its_topic_by_its_path():
     path = golden_record("json")
     expected = parse_stored_record(path.read_bytes()).info
     assert load(path) == load(str(path)) == {TopicName("persistent://acme/cold/json"): expected}
 
 
-def test_a_relative_path_is_one_of_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_one_of_the_working_directory(monkeypatch):
     monkeypatch.chdir(golden_record("json").parent)
     assert names("json.val") == ["persistent://acme/cold/json"]
     assert len(names(".")) == 14
 
 
-def test_a_file_elsewhere_is_given_with_its_topic() -> None:
+def test_a_file_elsewhere_is_given_with_its_topic():
     for path in ZOOKEEPER_RECORDS:
         found = load(f"persistent://a/b/c={path}")
         assert found == {TopicName("persistent://a/b/c"): parse_stored_record(path.read_bytes()).info}
 
 
-def test_bytes_and_values_by_topic_in_any_form_of_its_name() -> None:
+def test_bytes_and_values_by_topic_in_any_form_of_its_name():
     records = {
         "a/b/c": RECORD,
         "persistent://a/b/d": INFO,
@@ -77,7 +77,7 @@ def test_bytes_and_values_by_topic_in_any_form_of_its_name() -> None:
     assert list(found.values())[:2] == [INFO, INFO]
 
 
-def test_topics_have_their_encoded_names_and_no_suffix(tmp_path: Path) -> None:
+def test_topics_have_their_encoded_names_and_no_suffix(tmp_path):
     for name in ("plain", "with.val", "x%2Fy-partition-3"):
         write(tmp_path / "t" / "n" / "persistent" / name)
     assert sorted(names(tmp_path)) == [
@@ -87,12 +87,12 @@ def test_topics_have_their_encoded_names_and_no_suffix(tmp_path: Path) -> None:
     ]
 
 
-def test_an_old_topics_cluster_is_part_of_its_name_below_the_root(tmp_path: Path) -> None:
+def test_an_old_topics_cluster_is_part_of_its_name_below_the_root(tmp_path):
     write(tmp_path / "managed-ledgers" / "t" / "east" / "n" / "persistent" / "old")
     assert names(tmp_path) == ["persistent://t/east/n/old"]
 
 
-def test_other_files_and_cursors_records_are_passed_over(tmp_path: Path) -> None:
+def test_other_files_and_cursors_records_are_passed_over(tmp_path):
     write(tmp_path / "t" / "n" / "persistent" / "a.val")
     write(tmp_path / "t" / "n" / "persistent" / "a" / "my-subscription.val", b"not a record")
     write(tmp_path / "README.md", b"not a record")
@@ -100,18 +100,18 @@ def test_other_files_and_cursors_records_are_passed_over(tmp_path: Path) -> None
     assert names(tmp_path) == ["persistent://t/n/a"]
 
 
-def test_a_neighbour_with_a_longer_name_is_not_in_the_tree(tmp_path: Path) -> None:
+def test_a_neighbour_with_a_longer_name_is_not_in_the_tree(tmp_path):
     write(tmp_path / "records" / "t" / "n" / "persistent" / "a")
     write(tmp_path / "records-2" / "t" / "n" / "persistent" / "b")
     assert names(tmp_path / "records") == ["persistent://t/n/a"]
 
 
-def test_an_empty_file_is_a_managed_ledger_without_ledgers(tmp_path: Path) -> None:
+def test_an_empty_file_is_a_managed_ledger_without_ledgers(tmp_path):
     write(tmp_path / "t" / "n" / "persistent" / "a", b"")
     assert load(tmp_path) == {TopicName("persistent://t/n/a"): ManagedLedgerInfo()}
 
 
-def test_records_may_lie_in_a_tier(tmp_path: Path) -> None:
+def test_records_may_lie_in_a_tier(tmp_path):
     with open_store(tmp_path) as store:
         put(store, "meta/t/n/persistent/a.val", RECORD, {"role": "record"})
     assert names(f"file://{tmp_path}/meta") == ["persistent://t/n/a"]
@@ -123,32 +123,32 @@ def test_records_may_lie_in_a_tier(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source", [ZOOKEEPER_RECORDS[0], ZOOKEEPER_RECORDS[0].parent], ids=["file", "folder"]
 )
-def test_where_no_path_names_a_topic_the_forms_are_named(source: Path) -> None:
+def test_where_no_path_names_a_topic_the_forms_are_named(source):
     with pytest.raises(OptionError, match=r"no record of a managed ledger is there.*persistent://TENANT"):
         load(source)
 
 
-def test_a_topic_is_given_for_a_file_only(tmp_path: Path) -> None:
+def test_a_topic_is_given_for_a_file_only(tmp_path):
     for path in (MANAGED_LEDGERS, tmp_path / "nothing"):
         with pytest.raises(OptionError, match="no record of a managed ledger is there"):
             load(f"persistent://a/b/c={path}")
 
 
-def test_a_place_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_is_not_found(tmp_path):
     with pytest.raises(ObjectNotFoundError):
         load(tmp_path / "no" / "folder")
     with pytest.raises(OptionError, match="no record"):
         load(tmp_path / "no")
 
 
-def test_nothing_is_no_place() -> None:
+def test_nothing_is_no_place():
     with pytest.raises(OptionError, match="where are the records"):
         load("")
     with pytest.raises(OptionError, match="where are the records"):
         load("persistent://a/b/c")
 
 
-def test_two_records_of_one_topic_are_refused(tmp_path: Path) -> None:
+def test_two_records_of_one_topic_are_refused(tmp_path):
     for name in ("a", "a.val"):
         write(tmp_path / "t" / "n" / "persistent" / name)
     with pytest.raises(OptionError, match="two records are of the topic persistent://t/n/a"):
@@ -157,7 +157,7 @@ def test_two_records_of_one_topic_are_refused(tmp_path: Path) -> None:
         load({"t/n/a": RECORD, "persistent://t/n/a": RECORD})
 
 
-def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_record_that_is_none_is_named(tmp_path):
     write(tmp_path / "t" / "n" / "persistent" / "a", b"\x0a\x05\x08")
     with pytest.raises(MetadataError, match=r"cannot be parsed.*persistent/a, byte 0"):
         load(tmp_path)
@@ -165,7 +165,7 @@ def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
         load({"a/b/c": b"\x0a\x05\x08"})
 
 
-def test_a_file_too_large_for_a_record_is_not_read(tmp_path: Path) -> None:
+def test_a_file_too_large_for_a_record_is_not_read(tmp_path):
     path = write(tmp_path / "t" / "n" / "persistent" / "a")
     with path.open("r+b") as file:
         file.truncate((64 << 20) + 1)
@@ -173,7 +173,7 @@ def test_a_file_too_large_for_a_record_is_not_read(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_only_a_metadata_store_itself_tells_what_may_be_deleted(tmp_path: Path) -> None:
+def test_only_a_metadata_store_itself_tells_what_may_be_deleted(tmp_path):
     url = f"sqlite:{tmp_path}/records.db"
     store = SqliteStore(url, create=True)
     with open_tier(tmp_path) as tier:
@@ -192,7 +192,7 @@ def test_only_a_metadata_store_itself_tells_what_may_be_deleted(tmp_path: Path) 
                 require_complete(records)
 
 
-def test_a_record_is_read_as_it_is_now_also_of_a_topic_that_is_new(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_is_now_also_of_a_topic_that_is_new(tmp_path):
     url, topic = f"sqlite:{tmp_path}/records.db", TopicName("persistent://a/b/c")
     store = SqliteStore(url, create=True)
     with open_tier(tmp_path) as tier, closing(store), open_records(url, tier.store, {}) as records:

@@ -65,7 +65,7 @@ def ranges(ledger: Ledger) -> list[tuple[int, int | None]]:
 # --- what there is -----------------------------------------------------------------------------
 
 
-def test_a_brokers_records_name_the_ledgers_of_objects_that_name_no_topic(tmp_path: Path) -> None:
+def test_a_brokers_records_name_the_ledgers_of_objects_that_name_no_topic(tmp_path):
     with open_store(tmp_path) as store:
         put_broker_objects(store, named=False)
     with open_tier(tmp_path) as tier:
@@ -88,7 +88,7 @@ def test_a_brokers_records_name_the_ledgers_of_objects_that_name_no_topic(tmp_pa
     assert catalogue.problems[0].detail == "by its record this attempt did not finish"
 
 
-def test_objects_that_no_record_names_are_not_there(tmp_path: Path) -> None:
+def test_objects_that_no_record_names_are_not_there(tmp_path):
     for attempt in (1, 2):
         lay_out(tmp_path, pip17_object(PAYLOADS), attempt=attempt)
     ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(1), bookkeeper_deleted=True)))
@@ -98,7 +98,7 @@ def test_objects_that_no_record_names_are_not_there(tmp_path: Path) -> None:
     assert topic_of(tmp_path).ledgers == ()
 
 
-def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
+def test_segments_have_the_ends_that_the_record_knows(tmp_path):
     segmented(tmp_path, 4, 6)
     context = OffloadContext.of_segments(
         [segment(uuid_of(1), 3), segment(uuid_of(2), 9), segment(uuid_of(3), None, complete=False)]
@@ -111,7 +111,7 @@ def test_segments_have_the_ends_that_the_record_knows(tmp_path: Path) -> None:
     assert ledger.record.offloaded_stop == 10
 
 
-def test_a_failed_segment_is_not_read_even_if_it_is_there(tmp_path: Path) -> None:
+def test_a_failed_segment_is_not_read_even_if_it_is_there(tmp_path):
     segmented(tmp_path, 4, 6, 5)
     parts = [segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9)), segment(uuid_of(3), 14)]
     assert ranges(ledger_of(tmp_path, closed(5, 10, OffloadContext.of_segments(parts[:2])))) == [(0, 4)]
@@ -123,7 +123,7 @@ def test_a_failed_segment_is_not_read_even_if_it_is_there(tmp_path: Path) -> Non
     assert stored.data_bytes == 512
 
 
-def test_a_segment_of_several_ledgers_is_looked_up_once() -> None:
+def test_a_segment_of_several_ledgers_is_looked_up_once():
     case = load_case("streaming", "3-ledgers-5-blocks")
     driver = MemoryDriver({case.key.data_key: case.data, case.key.index_key: case.index})
     records = {"a/b/c": streaming_record()}
@@ -134,7 +134,7 @@ def test_a_segment_of_several_ledgers_is_looked_up_once() -> None:
     assert [each[0] for each in driver.reads] == [case.key.index_key]
 
 
-def test_objects_in_a_folder_are_found_there(tmp_path: Path) -> None:
+def test_objects_in_a_folder_are_found_there(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS), folder="east/old/")
     record = closed(7, 3, copied(uuid_of(0)))
     for prefix in ("east/old/", "east/old"):
@@ -143,7 +143,7 @@ def test_objects_in_a_folder_are_found_there(tmp_path: Path) -> None:
     assert topic_of(tmp_path, record).ledgers[0].extents == ()
 
 
-def test_the_cluster_is_what_the_objects_say_if_they_agree(tmp_path: Path) -> None:
+def test_the_cluster_is_what_the_objects_say_if_they_agree(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=1), attempt=1)
     first = closed(1, 3, copied(uuid_of(1)))
     assert topic_of(tmp_path, first).cluster == CLUSTER
@@ -154,7 +154,7 @@ def test_the_cluster_is_what_the_objects_say_if_they_agree(tmp_path: Path) -> No
 # --- what is wrong -----------------------------------------------------------------------------
 
 
-def test_a_copy_that_the_tier_lacks_is_a_problem_that_says_where_the_record_has_it(tmp_path: Path) -> None:
+def test_a_copy_that_the_tier_lacks_is_a_problem_that_says_where_the_record_has_it(tmp_path):
     (stored,) = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0)))).attempts
     assert stored.problem is Problem.MISSING
     assert (stored.data_bytes, stored.index_bytes, stored.modified_at) == (None, None, None)
@@ -169,9 +169,7 @@ def test_a_copy_that_the_tier_lacks_is_a_problem_that_says_where_the_record_has_
         (["data", "index"], b"x", Problem.WRONG_LENGTH),
     ],
 )
-def test_a_damaged_copy_has_the_problem_that_it_has_in_a_listing(
-    tmp_path: Path, parts: list[str], more: bytes, problem: Problem
-) -> None:
+def test_a_damaged_copy_has_the_problem_that_it_has_in_a_listing(tmp_path, parts, more, problem):
     written = pip17_object(PAYLOADS)
     lay_out(tmp_path, replace(written, data=written.data + more), parts=parts)
     ledger = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0))))
@@ -179,7 +177,7 @@ def test_a_damaged_copy_has_the_problem_that_it_has_in_a_listing(
     assert ledger.extents == ()
 
 
-def test_a_format_that_record_and_key_disagree_on_is_a_problem_that_names_both(tmp_path: Path) -> None:
+def test_a_format_that_record_and_key_disagree_on_is_a_problem_that_names_both(tmp_path):
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1)
     context = OffloadContext.of_segments([segment(uuid_of(1), 2)])
     (stored,) = ledger_of(tmp_path, closed(7, 3, context)).attempts
@@ -191,7 +189,7 @@ def test_a_format_that_record_and_key_disagree_on_is_a_problem_that_names_both(t
     assert other.detail == "the formats differ: pip17 by its record, streaming by its key"
 
 
-def test_an_index_of_another_format_than_the_record_says_is_a_problem_that_names_both(tmp_path: Path) -> None:
+def test_an_index_of_another_format_than_the_record_says_is_a_problem_that_names_both(tmp_path):
     streaming = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"x"]])])
     lay_out(tmp_path, replace(pip17_object(PAYLOADS), data=streaming.data, index=streaming.index))
     (stored,) = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0)))).attempts
@@ -201,7 +199,7 @@ def test_an_index_of_another_format_than_the_record_says_is_a_problem_that_names
     assert "(streaming)" in stored.detail
 
 
-def test_an_object_without_the_ledger_is_a_problem_of_that_ledger_only(tmp_path: Path) -> None:
+def test_an_object_without_the_ledger_is_a_problem_of_that_ledger_only(tmp_path):
     segmented(tmp_path, 3)
     right = closed(5, 3, OffloadContext.of_segments([segment(uuid_of(1), 2)]))
     wrong = closed(6, 3, OffloadContext.of_segments([segment(uuid_of(1), 2)]))
@@ -212,7 +210,7 @@ def test_an_object_without_the_ledger_is_a_problem_of_that_ledger_only(tmp_path:
     assert stored.detail == "by its record it holds entries of ledger 6, by its index none"
 
 
-def test_a_segment_that_ends_before_its_last_block_begins_is_a_problem(tmp_path: Path) -> None:
+def test_a_segment_that_ends_before_its_last_block_begins_is_a_problem(tmp_path):
     lay_out(tmp_path, streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 4, [b"y"]])]), attempt=1)
     context = OffloadContext.of_segments([segment(uuid_of(1), 3)])
     (stored,) = ledger_of(tmp_path, closed(5, 4, context)).attempts
@@ -222,7 +220,7 @@ def test_a_segment_that_ends_before_its_last_block_begins_is_a_problem(tmp_path:
     )
 
 
-def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path: Path) -> None:
+def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path):
     class Broken(MemoryDriver):
         def _find(self, key: str) -> bytes:
             raise StoreError("the store broke", key=key)
@@ -231,7 +229,7 @@ def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path: Path) -
         TierReader(Tier(Broken({}))).catalogue(records=golden_record("jstring"))
 
 
-def test_the_golden_records_are_those_of_the_brokers_topics() -> None:
+def test_the_golden_records_are_those_of_the_brokers_topics():
     assert golden_record("json").is_file()
     assert {path.stem for path in golden_record("json").parent.iterdir()} == {
         path.name for path in (BROKER / "topics").iterdir()

@@ -27,7 +27,7 @@ def same_as_catalogue(tier: Tier, prefix: str = "") -> int:
     return len(found)
 
 
-def lay_out_all(root: Path) -> None:
+def lay_out_all(root: Path):
     """Clusters, superseded copies, trimmed beginnings, strays, all formats."""
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=1)
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=2)
@@ -53,7 +53,7 @@ def lay_out_all(root: Path) -> None:
     )
 
 
-def test_it_gives_what_the_catalogue_has(tmp_path: Path) -> None:
+def test_it_gives_what_the_catalogue_has(tmp_path):
     lay_out_all(tmp_path)
     lay_out_broker_objects(tmp_path, ["big", "nobatch"])
     lay_out_case(tmp_path, "streaming", "3-ledgers-5-blocks")
@@ -62,7 +62,7 @@ def test_it_gives_what_the_catalogue_has(tmp_path: Path) -> None:
         assert same_as_catalogue(tier, "00000000-0000-4000-8000-00000000000") > 5
 
 
-def test_mapfiles_belong_to_the_cluster_of_the_rest_of_their_topic(tmp_path: Path) -> None:
+def test_mapfiles_belong_to_the_cluster_of_the_rest_of_their_topic(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
     written = mapfile([b"a", b"b"], ledger_id=2)
     folder = tmp_path / "acme/cold/persistent/orders" / f"2-{written.key.uuid}"
@@ -73,7 +73,7 @@ def test_mapfiles_belong_to_the_cluster_of_the_rest_of_their_topic(tmp_path: Pat
         assert same_as_catalogue(tier) == 2
 
 
-def test_of_topics_that_are_not_wanted_nothing_is_given(tmp_path: Path) -> None:
+def test_of_topics_that_are_not_wanted_nothing_is_given(tmp_path):
     lay_out_all(tmp_path)
     wanted = TopicName("persistent://acme/cold/segments")
     with open_store(tmp_path) as tier, LedgerSurvey() as survey:

@@ -19,7 +19,7 @@ _plain = st.from_regex(r"[A-Za-z0-9_=:.\-]{1,20}", fullmatch=True)
 @pytest.mark.parametrize(
     "text", ["persistent://acme/cold/orders", "acme/cold/orders", "acme/cold/persistent/orders"]
 )
-def test_three_forms_name_the_same_topic(text: str) -> None:
+def test_three_forms_name_the_same_topic(text):
     assert parse_topic(text) == TopicName("persistent://acme/cold/orders")
 
 
@@ -38,14 +38,14 @@ def test_three_forms_name_the_same_topic(text: str) -> None:
         ("something of another kind", "something of another kind"),
     ],
 )
-def test_a_managed_ledgers_name_is_decoded_as_pulsar_encodes_it(managed_ledger: str, topic: str) -> None:
+def test_a_managed_ledgers_name_is_decoded_as_pulsar_encodes_it(managed_ledger, topic):
     assert topic_of_managed_ledger(managed_ledger) == TopicName(topic)
 
 
 @given(tenant=_plain, namespace=_plain, topic=_texts)
 @example(tenant="persistent", namespace="persistent", topic="persistent")
 @example(tenant="t", namespace="n", topic="a b+c%2Fd~*")
-def test_a_topic_and_its_managed_ledger_name_each_other(tenant: str, namespace: str, topic: str) -> None:
+def test_a_topic_and_its_managed_ledger_name_each_other(tenant, namespace, topic):
     name = parse_topic(f"persistent://{tenant}/{namespace}/{topic}")
     assert topic_of_managed_ledger(f"{tenant}/{namespace}/persistent/{quote_plus(topic)}") == name
     assert topic_of_managed_ledger(managed_ledger_of_topic(name)) == name
@@ -59,12 +59,12 @@ def test_a_topic_and_its_managed_ledger_name_each_other(tenant: str, namespace: 
         ("persistent://acme/cold/a b+c%2Fd~*é/._-", "acme/cold/persistent/a+b%2Bc%252Fd%7E*%C3%A9%2F._-"),
     ],
 )
-def test_a_topics_managed_ledger_is_named_as_java_encodes_it(topic: str, managed_ledger: str) -> None:
+def test_a_topics_managed_ledger_is_named_as_java_encodes_it(topic, managed_ledger):
     assert managed_ledger_of_topic(TopicName(topic)) == managed_ledger
 
 
 @given(tenant=_plain, namespace=_plain, topic=st.lists(_texts, min_size=1, max_size=4).map("/".join))
-def test_a_name_that_is_shown_is_taken(tenant: str, namespace: str, topic: str) -> None:
+def test_a_name_that_is_shown_is_taken(tenant, namespace, topic):
     shown = topic_of_managed_ledger(f"{tenant}/{namespace}/persistent/{quote_plus(topic)}")
     if "://" not in f"{tenant}/{namespace}/{topic}":
         assert parse_topic(str(shown)) == shown
@@ -76,7 +76,7 @@ def test_a_name_that_is_shown_is_taken(tenant: str, namespace: str, topic: str) 
     topic=_texts.filter(lambda text: "-partition-" not in text),
     number=st.integers(0, 10**9 - 1),
 )
-def test_a_partition_knows_its_topic_and_number(tenant: str, namespace: str, topic: str, number: int) -> None:
+def test_a_partition_knows_its_topic_and_number(tenant, namespace, topic, number):
     base = f"persistent://{tenant}/{namespace}/{topic}"
     assert TopicName(base).partition == -1
     assert TopicName(base).base == base
@@ -87,12 +87,12 @@ def test_a_partition_knows_its_topic_and_number(tenant: str, namespace: str, top
 @pytest.mark.parametrize(
     "end", ["-partition-", "-partition-x", "-partition-01", "-partition--1", "-partition-1x"]
 )
-def test_what_only_looks_like_a_partition_is_none(end: str) -> None:
+def test_what_only_looks_like_a_partition_is_none(end):
     name = TopicName(f"persistent://acme/cold/orders{end}")
     assert (name.partition, name.base) == (-1, name.full)
 
 
-def test_only_the_last_partition_of_a_name_counts() -> None:
+def test_only_the_last_partition_of_a_name_counts():
     name = TopicName("persistent://acme/cold/orders-partition-1-partition-2")
     assert (name.partition, name.base) == (2, "persistent://acme/cold/orders-partition-1")
 
@@ -118,12 +118,12 @@ def test_only_the_last_partition_of_a_name_counts() -> None:
         "http://acme/cold/orders",
     ],
 )
-def test_what_is_no_topic_is_refused_with_the_forms_that_are(text: str) -> None:
+def test_what_is_no_topic_is_refused_with_the_forms_that_are(text):
     with pytest.raises(OptionError) as caught:
         parse_topic(text)
     assert caught.value.found == text
     assert caught.value.expected == "persistent://tenant/namespace/topic or tenant/namespace/topic"
 
 
-def test_topics_are_in_order_of_their_names() -> None:
+def test_topics_are_in_order_of_their_names():
     assert sorted([TopicName("b"), TopicName("a")]) == [TopicName("a"), TopicName("b")]

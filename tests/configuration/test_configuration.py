@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from offload_core.metadata.policies import RetentionPolicies, parse_policies
@@ -37,13 +34,13 @@ retentionSizeInMB = -1
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "offload.toml"
     path.write_text(FILE)
     return path
 
 
-def test_a_file_is_read(file: Path) -> None:
+def test_a_file_is_read(file):
     found = load_configuration(file)
     assert found.metadata.url == "sqlite:/var/lib/offload.db"
     options = {name: value.get_secret_value() for name, value in found.metadata.options.items()}
@@ -61,13 +58,11 @@ def test_a_file_is_read(file: Path) -> None:
     assert found.retention == RetentionPolicies(time_in_minutes=60, size_in_mb=-1)
 
 
-def test_without_anything_the_defaults_hold() -> None:
+def test_without_anything_the_defaults_hold():
     assert load_configuration() == Configuration()
 
 
-def test_flags_count_before_the_environment_and_this_before_the_file(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_count_before_the_environment_and_this_before_the_file(file, monkeypatch):
     monkeypatch.setenv("PULSAR_OFFLOAD_SERVICE__PORT", "9000")
     monkeypatch.setenv("pulsar_offload_service__host", "127.0.0.2")
     monkeypatch.setenv("PULSAR_OFFLOAD_POLICIES__MAX_THREADS", "5")
@@ -94,20 +89,20 @@ def test_flags_count_before_the_environment_and_this_before_the_file(
         ("[", "no TOML"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_what_makes_no_sense_is_refused_with_its_place(tmp_path, text, message):
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     with pytest.raises(OptionError, match=message):
         load_configuration(path)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(OptionError, match=r"cannot be read .*nowhere\.toml.*No such file"):
         load_configuration(tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize("name", ["PULSAR_OFFLOAD_METDATA__URL", "PULSAR_OFFLOAD_METADATA__URI"])
-def test_an_environment_that_names_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_an_environment_that_names_nothing_is_refused(monkeypatch, name):
     monkeypatch.setenv(name, "x")
     with pytest.raises(OptionError, match=r"(?i)metd?a?data"):
         load_configuration()
@@ -122,7 +117,7 @@ def test_an_environment_that_names_nothing_is_refused(monkeypatch: pytest.Monkey
         {"policies": {"s3_credential_secret": "hunter2"}},
     ],
 )
-def test_what_may_be_secret_is_in_no_repr_and_no_error(flags: dict[str, Any]) -> None:
+def test_what_may_be_secret_is_in_no_repr_and_no_error(flags):
     assert "hunter2" not in f"{load_configuration(flags=flags)!r}"
     (section,) = flags
     with pytest.raises(OptionError) as caught:
@@ -134,13 +129,13 @@ def test_what_may_be_secret_is_in_no_repr_and_no_error(flags: dict[str, Any]) ->
     ("setting", "wrong"),
     [("upkeep_threads", 0), ("offload_threads", 0), ("upkeep_threads", 1001), ("stop_timeout_s", -1)],
 )
-def test_a_service_has_threads_and_time(setting: str, wrong: int) -> None:
+def test_a_service_has_threads_and_time(setting, wrong):
     with pytest.raises(OptionError, match=f"service.{setting}"):
         load_configuration(flags={"service": {setting: wrong}})
 
 
 @pytest.mark.parametrize("wrong", [-1, 20])
-def test_uploads_have_a_niceness_that_there_is(wrong: int) -> None:
+def test_uploads_have_a_niceness_that_there_is(wrong):
     with pytest.raises(OptionError, match=r"uploads\.niceness"):
         load_configuration(flags={"uploads": {"niceness": wrong}})
     assert load_configuration(flags={"uploads": {"niceness": "5"}}).uploads.niceness == 5

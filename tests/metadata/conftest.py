@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
-from servers.zookeeper import ZooKeeper
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+def client(zookeeper):
     """A client that may do anything, without a proxy."""
     with zookeeper.connected() as client:
         yield client
 
 
 @pytest.fixture
-def root() -> str:
+def root():
     """A root of the test's own, which is not there yet."""
     return f"/writes/{next(_numbers)}"

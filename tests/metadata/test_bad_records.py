@@ -64,9 +64,7 @@ def varint(number: int) -> bytes:
 
 @pytest.mark.parametrize("standalone", [None, HEADER], ids=["zookeeper", "standalone"])
 @pytest.mark.parametrize("compression", Compression)
-def test_a_record_that_is_cut_off_is_refused_or_is_a_shorter_one(
-    compression: Compression, standalone: StandaloneHeader | None
-) -> None:
+def test_a_record_that_is_cut_off_is_refused_or_is_a_shorter_one(compression, standalone):
     whole = packed(compression, standalone)
     for length in range(len(whole)):
         try:
@@ -80,14 +78,14 @@ def test_a_record_that_is_cut_off_is_refused_or_is_a_shorter_one(
 
 
 @pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD, Compression.SNAPPY])
-def test_bytes_behind_a_compressed_record_are_refused(compression: Compression) -> None:
+def test_bytes_behind_a_compressed_record_are_refused(compression):
     """Not behind zlib's, which knows its own end and is taken as Java's takes it."""
     with pytest.raises(FormatError):
         parse_stored_record(packed(compression) + b"\x00")
 
 
 @pytest.mark.parametrize("path", [*STANDALONE_RECORDS[:2], *ZOOKEEPER_RECORDS], ids=lambda path: path.name)
-def test_a_flipped_bit_gives_a_record_or_an_error_and_nothing_else(path: object) -> None:
+def test_a_flipped_bit_gives_a_record_or_an_error_and_nothing_else(path):
     whole = path.read_bytes()
     for at in range(len(whole)):
         for bit in range(8):
@@ -108,7 +106,7 @@ def test_a_flipped_bit_gives_a_record_or_an_error_and_nothing_else(path: object)
         lambda each: wrapped(*each)
     )
 )
-def test_any_bytes_give_a_record_or_an_error_and_nothing_else(data: bytes) -> None:
+def test_any_bytes_give_a_record_or_an_error_and_nothing_else(data):
     try:
         parse_stored_record(data)
     except FormatError:
@@ -118,27 +116,27 @@ def test_any_bytes_give_a_record_or_an_error_and_nothing_else(data: bytes) -> No
 # --- each kind, with its place -----------------------------------------------------------------
 
 
-def test_an_unknown_format_of_a_standalones_header_is_named() -> None:
+def test_an_unknown_format_of_a_standalones_header_is_named():
     changed = bytearray(packed(Compression.NONE, HEADER))
     changed[7] = 2
     with pytest.raises(UnsupportedVersionError, match=r"\(byte 4\): expected 1, found 2"):
         parse_stored_record(changed)
 
 
-def test_another_length_of_a_standalones_header_is_named() -> None:
+def test_another_length_of_a_standalones_header_is_named():
     changed = bytearray(packed(Compression.NONE, HEADER))
     changed[3] = 42
     with pytest.raises(BadLengthError, match=r"\(byte 0\): expected 41, found 42"):
         parse_stored_record(changed)
 
 
-def test_damage_behind_a_standalones_header_is_placed_there() -> None:
+def test_damage_behind_a_standalones_header_is_placed_there():
     with pytest.raises(MetadataError, match=r"record cannot be parsed.*\(byte 41\)"):
         parse_stored_record(packed(Compression.NONE, HEADER)[:-1])
 
 
 @pytest.mark.parametrize(("standalone", "byte"), [(None, 2), (HEADER, 43)])
-def test_a_head_longer_than_the_record_is_refused(standalone: StandaloneHeader | None, byte: int) -> None:
+def test_a_head_longer_than_the_record_is_refused(standalone, byte):
     changed = bytearray(packed(Compression.LZ4, standalone))
     changed[byte : byte + 4] = b"\xff\xff\xff\xff"
     with pytest.raises(TruncatedError, match=rf"head of a compressed record is cut off \(byte {byte}\)"):
@@ -147,21 +145,21 @@ def test_a_head_longer_than_the_record_is_refused(standalone: StandaloneHeader |
 
 @pytest.mark.parametrize("size", [-1, -(2**31), module.MAX_RECORD_BYTES + 1, 2**31 - 1])
 @pytest.mark.parametrize("codec", Compression)
-def test_an_impossible_size_is_refused_before_anything_is_allocated(codec: Compression, size: int) -> None:
+def test_an_impossible_size_is_refused_before_anything_is_allocated(codec, size):
     with pytest.raises(BadLengthError, match=r"impossible size \(byte 6\)"):
         parse_stored_record(wrapped(codec, size, b"x"))
 
 
 @pytest.mark.parametrize("wrong_by", [-1, 1])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_record_of_another_size_than_declared_is_refused(codec: Compression, wrong_by: int) -> None:
+def test_a_record_of_another_size_than_declared_is_refused(codec, wrong_by):
     payload = packed(codec)[6 + packed(codec)[5] :]
     data = wrapped(codec, len(BARE) + wrong_by, payload)
     with pytest.raises(DecompressionError, match=rf"\(byte {len(data) - len(payload)}\)"):
         parse_stored_record(data)
 
 
-def test_a_head_without_compression_is_accepted_if_its_size_is_right() -> None:
+def test_a_head_without_compression_is_accepted_if_its_size_is_right():
     assert parse_stored_record(wrapped(0, len(BARE), BARE)).info == INFO
     with pytest.raises(BadLengthError, match="another size than its head says"):
         parse_stored_record(wrapped(0, len(BARE) + 1, BARE))
@@ -175,23 +173,23 @@ def test_a_head_without_compression_is_accepted_if_its_size_is_right() -> None:
         (b"\x08", "cannot be parsed"),
     ],
 )
-def test_a_head_that_is_none_is_named(head: bytes, says: str) -> None:
+def test_a_head_that_is_none_is_named(head, says):
     with pytest.raises(MetadataError, match=f"(?s)the head of a compressed record .*{says.split(':')[0]}"):
         parse_stored_record(struct.pack(">HI", 0x4778, len(head)) + head + b"x")
 
 
-def test_a_record_larger_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_larger_than_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(BARE) - 1)
     with pytest.raises(BadLengthError, match="too large"):
         parse_stored_record(BARE)
 
 
-def test_a_ledger_that_stands_twice_is_named() -> None:
+def test_a_ledger_that_stands_twice_is_named():
     with pytest.raises(MetadataError, match=r"more than once \(ledger 3\)"):
         parse_managed_ledger_info(BARE + BARE)
 
 
-def test_what_is_required_and_missing_is_named() -> None:
+def test_what_is_required_and_missing_is_named():
     info = records.ManagedLedgerInfo()
     info.ledgerInfo.add(entries=3)
     with pytest.raises(MetadataError, match=r"lacks what is required.*ledgerInfo\[0\]\.ledgerId"):
@@ -204,23 +202,23 @@ def with_context(**fields: object) -> bytes:
     return info.SerializePartialToString()
 
 
-def test_half_of_a_uuid_is_refused_with_its_ledger() -> None:
+def test_half_of_a_uuid_is_refused_with_its_ledger():
     with pytest.raises(MetadataError, match=r"half of a uuid \(ledger 8"):
         parse_managed_ledger_info(with_context(uidMsb=1))
 
 
-def test_a_segment_that_is_none_is_named_with_its_ledger() -> None:
+def test_a_segment_that_is_none_is_named_with_its_ledger():
     good = bytes.fromhex("0801 1002 3a 04 0a025333")
     for bad, says in ((b"\x08", "cannot be parsed"), (b"\x08\x01", "lacks what is required")):
         with pytest.raises(MetadataError, match=rf"offload segment 2 of 2 {says}.*\(ledger 8"):
             parse_managed_ledger_info(with_context(offloadSegment=[good, bad]))
 
 
-def test_text_that_is_not_utf_8_is_refused_with_its_ledger() -> None:
+def test_text_that_is_not_utf_8_is_refused_with_its_ledger():
     segment_ = bytes.fromhex("0801 1002 3a 03 0a01ff")
     with pytest.raises(MetadataError, match=r"a text in driver metadata is not UTF-8 \(ledger 8"):
         parse_managed_ledger_info(with_context(offloadSegment=[segment_]))
 
 
-def test_an_empty_record_is_a_managed_ledger_without_ledgers() -> None:
+def test_an_empty_record_is_a_managed_ledger_without_ledgers():
     assert parse_stored_record(b"").info.ledgers == ()

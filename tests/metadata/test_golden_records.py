@@ -28,12 +28,12 @@ def stored(path: Path) -> StoredRecord:
 
 
 @pytest.mark.parametrize("path", BARE, ids=lambda path: path.name)
-def test_a_record_is_written_as_pulsar_wrote_it(path: Path) -> None:
+def test_a_record_is_written_as_pulsar_wrote_it(path):
     assert pack_stored_record(stored(path)) == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", ZOOKEEPER_RECORDS, ids=lambda path: path.name)
-def test_a_compressed_record_is_written_so_that_it_reads_the_same(path: Path) -> None:
+def test_a_compressed_record_is_written_so_that_it_reads_the_same(path):
     """Compressors may choose other bytes: the record inside and the head before it are compared."""
     record = stored(path)
     packed = pack_stored_record(record)
@@ -45,20 +45,20 @@ def test_a_compressed_record_is_written_so_that_it_reads_the_same(path: Path) ->
     assert parse_managed_ledger_info(bare) == record.info
 
 
-def test_the_header_of_a_standalone_is_read() -> None:
+def test_the_header_of_a_standalone_is_read():
     assert stored(golden_record("chunk")).standalone == StandaloneHeader(
         version=3, owner=1, created_ms=0x1A1FB331FBE, modified_ms=0x1A1FB3348FB, ephemeral=False
     )
 
 
-def test_ledgers_keep_their_stored_order_and_are_given_in_that_of_their_ids() -> None:
+def test_ledgers_keep_their_stored_order_and_are_given_in_that_of_their_ids():
     (path,) = (path for path in ZOOKEEPER_RECORDS if path.name.startswith("none"))
     info = stored(path).info
     assert [ledger.ledger_id for ledger in info.ledgers] == [216, 228, 223]
     assert [ledger.ledger_id for ledger in info.in_order] == [216, 223, 228]
 
 
-def test_an_offload_context_says_where_the_copy_is() -> None:
+def test_an_offload_context_says_where_the_copy_is():
     (ledger, open_one) = stored(golden_record("jstring")).info.in_order
     context = ledger.context
     assert context.uuid == UUID("0d9eb6e7-8fd6-4e17-af8f-b10422269ceb")
@@ -69,14 +69,14 @@ def test_an_offload_context_says_where_the_copy_is() -> None:
     assert (open_one.context, open_one.info.entries, open_one.info.is_closed) == (None, None, False)
 
 
-def test_a_failed_offload_has_a_uuid_and_is_not_complete() -> None:
+def test_a_failed_offload_has_a_uuid_and_is_not_complete():
     ledger = stored(golden_record("chunk")).info.in_order[0]
     assert ledger.ledger_id == 29
     assert ledger.context.uuid is not None
     assert not ledger.context.complete
 
 
-def test_records_agree_with_the_keys_of_the_brokers_objects() -> None:
+def test_records_agree_with_the_keys_of_the_brokers_objects():
     named = {
         f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
         for path in STANDALONE_RECORDS

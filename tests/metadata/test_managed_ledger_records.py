@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
@@ -61,21 +60,19 @@ def failing(inner: MemoryMetadataStore, faults: dict[int, str]) -> ManagedLedger
 
 
 @pytest.fixture
-def store() -> FaultyMetadataStore:
+def store():
     return FaultyMetadataStore(MemoryMetadataStore())
 
 
 @pytest.fixture
-def records(store: FaultyMetadataStore) -> ManagedLedgerRecords:
+def records(store):
     return ManagedLedgerRecords(store)
 
 
 # --- one after another -------------------------------------------------------------------------
 
 
-def test_a_record_is_written_as_pulsar_has_it_and_read(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+def test_a_record_is_written_as_pulsar_has_it_and_read(store, records):
     assert records.read(NAME) is None
     stored = records.write(NAME, INFO, None)
     assert stored.info == INFO
@@ -84,7 +81,7 @@ def test_a_record_is_written_as_pulsar_has_it_and_read(
     assert ManagedLedgerRecords(store).read(NAME) == stored
 
 
-def test_a_record_is_replaced_where_it_is_as_it_was_read(records: ManagedLedgerRecords) -> None:
+def test_a_record_is_replaced_where_it_is_as_it_was_read(records):
     first = records.write(NAME, INFO, None)
     second = records.write(NAME, ManagedLedgerInfo(), first)
     for expected in (first, None):
@@ -97,9 +94,7 @@ def test_a_record_is_replaced_where_it_is_as_it_was_read(records: ManagedLedgerR
     assert records.read(NAME) is None
 
 
-def test_a_change_is_made_upon_the_newest_record(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+def test_a_change_is_made_upon_the_newest_record(store, records):
     records.write(NAME, INFO, None)
     seen: list[ManagedLedgerInfo] = []
 
@@ -116,15 +111,13 @@ def test_a_change_is_made_upon_the_newest_record(
     assert updated.info.properties == (("other", ""), ("mine", ""))
 
 
-def test_a_change_that_changes_nothing_is_not_written(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+def test_a_change_that_changes_nothing_is_not_written(store, records):
     stored = records.write(NAME, INFO, None)
     assert records.update(NAME, lambda info: info) == stored
     assert [call.method for call in store.calls] == ["put", "get"]
 
 
-def test_a_change_that_raises_is_not_written(records: ManagedLedgerRecords) -> None:
+def test_a_change_that_raises_is_not_written(records):
     stored = records.write(NAME, INFO, None)
 
     def refuse(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
@@ -135,20 +128,20 @@ def test_a_change_that_raises_is_not_written(records: ManagedLedgerRecords) -> N
     assert records.read(NAME) == stored
 
 
-def test_what_has_no_record_is_not_changed(records: ManagedLedgerRecords) -> None:
+def test_what_has_no_record_is_not_changed(records):
     with pytest.raises(UnknownTopicError, match=r"no record of this managed ledger .*persistent/orders"):
         records.update(NAME, lambda info: info)
 
 
 @pytest.mark.parametrize("name", ["", "a/../b", "/a", "a//b", "a\n"])
-def test_names_do_not_lead_elsewhere(records: ManagedLedgerRecords, name: str) -> None:
+def test_names_do_not_lead_elsewhere(records, name):
     with pytest.raises(InvalidKeyError):
         records.read(name)
     with pytest.raises(InvalidKeyError):
         records.write(name, INFO, None)
 
 
-def test_managed_ledgers_are_listed(records: ManagedLedgerRecords) -> None:
+def test_managed_ledgers_are_listed(records):
     topics = ["acme/cold/a", "acme/cold/x/y z~*-partition-3", "acme/hot/b", "other/ns/ä"]
     names = [managed_ledger_of_topic(TopicName(f"persistent://{topic}")) for topic in topics]
     for name in names:
@@ -158,9 +151,7 @@ def test_managed_ledgers_are_listed(records: ManagedLedgerRecords) -> None:
     assert sorted(records.names(["acme/cold", "none/of"])) == sorted(names[:2])
 
 
-def test_a_record_that_is_none_is_an_error_with_its_path(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+def test_a_record_that_is_none_is_an_error_with_its_path(store, records):
     store.put(PATH, b"\x0a\x05", None)
     with pytest.raises(MetadataError, match=r"cannot be parsed.*persistent/orders"):
         records.read(NAME)
@@ -168,9 +159,7 @@ def test_a_record_that_is_none_is_an_error_with_its_path(
 
 @pytest.mark.parametrize("path", [*STANDALONE_RECORDS, *ZOOKEEPER_RECORDS], ids=lambda path: path.name)
 @pytest.mark.parametrize("compression", Compression)
-def test_a_brokers_record_is_read_and_written_in_any_compression(
-    store: FaultyMetadataStore, path: Path, compression: Compression
-) -> None:
+def test_a_brokers_record_is_read_and_written_in_any_compression(store, path, compression):
     version = store.put(PATH, path.read_bytes(), None)
     records = ManagedLedgerRecords(store, compression=compression)
     read = records.read(NAME)
@@ -181,9 +170,7 @@ def test_a_brokers_record_is_read_and_written_in_any_compression(
     assert (stored.compression, stored.info) == (compression, having(read.info, "mine"))
 
 
-def test_fields_that_are_not_known_survive_a_change(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+def test_fields_that_are_not_known_survive_a_change(store, records):
     """Of a later Pulsar's, in the record, a ledger, its context, its driver and a segment."""
     new = bytes.fromhex("fa3e036e6577")  # field 1007: "new"
 
@@ -201,7 +188,7 @@ def test_fields_that_are_not_known_survive_a_change(
     assert written(store) == data
 
 
-def test_the_layout_of_segments_is_as_asked_for(store: FaultyMetadataStore) -> None:
+def test_the_layout_of_segments_is_as_asked_for(store):
     records = ManagedLedgerRecords(store, segment_layout=SegmentLayout.PIP76)
     records.write(NAME, INFO, None)
     assert written(store) == pack_managed_ledger_info(INFO, segment_layout=SegmentLayout.PIP76)
@@ -225,9 +212,7 @@ def one_streamed_ledger(*, complete: bool, gone: bool, share: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_the_next_write_takes_complete_from_a_ledger_with_segments(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords, gone: bool
-) -> None:
+def test_the_next_write_takes_complete_from_a_ledger_with_segments(store, records, gone):
     """Two processes of today and a lost answer do not matter: it is one compare-and-set, and its result stays."""
     old = one_streamed_ledger(complete=True, gone=gone, share=SHARE)
     new = one_streamed_ledger(complete=False, gone=gone, share=GONE_SHARE if gone else SHARE)
@@ -251,8 +236,8 @@ def test_the_next_write_takes_complete_from_a_ledger_with_segments(
 
 
 def test_what_a_shipped_pulsar_made_of_a_streamed_ledger_is_read_and_its_old_segments_are_forgotten(
-    store: FaultyMetadataStore, records: ManagedLedgerRecords
-) -> None:
+    store, records
+):
     """It puts the uuid of its own attempt, and then `complete`, beside segments that it leaves as they are."""
     streamed = one_streamed_ledger(complete=False, gone=False, share=SHARE)
     for packed, is_anew in (
@@ -276,7 +261,7 @@ def test_what_a_shipped_pulsar_made_of_a_streamed_ledger_is_read_and_its_old_seg
 # --- whatever the store answers, or loses ------------------------------------------------------
 
 
-def test_each_call_may_fail_in_each_way(store: FaultyMetadataStore, records: ManagedLedgerRecords) -> None:
+def test_each_call_may_fail_in_each_way(store, records):
     """An update is made, or says that it was not, or that it does not know; and never made twice."""
     records.write(NAME, INFO, None)
     records.update(NAME, lambda info: having(info, "first"))
@@ -297,14 +282,14 @@ def test_each_call_may_fail_in_each_way(store: FaultyMetadataStore, records: Man
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
-def test_what_cannot_be_read_back_stays_unknown(fault: str) -> None:
+def test_what_cannot_be_read_back_stays_unknown(fault):
     records = failing(MemoryMetadataStore(), {1: fault, 2: "unavailable"})
     with pytest.raises(OutcomeUnknownError):
         records.write(NAME, INFO, None)
     assert (records.read(NAME) is None) == (fault == "unknown-before")
 
 
-def test_a_store_that_never_knows_is_not_asked_for_ever() -> None:
+def test_a_store_that_never_knows_is_not_asked_for_ever():
     store = FaultyMetadataStore(
         MemoryMetadataStore(), lambda call: "unknown-before" if call.method == "put" else None
     )
@@ -314,7 +299,7 @@ def test_a_store_that_never_knows_is_not_asked_for_ever() -> None:
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
-def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault: str) -> None:
+def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault):
     inner = MemoryMetadataStore()
     others = ManagedLedgerRecords(inner)
     first = others.write(NAME, INFO, None)
@@ -332,13 +317,13 @@ def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault: str) -> None
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
-def test_a_deletion_whose_answer_is_lost_is_made_once(fault: str) -> None:
+def test_a_deletion_whose_answer_is_lost_is_made_once(fault):
     records = failing(MemoryMetadataStore(), {2: fault})
     records.delete(NAME, records.write(NAME, INFO, None))
     assert records.read(NAME) is None
 
 
-def test_a_record_made_anew_is_not_deleted_by_a_late_repetition() -> None:
+def test_a_record_made_anew_is_not_deleted_by_a_late_repetition():
     inner = MemoryMetadataStore()
     first = ManagedLedgerRecords(inner).write(NAME, INFO, None)
 
@@ -353,7 +338,7 @@ def test_a_record_made_anew_is_not_deleted_by_a_late_repetition() -> None:
     assert records.read(NAME) is not None
 
 
-def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
+def test_many_writers_over_a_store_that_loses_answers_lose_nothing():
     dice = random.Random(7)
     faults = [None, None, None, "unknown-before", "unknown-after"]
     store = FaultyMetadataStore(
@@ -365,7 +350,7 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
     inner.write(NAME, INFO, None)
     tries = [f"{who}-{i}" for who in range(6) for i in range(5)]
 
-    def add(name: str) -> None:
+    def add(name: str):
         while True:
             try:
                 records.update(NAME, lambda info: having(info, name))
@@ -380,13 +365,13 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
 # --- stores by URL -----------------------------------------------------------------------------
 
 
-def test_a_store_is_opened_by_its_url_to_be_written(tmp_path: Path) -> None:
+def test_a_store_is_opened_by_its_url_to_be_written(tmp_path):
     with closing(open_metadata_store(f"sqlite:{tmp_path}/x.db", {"create": "true"})) as store:
         stored = ManagedLedgerRecords(store).write(NAME, INFO, None)
         assert ManagedLedgerRecords(store).read(NAME) == stored
 
 
-def test_what_is_no_store_or_only_reads_is_refused() -> None:
+def test_what_is_no_store_or_only_reads_is_refused():
     with pytest.raises(OptionError, match="'http' only reads"):
         open_metadata_store("http://127.0.0.1:1")
     with pytest.raises(UnknownPluginError, match="'etcd'"):

@@ -59,7 +59,7 @@ def context(info: ManagedLedgerInfo) -> OffloadContext | None:
     return info.ledgers[1].context
 
 
-def test_an_attempt_is_prepared_completed_and_its_hot_copy_deleted() -> None:
+def test_an_attempt_is_prepared_completed_and_its_hot_copy_deleted():
     prepared = PREPARE(among_others(FRESH))
     assert context(prepared) == OffloadContext(uuid=MINE, driver=DRIVER)
     completed = COMPLETE(prepared)
@@ -69,7 +69,7 @@ def test_an_attempt_is_prepared_completed_and_its_hot_copy_deleted() -> None:
     assert context(deleted) == replace(context(completed), bookkeeper_deleted=True)
 
 
-def test_an_attempt_that_failed_leaves_the_record_as_it_was() -> None:
+def test_an_attempt_that_failed_leaves_the_record_as_it_was():
     info = among_others(FRESH)
     assert FAIL(PREPARE(info)) == info
 
@@ -84,13 +84,13 @@ def test_an_attempt_that_failed_leaves_the_record_as_it_was() -> None:
     ],
     ids=["prepare", "complete", "fail", "delete"],
 )
-def test_a_step_does_nothing_to_its_own_result(step: Step, before: ManagedLedgerInfo) -> None:
+def test_a_step_does_nothing_to_its_own_result(step, before):
     once = step(before)
     assert once != before
     assert step(once) == once
 
 
-def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
+def test_a_lease_stands_with_the_attempt_until_it_has_ended():
     lease = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=NOW)
     prepared = begin_attempt(among_others(FRESH), LEDGER, MINE, DRIVER, lease=lease)
     recorded = context(prepared)
@@ -120,18 +120,18 @@ def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
     ],
     ids=["complete", "abandoned", "forgotten", "another"],
 )
-def test_only_the_attempt_that_goes_on_is_renewed(info: ManagedLedgerInfo, message: str) -> None:
+def test_only_the_attempt_that_goes_on_is_renewed(info, message):
     lease = AttemptLease(holder=AttemptHolder(machine=1, process=7, started=11), until_ms=NOW)
     with pytest.raises(AttemptError, match=message):
         renew_attempt(info, LEDGER, MINE, lease)
 
 
-def test_the_time_of_completion_is_that_of_the_first() -> None:
+def test_the_time_of_completion_is_that_of_the_first():
     completed = COMPLETE(with_context(uuid=MINE))
     assert complete_attempt(completed, LEDGER, MINE, NOW + 1) == completed
 
 
-def test_an_older_attempt_is_replaced_by_name_only() -> None:
+def test_an_older_attempt_is_replaced_by_name_only():
     unfinished = with_context(uuid=OTHER, driver=DriverMetadata(name="S3"), unknown_fields=UNKNOWN)
     with pytest.raises(
         AttemptError, match=r"not complete .*ledger 3.* found .*Delete its objects first"
@@ -146,7 +146,7 @@ def test_an_older_attempt_is_replaced_by_name_only() -> None:
         complete_attempt(prepared, LEDGER, OTHER, NOW)
 
 
-def test_what_is_not_known_is_kept_by_every_step() -> None:
+def test_what_is_not_known_is_kept_by_every_step():
     info = with_context(unknown_fields=UNKNOWN)
     for step in (PREPARE, COMPLETE, DELETE):
         info = step(info)
@@ -168,13 +168,13 @@ def test_what_is_not_known_is_kept_by_every_step() -> None:
         (closed(77, 10), "no such ledger"),
     ],
 )
-def test_what_cannot_be_offloaded_is_refused(ledger: LedgerRecord, message: str) -> None:
+def test_what_cannot_be_offloaded_is_refused(ledger, message):
     with pytest.raises(AttemptError, match=rf"{message}.*ledger 3"):
         PREPARE(managed_ledger(ledger))
 
 
 @pytest.mark.parametrize("step", [COMPLETE, FAIL, DELETE])
-def test_a_step_of_an_attempt_that_is_not_recorded_is_refused(step: Step) -> None:
+def test_a_step_of_an_attempt_that_is_not_recorded_is_refused(step):
     with pytest.raises(AttemptError, match=f"took the place of this one.* expected {MINE}, found {OTHER}"):
         step(with_context(uuid=OTHER))
     with pytest.raises(AttemptError, match="no such ledger"):
@@ -185,23 +185,23 @@ def test_a_step_of_an_attempt_that_is_not_recorded_is_refused(step: Step) -> Non
 
 @pytest.mark.parametrize("step", [COMPLETE, DELETE])
 @pytest.mark.parametrize("info", [among_others(FRESH), with_context()])
-def test_an_attempt_that_was_cleaned_up_does_not_go_on(step: Step, info: ManagedLedgerInfo) -> None:
+def test_an_attempt_that_was_cleaned_up_does_not_go_on(step, info):
     with pytest.raises(AttemptError, match=r"or it was cleaned up .*found none"):
         step(info)
 
 
-def test_a_complete_copy_is_not_forgotten() -> None:
+def test_a_complete_copy_is_not_forgotten():
     with pytest.raises(AttemptError, match="complete already"):
         FAIL(with_context(uuid=MINE, complete=True))
 
 
-def test_the_hot_copy_stays_until_the_cold_one_is_complete() -> None:
+def test_the_hot_copy_stays_until_the_cold_one_is_complete():
     with pytest.raises(AttemptError, match="needed until the cold one is complete"):
         DELETE(with_context(uuid=MINE))
 
 
 @pytest.mark.parametrize("path", STANDALONE_RECORDS, ids=lambda path: path.name)
-def test_what_a_broker_recorded_is_what_our_steps_record(path: Any) -> None:
+def test_what_a_broker_recorded_is_what_our_steps_record(path):
     """From each golden ledger, had it not been offloaded, back to the context that Pulsar recorded."""
     info = parse_stored_record(path.read_bytes()).info
     for ledger in info.ledgers:

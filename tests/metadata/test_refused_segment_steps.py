@@ -20,8 +20,6 @@ from records import (
 )
 
 from offload_core.metadata.records import (
-    LedgerRecord,
-    ManagedLedgerInfo,
     OffloadContext,
 )
 from offload_core.metadata.records.segments import (
@@ -33,7 +31,7 @@ from offload_hooks.errors import AttemptError
 
 
 @pytest.mark.parametrize("before", [assign(FRESH, 3), abandon_segment(assign(FRESH, 3), MINE)])
-def test_a_segment_is_assigned_only_after_the_last_is_complete(before: ManagedLedgerInfo) -> None:
+def test_a_segment_is_assigned_only_after_the_last_is_complete(before):
     with pytest.raises(
         AttemptError, match=r"assigned after the last one is complete.*Resume that one first"
     ) as caught:
@@ -57,9 +55,7 @@ def test_a_segment_is_assigned_only_after_the_last_is_complete(before: ManagedLe
         (closed(7, 10), 0, "no such ledger"),
     ],
 )
-def test_a_segment_begins_only_where_nothing_is_left_out(
-    ledger: LedgerRecord, entry_id: int, message: str
-) -> None:
+def test_a_segment_begins_only_where_nothing_is_left_out(ledger, entry_id, message):
     with pytest.raises(AttemptError, match=rf"{message}.*ledger 3"):
         assign(managed_ledger(ledger), 3, entry_id)
 
@@ -78,14 +74,12 @@ def test_a_segment_begins_only_where_nothing_is_left_out(
         ),
     ],
 )
-def test_a_segment_with_an_end_has_closed_ledgers_without_copies(
-    info: ManagedLedgerInfo, end: tuple[int, int], message: str
-) -> None:
+def test_a_segment_with_an_end_has_closed_ledgers_without_copies(info, end, message):
     with pytest.raises(AttemptError, match=message):
         assign(info, 3, end=position(*end))
 
 
-def test_a_segment_ends_behind_its_begin() -> None:
+def test_a_segment_ends_behind_its_begin():
     info = complete(assign(FRESH, 3), (3, 5))
     with pytest.raises(AttemptError, match="after its begin"):
         assign(info, 3, 6, uuid=OTHER, end=position(3, 5))
@@ -107,9 +101,7 @@ def test_a_segment_ends_behind_its_begin() -> None:
         (FRESH, 5, "cleaned up"),
     ],
 )
-def test_a_segment_goes_on_into_the_next_ledger_only(
-    info: ManagedLedgerInfo, ledger_id: int, message: str
-) -> None:
+def test_a_segment_goes_on_into_the_next_ledger_only(info, ledger_id, message):
     with pytest.raises(AttemptError, match=message):
         extend_segment(info, MINE, ledger_id)
 
@@ -125,9 +117,7 @@ def test_a_segment_goes_on_into_the_next_ledger_only(
         ([(3, 7)], ""),
     ],
 )
-def test_a_segment_is_complete_with_all_entries_from_its_begin_to_its_end(
-    ends: list[tuple[int, int]], message: str
-) -> None:
+def test_a_segment_is_complete_with_all_entries_from_its_begin_to_its_end(ends, message):
     info = extend_segment(assign(FRESH, 3), MINE, 5)
     if not message:
         assert complete(info, *ends) != info
@@ -136,7 +126,7 @@ def test_a_segment_is_complete_with_all_entries_from_its_begin_to_its_end(
         complete(info, *ends)
 
 
-def test_a_segment_that_is_complete_stays_as_it_is() -> None:
+def test_a_segment_that_is_complete_stays_as_it_is():
     info = complete(assign(FRESH, 3), (3, 5))
     assert complete(info, (3, 5), offloaded_ms=OFFLOADED_MS + 1) == info
     with pytest.raises(AttemptError, match="complete already"):
@@ -145,7 +135,7 @@ def test_a_segment_that_is_complete_stays_as_it_is() -> None:
         abandon_segment(info, MINE)
 
 
-def test_only_an_attempt_that_was_abandoned_is_resumed() -> None:
+def test_only_an_attempt_that_was_abandoned_is_resumed():
     with pytest.raises(AttemptError, match="was not abandoned"):
         resume_segment(assign(FRESH, 3), MINE, OTHER, DRIVER, 5)
     with pytest.raises(AttemptError, match="cleaned up"):

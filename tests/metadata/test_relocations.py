@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from records import closed, copied, managed_ledger, new_copy
@@ -25,11 +24,11 @@ AGAIN = replace(MOVED, copy=new_copy(NEWER, 7, since_ms=1), replaces=(NEW,), fil
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "mapping"
 
 
-def test_steps_are_kept_and_a_torn_line_counts_for_nothing(path: Path) -> None:
+def test_steps_are_kept_and_a_torn_line_counts_for_nothing(path):
     with MappingFile(path) as file:
         for step, relocation in (("begin", MOVED), ("done", MOVED), ("begin", AGAIN)):
             file.add(step, relocation)  # type: ignore[arg-type]
@@ -46,12 +45,12 @@ def test_steps_are_kept_and_a_torn_line_counts_for_nothing(path: Path) -> None:
     assert (read_mapping(path).done, read_mapping(path).under_way) == ((MOVED,), ())
 
 
-def test_one_process_adds_to_it(path: Path) -> None:
+def test_one_process_adds_to_it(path):
     with MappingFile(path), pytest.raises(StoreError, match="another process"):
         MappingFile(path)
 
 
-def test_a_record_is_read_as_if_it_said_so() -> None:
+def test_a_record_is_read_as_if_it_said_so():
     def uuids(*relocations: Relocation) -> list[object]:
         return [each.context and each.context.uuid for each in relocated(INFO, relocations).ledgers]
 
@@ -63,7 +62,7 @@ def test_a_record_is_read_as_if_it_said_so() -> None:
 
 
 @pytest.mark.parametrize("line", ["x", "{}", "[]", '{"version":1}', '{"version":1,"step":"done"}'])
-def test_what_is_none_is_refused(path: Path, line: str) -> None:
+def test_what_is_none_is_refused(path, line):
     path.write_text(f"{line}\n")
     with pytest.raises(FormatError, match="mapping of relocations"):
         read_mapping(path)
@@ -71,12 +70,12 @@ def test_what_is_none_is_refused(path: Path, line: str) -> None:
         MappingFile(path)
 
 
-def test_a_newer_one_is_refused(path: Path) -> None:
+def test_a_newer_one_is_refused(path):
     path.write_text('{"version":2}\n')
     with pytest.raises(UnsupportedVersionError):
         read_mapping(path)
 
 
-def test_one_that_is_not_there_is_an_error(path: Path) -> None:
+def test_one_that_is_not_there_is_an_error(path):
     with pytest.raises(StoreError, match="cannot be read"):
         read_mapping(path)

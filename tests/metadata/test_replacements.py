@@ -11,7 +11,6 @@ import pytest
 from records import (
     CLOSED_AT_MS,
     DRIVER,
-    Step,
     closed,
     copied,
     ledger,
@@ -109,7 +108,7 @@ def as_read(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 # --- a ledger's one object ---------------------------------------------------------------------
 
 
-def test_another_object_takes_the_place_of_a_ledgers() -> None:
+def test_another_object_takes_the_place_of_a_ledgers():
     begun = begin(WHOLE, 3, lease=LEASE)
     assert as_read(begun) == WHOLE, "until the switch all is as it was"
     under_way = replacement_of(ledger(begun, 3))
@@ -123,7 +122,7 @@ def test_another_object_takes_the_place_of_a_ledgers() -> None:
     assert context(forgotten, 3) == replace(context(WHOLE, 3), uuid=NEW, driver=THERE)
 
 
-def test_the_record_of_it_is_stable() -> None:
+def test_the_record_of_it_is_stable():
     driver = context(begin(WHOLE, 3, lease=LEASE), 3).driver
     assert driver is not None
     assert driver.get("pulsar-offload.replacement") == (
@@ -139,7 +138,7 @@ def test_the_record_of_it_is_stable() -> None:
     )
 
 
-def test_what_else_is_recorded_of_a_copy_stays() -> None:
+def test_what_else_is_recorded_of_a_copy_stays():
     old = copied(OLD, bookkeeper_deleted=True, driver=DRIVER.with_property("pulsar-offload.filter", "{}"))
     switched = forget_replaced(switch(begin(managed_ledger(closed(3, 10, old)), 3)), OLD)
     assert context(switched, 3) == replace(
@@ -147,13 +146,13 @@ def test_what_else_is_recorded_of_a_copy_stays() -> None:
     )
 
 
-def test_it_is_replaced_again_and_both_are_remembered() -> None:
+def test_it_is_replaced_again_and_both_are_remembered():
     twice = switch(begin(switch(begin(WHOLE, 3)), 3, uuid=NEWER), NEWER)
     assert [each.uuid for each in replaced_of(ledger(twice, 3))] == [OLD, NEW]
     assert [each.uuid for each in other_copies(forget_replaced(twice, OLD))] == [NEW]
 
 
-def test_a_hot_copy_goes_by_the_copy_that_is_read() -> None:
+def test_a_hot_copy_goes_by_the_copy_that_is_read():
     begun = begin(WHOLE, 3)
     assert context(mark_hot_copy_deleted(begun, 3, OLD), 3).bookkeeper_deleted
     with pytest.raises(AttemptError, match="took the place"):
@@ -164,7 +163,7 @@ def test_a_hot_copy_goes_by_the_copy_that_is_read() -> None:
 # --- its end, if it fails ----------------------------------------------------------------------
 
 
-def test_a_replacement_that_failed_leaves_the_record_as_it_was() -> None:
+def test_a_replacement_that_failed_leaves_the_record_as_it_was():
     abandoned = taken_twice(begin(WHOLE, 3, lease=LEASE), partial(abandon_replacement, uuid=NEW))
     under_way = replacement_of(ledger(abandoned, 3))
     assert under_way is not None
@@ -172,7 +171,7 @@ def test_a_replacement_that_failed_leaves_the_record_as_it_was() -> None:
     assert taken_twice(abandoned, partial(forget_replacement, uuid=NEW)) == WHOLE
 
 
-def test_a_lease_is_renewed() -> None:
+def test_a_lease_is_renewed():
     later = replace(LEASE, until_ms=NOW + 1)
     renewed = taken_twice(begin(WHOLE, 3, lease=LEASE), partial(renew_replacement, uuid=NEW, lease=later))
     under_way = replacement_of(ledger(renewed, 3))
@@ -196,7 +195,7 @@ SWITCHED = switch(begin(WHOLE, 3))
         (mark_for_deletion(WHOLE, [3]), there(3), "all entries"),
     ],
 )
-def test_what_cannot_be_begun(info: ManagedLedgerInfo, copy: OtherCopy, message: str) -> None:
+def test_what_cannot_be_begun(info, copy, message):
     with pytest.raises(AttemptError, match=message):
         begin_replacement(info, copy)
 
@@ -220,12 +219,12 @@ def test_what_cannot_be_begun(info: ManagedLedgerInfo, copy: OtherCopy, message:
         ),
     ],
 )
-def test_what_is_refused(info: ManagedLedgerInfo, step: Step, message: str) -> None:
+def test_what_is_refused(info, step, message):
     with pytest.raises(AttemptError, match=message):
         step(info)
 
 
-def test_no_offload_begins_beside_it() -> None:
+def test_no_offload_begins_beside_it():
     with pytest.raises(AttemptError, match="offloaded already"):
         begin_attempt(begin(WHOLE, 3), 3, NEWER, DRIVER)
 
@@ -233,7 +232,7 @@ def test_no_offload_begins_beside_it() -> None:
 # --- segments ----------------------------------------------------------------------------------
 
 
-def test_a_segment_takes_the_place_of_one_with_its_extent() -> None:
+def test_a_segment_takes_the_place_of_one_with_its_extent():
     info = streamed()
     begun = begin(info, 3, 5, form=CopyForm.SEGMENT, segment=OTHER_OLD)
     assert as_read(begun) == info
@@ -254,9 +253,7 @@ def test_a_segment_takes_the_place_of_one_with_its_extent() -> None:
 @pytest.mark.parametrize("form", CopyForm)
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_whichever_form_a_copy_gets_the_record_has_what_that_form_has(
-    form: CopyForm, gone: bool, whole: bool
-) -> None:
+def test_whichever_form_a_copy_gets_the_record_has_what_that_form_has(form, gone, whole):
     known = copied(OLD) if whole else OffloadContext.of_segments([segment(OLD, 9)])
     info = managed_ledger(closed(3, 10, replace(known, bookkeeper_deleted=gone)))
     found = ledger(switch(begin(info, 3, form=form)), 3)
@@ -269,14 +266,14 @@ def test_whichever_form_a_copy_gets_the_record_has_what_that_form_has(
     assert (found.is_fully_offloaded, found.has_hot_copy) == (True, not gone)
 
 
-def test_a_share_without_a_place_of_its_own_stays_where_it_is() -> None:
+def test_a_share_without_a_place_of_its_own_stays_where_it_is():
     shares = [segment(OLD, 5), segment(OTHER_OLD, 9, driver=None)]
     info = managed_ledger(closed(3, 10, OffloadContext.of_segments(shares, complete=True)))
     switched = switch(begin(info, 3, form=CopyForm.SEGMENT, segment=OLD))
     assert [share.driver for share in context(switched, 3).segments][1] == DRIVER
 
 
-def test_of_an_open_ledger_a_complete_segment_is_replaced_while_the_next_is_written() -> None:
+def test_of_an_open_ledger_a_complete_segment_is_replaced_while_the_next_is_written():
     first = extended(segment(OLD, 5), (9, 0), (9, 5))
     info = managed_ledger(still_open(9, OffloadContext.of_segments([first])))
     info = assign_segment(info, OTHER_OLD, position(9, 6), DRIVER, SINCE)
@@ -291,7 +288,7 @@ def test_of_an_open_ledger_a_complete_segment_is_replaced_while_the_next_is_writ
     assert [each.uuid for each in replaced_of(ledger(late, 9))] == [OLD]
 
 
-def test_ledgers_are_merged_into_a_segment() -> None:
+def test_ledgers_are_merged_into_a_segment():
     filtered = copied(OLD, driver=DRIVER.with_property("pulsar-offload.filter", "{}"))
     info = managed_ledger(closed(3, 10, filtered), closed(4, 0), closed(5, 4, copied(OTHER_OLD)))
     switched = switch(begin(info, 3, 5, form=CopyForm.SEGMENT))
@@ -307,7 +304,7 @@ def test_ledgers_are_merged_into_a_segment() -> None:
     assert context(switched, 3).timestamp_ms == filtered.timestamp_ms
 
 
-def test_a_ledger_of_segments_becomes_one_object_and_the_segment_of_another_stays() -> None:
+def test_a_ledger_of_segments_becomes_one_object_and_the_segment_of_another_stays():
     switched = switch(begin(streamed(), 3))
     assert (context(switched, 3).uuid, context(switched, 3).segments) == (NEW, ())
     assert [each.uuid for each in replaced_of(ledger(switched, 3))] == [OLD, OTHER_OLD]
@@ -316,7 +313,7 @@ def test_a_ledger_of_segments_becomes_one_object_and_the_segment_of_another_stay
         forget_replaced(switched, OTHER_OLD)
 
 
-def test_what_filters_did_to_several_segments_has_to_be_said() -> None:
+def test_what_filters_did_to_several_segments_has_to_be_said():
     shares = [segment(OLD, 5).with_filter_record("{}"), segment(OTHER_OLD, 9)]
     info = begin(managed_ledger(closed(3, 10, OffloadContext.of_segments(shares, complete=True))), 3)
     with pytest.raises(AttemptError, match="cannot be joined"):
@@ -334,9 +331,7 @@ def test_what_filters_did_to_several_segments_has_to_be_said() -> None:
         ((3, 5), {"segment": OTHER_OLD, "form": CopyForm.LEDGER}, "by another one"),
     ],
 )
-def test_a_segment_that_is_not_so_is_not_replaced(
-    ledger_ids: tuple[int, ...], given: dict[str, Any], message: str
-) -> None:
+def test_a_segment_that_is_not_so_is_not_replaced(ledger_ids, given, message):
     with pytest.raises(AttemptError, match=message):
         begin(streamed(), *ledger_ids, **{"form": CopyForm.SEGMENT} | given)
 
@@ -344,7 +339,7 @@ def test_a_segment_that_is_not_so_is_not_replaced(
 # --- others' steps -----------------------------------------------------------------------------
 
 
-def test_condemning_one_ledger_ends_a_replacement_of_several() -> None:
+def test_condemning_one_ledger_ends_a_replacement_of_several():
     begun = begin(WHOLE, 3, 5, form=CopyForm.SEGMENT)
     condemned = mark_for_deletion(begun, [3])
     under_way = replacement_of(ledger(condemned, 5))
@@ -356,13 +351,13 @@ def test_condemning_one_ledger_ends_a_replacement_of_several() -> None:
     assert NEW not in needed_objects(mark_for_deletion(condemned, [5]))
 
 
-def test_a_replaced_segment_is_needed_until_its_last_ledger_is_condemned() -> None:
+def test_a_replaced_segment_is_needed_until_its_last_ledger_is_condemned():
     switched = switch(begin(streamed(), 3, 5, form=CopyForm.SEGMENT, segment=OTHER_OLD))
     assert OTHER_OLD in needed_objects(mark_for_deletion(switched, [3]))
     assert OTHER_OLD not in needed_objects(mark_for_deletion(switched, [3, 5]))
 
 
-def test_segments_are_released_only_if_none_is_being_replaced() -> None:
+def test_segments_are_released_only_if_none_is_being_replaced():
     begun = begin(streamed(), 3, 5, form=CopyForm.SEGMENT, segment=OTHER_OLD)
     with pytest.raises(AttemptError, match="another copy of the ledger is under way"):
         release_segments(begun, 3)
@@ -387,7 +382,7 @@ def test_segments_are_released_only_if_none_is_being_replaced() -> None:
         f'{{"uuid":"{NEW}","form":"ledger","since":1,"driver":"S3","properties":{{}},"segment":1}}',
     ],
 )
-def test_a_damaged_record_of_it_is_refused(text: str) -> None:
+def test_a_damaged_record_of_it_is_refused(text):
     for name in ("pulsar-offload.replacement", "pulsar-offload.replaced"):
         driver = DRIVER.with_property(name, text if name.endswith("ment") or text == "7" else f"[{text}]")
         if text in ("", "[]") and name.endswith("replaced"):

@@ -94,7 +94,7 @@ def _is_offloaded_anew(context: OffloadContext) -> bool:
 @pytest.mark.parametrize("layout", SegmentLayout)
 @settings(deadline=None)
 @given(data=st.data())
-def test_a_managed_ledger_is_read_as_it_was_written(layout: SegmentLayout, data: st.DataObject) -> None:
+def test_a_managed_ledger_is_read_as_it_was_written(layout, data):
     info = data.draw(managed_ledgers(layout))
     packed = pack_managed_ledger_info(info, segment_layout=layout)
     assert parse_managed_ledger_info(packed) == info
@@ -118,11 +118,11 @@ def test_a_managed_ledger_is_read_as_it_was_written(layout: SegmentLayout, data:
         ),
     )
 )
-def test_a_stored_record_is_read_as_it_was_written(record: StoredRecord) -> None:
+def test_a_stored_record_is_read_as_it_was_written(record):
     assert parse_stored_record(pack_stored_record(record)) == record
 
 
-def test_a_record_is_written_byte_for_byte() -> None:
+def test_a_record_is_written_byte_for_byte():
     """Fields in Pulsar's order, absent ones left out, what is not known behind."""
     record = ManagedLedgerInfo(
         ledgers=(

@@ -54,7 +54,7 @@ class Deletion:
     left: list[tuple[int, list[UUID]]] = field(init=False)
     done: set[int] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.left = [
             (ledger.ledger_id, objects_to_delete(self.info, ledger))
             for ledger in self.info.in_order
@@ -67,7 +67,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
 
     deletions: Bundle[Deletion] = Bundle("deletions")
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.info = managed_ledger(still_open(0))
         self.written = 0
@@ -148,7 +148,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
         except AttemptError:
             self.give_up()
 
-    def give_up(self) -> None:
+    def give_up(self):
         """As who uploads does when it learns that its attempt is not wanted any more."""
         assert self.uploading is not None
         self.objects.discard(self.uploading)
@@ -206,14 +206,14 @@ class SegmentedLedgers(RuleBasedStateMachine):
     # --- what always holds ---------------------------------------------------------------------
 
     @invariant()
-    def every_live_ledger_has_its_objects(self) -> None:
+    def every_live_ledger_has_its_objects(self):
         for ledger in self.info.ledgers:
             if not ledger.is_marked_for_deletion and ledger.context is not None:
                 for share in ledger.context.segments:
                     assert not share.complete or share.uuid in self.objects
 
     @invariant()
-    def segments_follow_one_another(self) -> None:
+    def segments_follow_one_another(self):
         found = segments_of(self.info)
         assert sum(not each.is_finished for each in found) <= 1
         for each in found:
@@ -229,7 +229,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
             assert ledger.is_fully_offloaded == is_whole
             assert not ledger.context.complete
 
-    def teardown(self) -> None:
+    def teardown(self):
         """All is deleted: then nothing is left, but what is being uploaded, whose owner learns it."""
         self.info = mark_for_deletion(self.info, [ledger.ledger_id for ledger in self.info.ledgers])
         assert segments_of(self.info) == ()
@@ -244,7 +244,7 @@ TestSegmentedLedgers = SegmentedLedgers.TestCase
 TestSegmentedLedgers.settings = effort(0.4, stateful_step_count=40)
 
 
-def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers() -> None:
+def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers():
     info = managed_ledger(closed(3, 10), closed(5, 4))
     info = assign_segment(info, uuid_of(1), position(3, 0), DRIVER, CLOSED_AT_MS, end=position(5, 3))
     info = mark_for_deletion(info, {3})
@@ -259,7 +259,7 @@ def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers() -
     assert objects_to_delete(both, both.in_order[0]) == [uuid_of(1)]
 
 
-def test_a_share_of_which_nothing_is_known_but_its_uuid_is_condemned_as_well() -> None:
+def test_a_share_of_which_nothing_is_known_but_its_uuid_is_condemned_as_well():
     bare = segment(uuid_of(1), 9, driver=None)
     info = managed_ledger(closed(3, 10, OffloadContext.of_segments([bare], complete=True)))
     (ledger,) = mark_for_deletion(info, {3}).ledgers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 from records import DRIVER, closed, copied, failed, managed_ledger, segment, still_open
@@ -30,13 +29,13 @@ def among(ledger: LedgerRecord) -> ManagedLedgerInfo:
     return managed_ledger(still_open(4), ledger, OTHER)
 
 
-def test_a_released_ledger_is_as_if_it_was_never_offloaded_and_others_stay() -> None:
+def test_a_released_ledger_is_as_if_it_was_never_offloaded_and_others_stay():
     released = release_segments(among(closed(3, 10, WHOLE)), 3)
     assert released == among(closed(3, 10))
     assert release_segments(released, 3) == released
 
 
-def test_ledger_based_offload_takes_a_released_ledger() -> None:
+def test_ledger_based_offload_takes_a_released_ledger():
     info = among(closed(3, 10, WHOLE))
     with pytest.raises(AttemptError, match="streaming segments"):
         begin_attempt(info, 3, uuid_of(5), DRIVER)
@@ -64,7 +63,7 @@ ONE_OBJECT = copied(uuid_of(1), bookkeeper_deleted=True)
     ],
     ids=["unknown fields", "a failed segment", "nothing", "one object"],
 )
-def test_only_segments_are_forgotten(before: OffloadContext | None, after: OffloadContext | None) -> None:
+def test_only_segments_are_forgotten(before, after):
     assert release_segments(among(closed(3, 10, before)), 3) == among(closed(3, 10, after))
 
 
@@ -86,7 +85,7 @@ PIP76_GONE = [segment(uuid_of(1), 9, bookkeeper_deleted=True)]
         (closed(7, 10), "no such ledger", None),
     ],
 )
-def test_what_is_not_released(ledger: LedgerRecord, message: str, found: UUID | None) -> None:
+def test_what_is_not_released(ledger, message, found):
     with pytest.raises(AttemptError, match=message) as caught:
         release_segments(among(ledger), 3)
     assert (caught.value.ledger_id, caught.value.found) == (3, found)

@@ -59,7 +59,7 @@ from offload_hooks.errors import AttemptError, MetadataError
 # --- what each step records --------------------------------------------------------------------
 
 
-def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None:
+def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed():
     info = managed_ledger(closed(3, 10), still_open(5))
     info = taken_twice(info, partial(assign, ledger_id=3, lease=LEASE))
     assert context(info, 3) == OffloadContext(
@@ -98,7 +98,7 @@ def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None
     ]
 
 
-def test_a_ledger_of_several_segments_is_offloaded_with_the_last_and_when_it_is_closed() -> None:
+def test_a_ledger_of_several_segments_is_offloaded_with_the_last_and_when_it_is_closed():
     info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
     info = assign(info, 3, 6, uuid=OTHER, driver=placed(bucket="other"))
     info = complete(info, (3, 9), uuid=OTHER, offloaded_ms=OFFLOADED_MS + 1)
@@ -112,7 +112,7 @@ def test_a_ledger_of_several_segments_is_offloaded_with_the_last_and_when_it_is_
     assert not found.complete, "only a copy that is one object has it"
 
 
-def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once() -> None:
+def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once():
     before = managed_ledger(*FRESH.ledgers, closed(4, 0))
     info = taken_twice(before, partial(assign, ledger_id=3, end=position(7, 12)))
     assert [shares(info, each)[0].end_entry_id for each in (3, 5, 7)] == [9, 3, 12]
@@ -128,7 +128,7 @@ def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once() -> None:
     assert {each.ledger_id for each in info.ledgers if each.is_fully_offloaded} == {3, 5, 7}
 
 
-def test_a_lease_stands_in_every_share_until_the_attempt_has_ended() -> None:
+def test_a_lease_stands_in_every_share_until_the_attempt_has_ended():
     info = extend_segment(assign(FRESH, 3, lease=LEASE), MINE, 5)
     later = replace(LEASE, until_ms=LEASE.until_ms + 1)
     renewed = taken_twice(info, lambda known: renew_segment(known, MINE, later))
@@ -139,7 +139,7 @@ def test_a_lease_stands_in_every_share_until_the_attempt_has_ended() -> None:
             renew_segment(ended, MINE, later)
 
 
-def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None:
+def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt():
     info = extend_segment(assign(FRESH, 3, lease=LEASE), MINE, 5)
     failed = taken_twice(info, lambda known: abandon_segment(known, MINE))
     found = unfinished_segment(failed)
@@ -169,7 +169,7 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None
     assert complete(extend_segment(resumed, OTHER, 7), (3, 9), (5, 3), (7, 0), uuid=OTHER) != resumed
 
 
-def test_a_step_that_is_made_again_after_its_attempt_was_abandoned_is_refused() -> None:
+def test_a_step_that_is_made_again_after_its_attempt_was_abandoned_is_refused():
     failed = abandon_segment(assign(FRESH, 3), MINE)
     with pytest.raises(AttemptError, match="was abandoned"):
         assign(failed, 3)
@@ -178,7 +178,7 @@ def test_a_step_that_is_made_again_after_its_attempt_was_abandoned_is_refused() 
         resume_segment(resumed, MINE, OTHER, DRIVER, 5)
 
 
-def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again() -> None:
+def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again():
     info = extend_segment(extend_segment(assign(FRESH, 3), MINE, 5), MINE, 7)
     failed = taken_twice(info, lambda known: abandon_segment(known, MINE, position(5, 2)))
     assert context(failed, 7) is None
@@ -194,7 +194,7 @@ def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again
     assert segments_of(complete(resumed, (3, 9), (5, 2), uuid=OTHER))[0].is_finished
 
 
-def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -> None:
+def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next():
     info = complete(assign(managed_ledger(still_open(3), still_open(5)), 3), (3, 9))
     info = assign(info, 3, 10, uuid=OTHER)
     ended = managed_ledger(replace(closed(3, 10), context=context(info, 3)), still_open(5))
@@ -204,7 +204,7 @@ def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -
     assert segments_of(info)[1].begin == position(5, 0)
 
 
-def test_a_segment_goes_on_over_a_ledger_that_was_forgotten_since_it_was_empty() -> None:
+def test_a_segment_goes_on_over_a_ledger_that_was_forgotten_since_it_was_empty():
     info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
     forgotten = managed_ledger(*(each for each in info.ledgers if each.ledger_id != 5), still_open(7))
     assert segments_of(complete(forgotten, (3, 9)))[0].is_finished
@@ -218,12 +218,12 @@ def test_a_segment_goes_on_over_a_ledger_that_was_forgotten_since_it_was_empty()
     assert forget_segment(nothing_left, MINE) == nothing_left
 
 
-def test_a_ledger_that_a_segment_got_no_entry_of_is_not_touched_by_it() -> None:
+def test_a_ledger_that_a_segment_got_no_entry_of_is_not_touched_by_it():
     info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
     assert context(complete(info, (3, 9)), 5) is None
 
 
-def test_a_segment_that_is_not_complete_can_be_forgotten() -> None:
+def test_a_segment_that_is_not_complete_can_be_forgotten():
     one = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
     two = assign(one, 3, 6, uuid=OTHER)
     assert taken_twice(two, lambda known: forget_segment(known, OTHER)) == one
@@ -233,7 +233,7 @@ def test_a_segment_that_is_not_complete_can_be_forgotten() -> None:
         forget_segment(one, MINE)
 
 
-def test_what_is_not_known_is_kept_by_every_step() -> None:
+def test_what_is_not_known_is_kept_by_every_step():
     unknown = bytes.fromhex("803f01")
     info = managed_ledger(
         replace(closed(3, 10), context=OffloadContext(unknown_fields=unknown)), closed(5, 4)
@@ -246,7 +246,7 @@ def test_what_is_not_known_is_kept_by_every_step() -> None:
     ) == info.ledger(3)
 
 
-def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments() -> None:
+def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments():
     info = complete(assign(FRESH, 3), (3, 5))
     with pytest.raises(AttemptError, match="is needed until"):
         mark_segmented_hot_copy_deleted(info, 3)
@@ -261,7 +261,7 @@ def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments(
             mark_segmented_hot_copy_deleted(managed_ledger(ledger), 3)
 
 
-def test_of_a_segment_in_two_ledgers_the_share_of_the_one_whose_hot_copy_went_says_so() -> None:
+def test_of_a_segment_in_two_ledgers_the_share_of_the_one_whose_hot_copy_went_says_so():
     info = managed_ledger(closed(3, 10), closed(5, 4), closed(7, 20))
     info = complete(assign(info, 3, end=position(7, 12)), (3, 9), (5, 3), (7, 12))
     marked = taken_twice(info, lambda known: mark_segmented_hot_copy_deleted(known, 5))
@@ -274,7 +274,7 @@ def test_of_a_segment_in_two_ledgers_the_share_of_the_one_whose_hot_copy_went_sa
         assign(marked, 5, 4, uuid=OTHER)
 
 
-def test_a_ledger_that_is_lost_or_to_be_deleted_says_so_in_all_shares() -> None:
+def test_a_ledger_that_is_lost_or_to_be_deleted_says_so_in_all_shares():
     info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
     info = assign(info, 3, 6, uuid=OTHER)
     for gone in (
@@ -285,7 +285,7 @@ def test_a_ledger_that_is_lost_or_to_be_deleted_says_so_in_all_shares() -> None:
         assert [share.bookkeeper_deleted for share in shares(gone, 3)] == [True, True]
 
 
-def test_a_share_without_a_place_of_its_own_gets_its_ledgers_to_say_that_the_hot_copy_is_gone() -> None:
+def test_a_share_without_a_place_of_its_own_gets_its_ledgers_to_say_that_the_hot_copy_is_gone():
     bare = segment(MINE, 9, driver=None)
     for driver, expected in ((DRIVER, [True]), (None, [False])):
         known = replace(OffloadContext.of_segments([bare]), driver=driver)
@@ -300,7 +300,7 @@ def test_a_share_without_a_place_of_its_own_gets_its_ledgers_to_say_that_the_hot
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_record_of_an_older_version_is_read_alike_and_written_as_today(gone: bool) -> None:
+def test_a_record_of_an_older_version_is_read_alike_and_written_as_today(gone):
     one_object = closed(9, 3, replace(copied(LATER), bookkeeper_deleted=gone))
     parts = [segment(MINE, 5), segment(OTHER, 9)]
     old = managed_ledger(
@@ -323,14 +323,14 @@ def test_a_record_of_an_older_version_is_read_alike_and_written_as_today(gone: b
     assert marked[0] == marked[1]
 
 
-def test_a_record_that_falsely_calls_segments_complete_goes_by_the_segments() -> None:
+def test_a_record_that_falsely_calls_segments_complete_goes_by_the_segments():
     info = managed_ledger(closed(3, 10, OffloadContext.of_segments([segment(MINE, 5)], complete=True)))
     assert not info.ledgers[0].is_fully_offloaded
     with pytest.raises(AttemptError, match="is needed until"):
         mark_segmented_hot_copy_deleted(info, 3)
 
 
-def test_a_copy_that_another_pulsar_made_takes_the_place_of_the_segments_when_it_is_complete() -> None:
+def test_a_copy_that_another_pulsar_made_takes_the_place_of_the_segments_when_it_is_complete():
     streamed = OffloadContext.of_segments([segment(MINE, 5), segment(OTHER, 9)])
     for complete_copy, left in ((False, streamed.segments), (True, ())):
         anew = replace(streamed, uuid=LATER, complete=complete_copy, timestamp_ms=OFFLOADED_MS)
@@ -344,7 +344,7 @@ def test_a_copy_that_another_pulsar_made_takes_the_place_of_the_segments_when_it
 
 
 @pytest.mark.parametrize("layout", list(SegmentLayout))
-def test_segments_without_our_properties_are_read_in_both_layouts(layout: SegmentLayout) -> None:
+def test_segments_without_our_properties_are_read_in_both_layouts(layout):
     written = managed_ledger(
         closed(5, 4, OffloadContext.of_segments([segment(OTHER, 3)])),
         closed(3, 10, OffloadContext.of_segments([segment(MINE, 5), segment(OTHER, 9)])),
@@ -364,7 +364,7 @@ def test_segments_without_our_properties_are_read_in_both_layouts(layout: Segmen
     assert [each.is_finished for each in segments_of(done)] == [True, True, True]
 
 
-def test_a_segment_without_driver_metadata_can_be_abandoned() -> None:
+def test_a_segment_without_driver_metadata_can_be_abandoned():
     bare = segment(MINE, None, complete=False, offloaded_ms=None, driver=None)
     info = abandon_segment(managed_ledger(still_open(3, OffloadContext.of_segments([bare]))), MINE)
     assert segments_of(info)[0].status is AttemptStatus.FAILED
@@ -379,9 +379,7 @@ def test_a_segment_without_driver_metadata_can_be_abandoned() -> None:
     ],
     ids=["offloaded", "assigned", "failed"],
 )
-def test_a_segment_is_as_far_as_the_least_of_its_shares(
-    second: OffloadSegment, status: AttemptStatus
-) -> None:
+def test_a_segment_is_as_far_as_the_least_of_its_shares(second, status):
     """As none of ours ever differ."""
     info = managed_ledger(
         closed(3, 10, OffloadContext.of_segments([segment(MINE, 9)])),
@@ -392,13 +390,13 @@ def test_a_segment_is_as_far_as_the_least_of_its_shares(
     assert (unfinished_segment(info) is None) == (status is AttemptStatus.OFFLOADED)
 
 
-def test_a_begin_that_is_none_is_an_error() -> None:
+def test_a_begin_that_is_none_is_an_error():
     wrong = segment(MINE, 5, driver=DRIVER.with_property("begin", "7"))
     with pytest.raises(MetadataError, match="is no position"):
         segments_of(managed_ledger(closed(3, 6, OffloadContext.of_segments([wrong]))))
 
 
-def test_ledgers_that_are_being_deleted_have_no_part_in_segments() -> None:
+def test_ledgers_that_are_being_deleted_have_no_part_in_segments():
     info = extend_segment(assign(FRESH, 3), MINE, 5)
     first = info.ledger(3)
     assert first is not None

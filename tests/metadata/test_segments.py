@@ -31,7 +31,7 @@ def parsed(text: str) -> OffloadSegment:
 # --- told apart --------------------------------------------------------------------------------
 
 
-def test_field_7_as_a_message_is_the_shipped_layout() -> None:
+def test_field_7_as_a_message_is_the_shipped_layout():
     found = parse_segment(HEAD + bytes.fromhex("1801 2003 2804 3005 3a") + S3)
     assert found == OffloadSegment(
         uuid=UUID_1,
@@ -43,7 +43,7 @@ def test_field_7_as_a_message_is_the_shipped_layout() -> None:
     )
 
 
-def test_field_7_as_a_number_is_the_layout_of_the_pip() -> None:
+def test_field_7_as_a_number_is_the_layout_of_the_pip():
     found = parse_segment(HEAD + bytes.fromhex("1801 2001 2803 3004 3805 42") + S3)
     assert found == OffloadSegment(
         uuid=UUID_1,
@@ -56,23 +56,23 @@ def test_field_7_as_a_number_is_the_layout_of_the_pip() -> None:
     )
 
 
-def test_the_wire_type_of_field_7_counts_more_than_the_value_of_field_4() -> None:
+def test_the_wire_type_of_field_7_counts_more_than_the_value_of_field_4():
     assert parse_segment(HEAD + bytes.fromhex("2001 3a") + S3).assigned_ms == 1
     assert parse_segment(HEAD + b"\x20" + TIME + bytes.fromhex("3805")).end_entry_id == 5
 
 
 @pytest.mark.parametrize(("value", "deleted"), [("00", False), ("01", True)])
-def test_without_field_7_a_truth_value_in_field_4_is_the_layout_of_the_pip(value: str, deleted: bool) -> None:
+def test_without_field_7_a_truth_value_in_field_4_is_the_layout_of_the_pip(value, deleted):
     found = parsed(f"20{value} 2809")
     assert (found.bookkeeper_deleted, found.assigned_ms, found.offloaded_ms) == (deleted, 9, None)
 
 
-def test_without_field_7_a_time_in_field_4_is_the_shipped_layout() -> None:
+def test_without_field_7_a_time_in_field_4_is_the_shipped_layout():
     found = parsed(f"20{TIME.hex()} 2809 3006")
     assert (found.assigned_ms, found.offloaded_ms, found.end_entry_id) == (CLOSED_AT_MS, 9, 6)
 
 
-def test_without_fields_4_and_7_it_is_the_shipped_layout_unless_there_is_a_field_8() -> None:
+def test_without_fields_4_and_7_it_is_the_shipped_layout_unless_there_is_a_field_8():
     assert parsed("3006").end_entry_id == 6
     assert parse_segment(HEAD + bytes.fromhex("3006 42") + S3).offloaded_ms == 6
 
@@ -80,19 +80,19 @@ def test_without_fields_4_and_7_it_is_the_shipped_layout_unless_there_is_a_field
 # --- written -----------------------------------------------------------------------------------
 
 
-def test_the_shipped_layout_is_written_byte_for_byte() -> None:
+def test_the_shipped_layout_is_written_byte_for_byte():
     made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=DriverMetadata(name="S3"))
     packed = pack_segment(made, SegmentLayout.SHIPPED)
     assert packed == HEAD + bytes.fromhex("1801 2003 2804 3005 3a") + S3
 
 
-def test_the_layout_of_the_pip_is_written_byte_for_byte_with_its_truth_value() -> None:
+def test_the_layout_of_the_pip_is_written_byte_for_byte_with_its_truth_value():
     made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=DriverMetadata(name="S3"))
     packed = pack_segment(made, SegmentLayout.PIP76)
     assert packed == HEAD + bytes.fromhex("1801 2000 2803 3004 3805 42") + S3
 
 
-def test_that_the_hot_copy_is_gone_is_a_property_in_the_shipped_layout_and_a_field_in_the_other() -> None:
+def test_that_the_hot_copy_is_gone_is_a_property_in_the_shipped_layout_and_a_field_in_the_other():
     driver = DriverMetadata(name="S3", properties=(("bucket", "b"),))
     made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=driver, bookkeeper_deleted=True)
     bucket = "120b 0a066275636b6574 120162"
@@ -105,19 +105,19 @@ def test_that_the_hot_copy_is_gone_is_a_property_in_the_shipped_layout_and_a_fie
         assert parse_segment(packed) == made
 
 
-def test_another_value_of_that_property_is_kept_and_denies_nothing() -> None:
+def test_another_value_of_that_property_is_kept_and_denies_nothing():
     driver = DriverMetadata(name="S3", properties=(("bookkeeperDeleted", "maybe"),))
     made = segment(UUID_1, 5, driver=driver)
     assert parse_segment(pack_segment(made, SegmentLayout.SHIPPED)) == made
 
 
-def test_an_open_segment_has_no_end() -> None:
+def test_an_open_segment_has_no_end():
     made = segment(UUID_1, None, complete=False, offloaded_ms=None)
     for layout in SegmentLayout:
         assert parse_segment(pack_segment(made, layout)) == made
 
 
-def test_a_segment_of_one_layout_can_be_written_in_the_other() -> None:
+def test_a_segment_of_one_layout_can_be_written_in_the_other():
     made = segment(UUID_1, 9)
     other = parse_segment(pack_segment(made, SegmentLayout.PIP76))
     assert pack_segment(other, SegmentLayout.SHIPPED) == pack_segment(made, SegmentLayout.SHIPPED)
@@ -132,12 +132,12 @@ def test_a_segment_of_one_layout_can_be_written_in_the_other() -> None:
     ],
     ids=["bookkeeperDeleted", "time-that-looks-like-a-truth-value", "field-8"],
 )
-def test_what_the_shipped_layout_would_be_read_back_differently_in_is_refused(made: OffloadSegment) -> None:
+def test_what_the_shipped_layout_would_be_read_back_differently_in_is_refused(made):
     with pytest.raises(OptionError, match=f"segment {UUID_1} cannot be written in the layout 'shipped'"):
         pack_segment(made, SegmentLayout.SHIPPED)
 
 
-def test_a_field_that_only_the_shipped_layout_leaves_free_is_not_mixed_up() -> None:
+def test_a_field_that_only_the_shipped_layout_leaves_free_is_not_mixed_up():
     made = segment(UUID_1, 5, unknown_fields=bytes.fromhex("4201") + b"x")
     assert parse_segment(pack_segment(made, SegmentLayout.SHIPPED)) == made
     with pytest.raises(OptionError, match="'pip76'"):
@@ -147,7 +147,7 @@ def test_a_field_that_only_the_shipped_layout_leaves_free_is_not_mixed_up() -> N
 # --- what has no field of its own --------------------------------------------------------------
 
 
-def test_failure_is_a_property_of_the_driver_metadata() -> None:
+def test_failure_is_a_property_of_the_driver_metadata():
     assigned = segment(UUID_1, None, complete=False)
     assert assigned.status is AttemptStatus.ASSIGNED
     failed = assigned.with_status(AttemptStatus.FAILED)
@@ -159,7 +159,7 @@ def test_failure_is_a_property_of_the_driver_metadata() -> None:
     assert failed.with_status(AttemptStatus.ASSIGNED) == assigned
 
 
-def test_the_extent_over_ledgers_is_two_properties() -> None:
+def test_the_extent_over_ledgers_is_two_properties():
     made = segment(UUID_1, 5).with_extent(position(7, 3), position(9, 5))
     assert (made.driver.get("begin"), made.driver.get("end")) == ("7:3", "9:5")
     for layout in SegmentLayout:
@@ -169,20 +169,20 @@ def test_the_extent_over_ledgers_is_two_properties() -> None:
     assert made.with_extent(position(7, 3), None).end is None
 
 
-def test_an_extent_that_is_none_is_an_error_that_names_the_segment() -> None:
+def test_an_extent_that_is_none_is_an_error_that_names_the_segment():
     made = segment(UUID_1, 5, driver=DRIVER.with_property("begin", "7"))
     with pytest.raises(MetadataError, match=f"property 'begin' of segment {UUID_1} is no position"):
         assert made.begin
 
 
-def test_without_driver_metadata_there_is_no_room_for_properties() -> None:
+def test_without_driver_metadata_there_is_no_room_for_properties():
     bare = segment(UUID_1, 5, driver=None)
     assert bare.with_status(AttemptStatus.ASSIGNED).status is AttemptStatus.ASSIGNED
     with pytest.raises(OptionError, match="no room for its property 'status'"):
         bare.with_status(AttemptStatus.FAILED)
 
 
-def test_a_ledgers_context_takes_uuid_and_driver_of_its_first_segment() -> None:
+def test_a_ledgers_context_takes_uuid_and_driver_of_its_first_segment():
     segments = [segment(UUID_1, 99), segment(UUID(int=5), None, complete=False), segment(UUID(int=6), 299)]
     context = OffloadContext.of_segments(segments, timestamp_ms=4)
     assert (context.uuid, context.driver, context.timestamp_ms) == (UUID_1, DRIVER, 4)

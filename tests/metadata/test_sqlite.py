@@ -32,7 +32,6 @@ from offload_hooks.errors import (
     BadMagicError,
     FormatError,
     ObjectNotFoundError,
-    OffloadError,
     OptionError,
     OutcomeUnknownError,
     StoreError,
@@ -47,7 +46,7 @@ PATH = "/managed-ledgers/acme/cold/persistent/orders"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "records.db"
 
 
@@ -67,7 +66,7 @@ def by_hand(file: Path) -> Iterator[sqlite3.Connection]:
 # --- files -------------------------------------------------------------------------------------
 
 
-def test_records_lie_in_one_file_and_are_read_by_its_url(file: Path) -> None:
+def test_records_lie_in_one_file_and_are_read_by_its_url(file):
     with opened(file) as store:
         for path in STANDALONE_RECORDS:
             store.put(f"/managed-ledgers/acme/cold/persistent/{path.stem}", path.read_bytes(), None)
@@ -79,7 +78,7 @@ def test_records_lie_in_one_file_and_are_read_by_its_url(file: Path) -> None:
     }
 
 
-def test_a_file_says_what_it_is(file: Path) -> None:
+def test_a_file_says_what_it_is(file):
     with opened(file):
         pass
     data = file.read_bytes()
@@ -87,7 +86,7 @@ def test_a_file_says_what_it_is(file: Path) -> None:
     assert data[68:72] == APPLICATION_ID.to_bytes(4, "big") == b"POMD"
 
 
-def test_a_file_of_version_1_is_read_and_written(file: Path) -> None:
+def test_a_file_of_version_1_is_read_and_written(file):
     kept = Path(__file__).parents[1] / "docs" / "metadata-database-v1.db.gz"
     file.write_bytes(gzip.decompress(kept.read_bytes()))
     with opened(file, create=False) as store:
@@ -96,7 +95,7 @@ def test_a_file_of_version_1_is_read_and_written(file: Path) -> None:
         assert store.put(PATH, b"x", 2) == 3
 
 
-def test_without_create_no_file_is_made(file: Path) -> None:
+def test_without_create_no_file_is_made(file):
     with pytest.raises(
         ObjectNotFoundError, match=r"no such metadata database .*records\.db.*option 'create'"
     ):
@@ -108,7 +107,7 @@ def test_without_create_no_file_is_made(file: Path) -> None:
         assert store.get(PATH) == (b"x", version)
 
 
-def test_where_no_file_can_be_made_is_told(tmp_path: Path) -> None:
+def test_where_no_file_can_be_made_is_told(tmp_path):
     for place in (tmp_path / "none" / "records.db", tmp_path):
         with pytest.raises(AccessDeniedError, match="cannot be opened"):
             SqliteStore(f"sqlite:{place}", create=True)
@@ -128,9 +127,7 @@ NEWER = f"PRAGMA user_version = {SCHEMA_VERSION + 1}"
         (False, None, BadMagicError, "no SQLite database"),
     ],
 )
-def test_other_files_are_refused_and_left_as_they_are(
-    file: Path, is_ours: bool, script: str | None, kind: type[OffloadError], message: str
-) -> None:
+def test_other_files_are_refused_and_left_as_they_are(file, is_ours, script, kind, message):
     if is_ours:
         with opened(file):
             pass
@@ -146,7 +143,7 @@ def test_other_files_are_refused_and_left_as_they_are(
     assert file.read_bytes() == before
 
 
-def test_a_file_without_its_table_is_damaged(file: Path) -> None:
+def test_a_file_without_its_table_is_damaged(file):
     with opened(file):
         pass
     with by_hand(file) as connection:
@@ -157,7 +154,7 @@ def test_a_file_without_its_table_is_damaged(file: Path) -> None:
                 call()
 
 
-def test_a_damaged_file_is_an_error_with_its_place(file: Path) -> None:
+def test_a_damaged_file_is_an_error_with_its_place(file):
     with opened(file) as store:
         for i in range(200):
             store.put(f"{PATH}-{i}", bytes(1000), None)
@@ -168,7 +165,7 @@ def test_a_damaged_file_is_an_error_with_its_place(file: Path) -> None:
         store.get(f"{PATH}-7")
 
 
-def test_a_value_that_is_no_bytes_is_an_error(file: Path) -> None:
+def test_a_value_that_is_no_bytes_is_an_error(file):
     with opened(file) as store:
         store.put(PATH, b"x", None)
         with by_hand(file) as connection:
@@ -177,7 +174,7 @@ def test_a_value_that_is_no_bytes_is_an_error(file: Path) -> None:
             store.get(PATH)
 
 
-def test_a_value_that_is_too_large_is_neither_written_nor_read(file: Path) -> None:
+def test_a_value_that_is_too_large_is_neither_written_nor_read(file):
     with opened(file) as store:
         with pytest.raises(OptionError, match="too large"):
             store.put(PATH, bytes(MAX_VALUE_BYTES + 1), None)
@@ -194,12 +191,12 @@ def test_a_value_that_is_too_large_is_neither_written_nor_read(file: Path) -> No
     "url",
     ["sqlite:", "sqlite://host/x.db", "sqlite:/x.db?mode=ro", "sqlite:/x#y", "sqlite:/x/", "sqlite:/a%00b"],
 )
-def test_other_urls_are_refused(url: str) -> None:
+def test_other_urls_are_refused(url):
     with pytest.raises(OptionError, match="no URL of an SQLite file"):
         parse_file(url)
 
 
-def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_url_names_a_file(monkeypatch, tmp_path):
     assert parse_file("sqlite:///a/b.db") == parse_file("sqlite:/a/b.db") == "/a/b.db"
     assert parse_file("sqlite:/a%20b/%3F.db") == "/a b/?.db"
     monkeypatch.chdir(tmp_path)
@@ -212,7 +209,7 @@ def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("synchronous", "expected"), [("full", 2), ("normal", 1)])
-def test_commits_are_flushed_unless_told_otherwise(file: Path, synchronous: str, expected: int) -> None:
+def test_commits_are_flushed_unless_told_otherwise(file, synchronous, expected):
     with opened(file, **{} if synchronous == "full" else {"synchronous": synchronous}) as store:
         connection = store._file.connect()
         with closing(connection):
@@ -220,7 +217,7 @@ def test_commits_are_flushed_unless_told_otherwise(file: Path, synchronous: str,
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_who_writes_for_too_long_is_not_waited_for_and_readers_do_not_notice(file: Path) -> None:
+def test_who_writes_for_too_long_is_not_waited_for_and_readers_do_not_notice(file):
     with opened(file, timeout_s=0.2) as store:
         version = store.put(PATH, b"x", None)
         with by_hand(file) as connection:
@@ -231,11 +228,11 @@ def test_who_writes_for_too_long_is_not_waited_for_and_readers_do_not_notice(fil
         assert store.put(PATH, b"y", version) > version
 
 
-def test_an_error_as_a_transaction_ends_leaves_its_outcome_open(file: Path) -> None:
+def test_an_error_as_a_transaction_ends_leaves_its_outcome_open(file):
     with opened(file) as store:
         version = store.put(PATH, b"small", None)
 
-        def write_beyond_a_limit() -> None:
+        def write_beyond_a_limit():
             soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
             with pytest.raises(OutcomeUnknownError, match=r"IOERR_WRITE"):
@@ -267,7 +264,7 @@ except StoreFullError as error:
 """
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_told(tmp_path):
     need("unshare", is_possible(), "a disk of the test's own needs Linux's user and mount name spaces")
     mounted = f"mount -t tmpfs -o size=2m tmpfs {shlex.quote(str(tmp_path))}"
     python = shlex.join([sys.executable, "-c", _FILL, str(tmp_path)])
@@ -277,7 +274,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("told\n", "")
 
 
-def test_a_store_that_is_closed_says_so(file: Path) -> None:
+def test_a_store_that_is_closed_says_so(file):
     with opened(file) as store:
         pass
     with pytest.raises(StoreError, match="is closed"):
@@ -287,9 +284,9 @@ def test_a_store_that_is_closed_says_so(file: Path) -> None:
 # --- processes ---------------------------------------------------------------------------------
 
 
-def test_many_processes_make_one_file(file: Path) -> None:
+def test_many_processes_make_one_file(file):
     def make(i: int) -> Callable[[], None]:
-        def work() -> None:
+        def work():
             with opened(file) as store:
                 store.put(f"{PATH}-{i}", b"%d" % i, None)
 
@@ -300,13 +297,13 @@ def test_many_processes_make_one_file(file: Path) -> None:
         assert len(store.children(PATH.rpartition("/")[0])) == 8
 
 
-def test_a_child_keeps_its_own_locks_when_its_parent_is_done(file: Path) -> None:
+def test_a_child_keeps_its_own_locks_when_its_parent_is_done(file):
     """Were a connection to live through a fork, the parent would take itself for the last one, and delete the log."""
     read_end, write_end = os.pipe()
     with opened(file) as store:
         version = store.put(PATH, b"parent", None)
 
-        def go_on() -> None:
+        def go_on():
             now = store.put(PATH, b"child", version)
             os.write(write_end, b".")
             for i in range(20):

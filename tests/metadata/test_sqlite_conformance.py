@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from offload_core.metadata.stores.sqlite import SqliteStore
@@ -12,5 +10,5 @@ from offload_hooks.testing import MetadataStoreConformance
 
 class TestSqlite(MetadataStoreConformance):
     @pytest.fixture
-    def make_store(self, tmp_path: Path):
+    def make_store(self, tmp_path):
         return lambda: SqliteStore(f"sqlite:{tmp_path}/records.db", create=True)

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from kazoo.security import make_digest_acl
 from network.admin import raises_without
 from network.fronts import Front, make_certificate
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
-from servers.server import StartServer
 from servers.zookeeper import ZooKeeper
 from tiers import put_broker_objects, uuid_of
 
@@ -54,14 +52,14 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def chroot(client: KazooClient) -> str:
+def chroot(client):
     """A path of the test's own, with nothing below it."""
     path = f"/pulsar-{next(_numbers)}"
     client.create(path)
     return path
 
 
-def write(client: KazooClient, chroot: str, records: dict[str, bytes], **options: Any) -> None:
+def write(client: KazooClient, chroot: str, records: dict[str, bytes], **options: Any):
     for name, value in records.items():
         client.create(f"{chroot}/managed-ledgers/{name}", value, makepath=True, **options)
 
@@ -78,9 +76,7 @@ def names(url: str, **options: object) -> list[str]:
 # --- what there is -----------------------------------------------------------------------------
 
 
-def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(
-    zookeeper: ZooKeeper, client: KazooClient, chroot: str
-) -> None:
+def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(zookeeper, client, chroot):
     stored = {path.stem: path.read_bytes() for path in ZOOKEEPER_RECORDS}
     write(client, chroot, {f"t/n/persistent/{name}": value for name, value in stored.items()})
     expected = {
@@ -93,9 +89,7 @@ def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(
     )
 
 
-def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(
-    zookeeper: ZooKeeper, client: KazooClient, chroot: str
-) -> None:
+def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(zookeeper, client, chroot):
     write(
         client, chroot,
         {
@@ -115,7 +109,7 @@ def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(
     ]
 
 
-def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+def test_only_what_is_asked_for_is_read(zookeeper, client, chroot):
     good = {f"acme/cold/persistent/orders-partition-{i}": RECORD for i in range(2)}
     write(
         client,
@@ -138,13 +132,11 @@ def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, client: KazooClien
 
 
 @pytest.mark.parametrize("path", ["", "/not/there"])
-def test_where_nothing_is_there_are_no_topics(zookeeper: ZooKeeper, chroot: str, path: str) -> None:
+def test_where_nothing_is_there_are_no_topics(zookeeper, chroot, path):
     assert names(f"{zookeeper.endpoint}{chroot}{path}") == []
 
 
-def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
-    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path
-) -> None:
+def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(zookeeper, client, chroot, tmp_path):
     with open_store(tmp_path) as store:
         put_broker_objects(store, ["json", "comp-lz4"], named=False)
     for name, compression in (("json", Compression.ZSTD), ("comp-lz4", Compression.NONE)):
@@ -160,7 +152,7 @@ def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
             assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), name)
 
 
-def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+def test_a_value_comes_with_its_version(zookeeper, client, chroot):
     write(client, chroot, {"a": b"first", "empty": b""})
     client.set(f"{chroot}/managed-ledgers/a", b"second")
     store = ZooKeeperStore(f"{zookeeper.endpoint}{chroot}")
@@ -179,7 +171,7 @@ def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, client: KazooClien
         store.close()
 
 
-def test_nothing_is_changed(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+def test_nothing_is_changed(zookeeper, client, chroot):
     write(client, chroot, {"t/n/persistent/a": RECORD})
 
     def tree(path: str) -> dict[str, object]:
@@ -194,7 +186,8 @@ def test_nothing_is_changed(zookeeper: ZooKeeper, client: KazooClient, chroot: s
     assert tree(chroot) == before
 
 
-def test_a_server_that_restarts_is_asked_again(start_server: StartServer) -> None:
+@pytest.mark.nightly  # as when it is killed while it is written to
+def test_a_server_that_restarts_is_asked_again(start_server):
     server = start_server(ZooKeeper())
     store = ZooKeeperStore(server.endpoint, attempts=20)
     try:
@@ -209,9 +202,7 @@ def test_a_server_that_restarts_is_asked_again(start_server: StartServer) -> Non
 # --- logins ------------------------------------------------------------------------------------
 
 
-def test_what_only_a_digest_may_read(
-    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_only_a_digest_may_read(zookeeper, client, chroot, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     (tmp_path / "digest").write_text("reader:geheim\n")
     acl = [make_digest_acl("reader", "geheim", read=True)]
@@ -232,7 +223,7 @@ def test_what_only_a_digest_may_read(
     assert not [message for message in caplog.messages if "geheim" in message or "falsch" in message]
 
 
-def test_a_login_by_sasl(zookeeper: ZooKeeper, chroot: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_login_by_sasl(zookeeper, chroot, caplog):
     caplog.set_level(logging.DEBUG)
     login = {"sasl_mechanism": "DIGEST-MD5", "sasl_username": zookeeper.user}
     assert names(f"{zookeeper.endpoint}{chroot}", **login, sasl_password=zookeeper.password) == []
@@ -243,9 +234,7 @@ def test_a_login_by_sasl(zookeeper: ZooKeeper, chroot: str, caplog: pytest.LogCa
     ]
 
 
-def test_a_refused_login_is_told_by_a_request_after_the_connection_is_closed(
-    zookeeper: ZooKeeper, chroot: str
-) -> None:
+def test_a_refused_login_is_told_by_a_request_after_the_connection_is_closed(zookeeper, chroot):
     closed = threading.Event()
 
     def when_closed(client: KazooClient) -> object:
@@ -261,9 +250,7 @@ def test_a_refused_login_is_told_by_a_request_after_the_connection_is_closed(
         store._connection.ask_once(when_closed, "/")
 
 
-def test_a_server_is_verified_by_its_certificate(
-    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path
-) -> None:
+def test_a_server_is_verified_by_its_certificate(zookeeper, client, chroot, tmp_path):
     write(client, chroot, {"t/n/persistent/a": RECORD})
     secure = f"zk://{zookeeper.host}:{zookeeper.secure_port}{chroot}"
     assert names(secure, tls="true", ca_bundle=str(zookeeper.certificate)) == ["persistent://t/n/a"]
@@ -283,7 +270,7 @@ def server_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
     """A server that takes connections and does this with each."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
+        def serve():
             while True:
                 try:
                     connection, _ = listener.accept()
@@ -301,7 +288,7 @@ def server_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
             thread.join()
 
 
-def test_a_server_that_is_silent_or_not_there_is_not_waited_for() -> None:
+def test_a_server_that_is_silent_or_not_there_is_not_waited_for():
     with (
         server_that(
             lambda connection: connection.recv(1) and connection.recv(1000) and connection.recv(1)
@@ -327,24 +314,24 @@ def test_a_server_that_is_silent_or_not_there_is_not_waited_for() -> None:
         b"\x00",
     ],
 )
-def test_a_server_that_speaks_another_protocol_is_an_error(answer: bytes) -> None:
-    def speak(connection: socket.socket) -> None:
+def test_a_server_that_speaks_another_protocol_is_an_error(answer):
+    def speak(connection: socket.socket):
         connection.recv(1000)
         connection.sendall(answer)
 
     with server_that(speak) as url, pytest.raises(StoreError):
-        load(url, timeout_s=1)
+        load(url, timeout_s=0.3)
 
 
-def test_a_web_server_is_an_error() -> None:
+def test_a_web_server_is_an_error():
     with Front() as web, pytest.raises(StoreError):
-        load(f"zk://127.0.0.1:{web.port}", timeout_s=1)
+        load(f"zk://127.0.0.1:{web.port}", timeout_s=0.3)
 
 
 # --- options -----------------------------------------------------------------------------------
 
 
-def test_hosts_of_a_url() -> None:
+def test_hosts_of_a_url():
     assert parse_hosts("zk://a") == parse_hosts("zk:a/") == "a"
     assert parse_hosts("ZK://a:1,b-c.d:2,[::1]:3/x/y") == "a:1,b-c.d:2,[::1]:3/x/y"
 
@@ -352,12 +339,12 @@ def test_hosts_of_a_url() -> None:
 @pytest.mark.parametrize(
     "url", ["zk:", "zk://", "zk:///x", "zk://a,", "zk://a b", "zk://a/../b", "zk://a//b", "zk://a/\x00"]
 )
-def test_other_urls_are_refused(url: str) -> None:
+def test_other_urls_are_refused(url):
     with pytest.raises(OptionError):
         parse_hosts(url)
 
 
-def test_a_user_in_a_url_is_refused_and_not_shown() -> None:
+def test_a_user_in_a_url_is_refused_and_not_shown():
     with raises_without(SECRET, OptionError, match="must not hold a user or password"):
         load(f"zk://me:{SECRET}@a:2181")
 
@@ -380,6 +367,6 @@ def test_a_user_in_a_url_is_refused_and_not_shown() -> None:
         {"dijest": "a:geheim"},
     ],
 )
-def test_options_are_checked_before_anybody_is_asked(options: dict[str, object]) -> None:
+def test_options_are_checked_before_anybody_is_asked(options):
     with raises_without(SECRET, OptionError):
         load("zk://nowhere.invalid", **options)

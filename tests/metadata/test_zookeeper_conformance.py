@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from servers.zookeeper import ZooKeeper
 
 from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_hooks.testing import MetadataStoreConformance
@@ -15,6 +14,6 @@ _numbers = itertools.count()
 
 class TestZooKeeper(MetadataStoreConformance):
     @pytest.fixture
-    def make_store(self, zookeeper: ZooKeeper):
+    def make_store(self, zookeeper):
         url = f"{zookeeper.endpoint}/conformance/{next(_numbers)}"
         return lambda: ZooKeeperStore(url)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from records import closed, copied, managed_ledger
-from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
 from offload_core.metadata.records import pack_managed_ledger_info
@@ -20,7 +18,6 @@ from offload_hooks.errors import (
     AccessDeniedError,
     BadMagicError,
     InvalidKeyError,
-    OffloadError,
     OptionError,
     UnsupportedVersionError,
     VersionConflictError,
@@ -33,7 +30,7 @@ INFO = managed_ledger(closed(3, 2, copied(uuid_of(3))))
 
 
 @pytest.fixture
-def store(zookeeper: ZooKeeper, root: str) -> Iterator[ZooKeeperStore]:
+def store(zookeeper, root):
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
         yield store
 
@@ -50,7 +47,7 @@ def tree(client: KazooClient, path: str) -> dict[str, object]:
 # --- where nothing is written ------------------------------------------------------------------
 
 
-def pulsars_tree(client: KazooClient, root: str) -> None:
+def pulsars_tree(client: KazooClient, root: str):
     for name in (
         "managed-ledgers/acme/cold/persistent/a",
         "ledgers/available",
@@ -60,11 +57,11 @@ def pulsars_tree(client: KazooClient, root: str) -> None:
         client.create(f"{root}/{name}", b"", makepath=True)
 
 
-def data_of_another(client: KazooClient, root: str) -> None:
+def data_of_another(client: KazooClient, root: str):
     client.create(root, b"something", makepath=True)
 
 
-def newer_mark(client: KazooClient, root: str) -> None:
+def newer_mark(client: KazooClient, root: str):
     client.create(root, MARK[:-1] + b"2", makepath=True)
 
 
@@ -76,14 +73,7 @@ def newer_mark(client: KazooClient, root: str) -> None:
         (newer_mark, UnsupportedVersionError, r"expected pulsar-offload metadata 1.*Upgrade"),
     ],
 )
-def test_what_is_not_ours_is_not_written_to(
-    zookeeper: ZooKeeper,
-    client: KazooClient,
-    root: str,
-    make: Callable[[KazooClient, str], None],
-    kind: type[OffloadError],
-    message: str,
-) -> None:
+def test_what_is_not_ours_is_not_written_to(zookeeper, client, root, make, kind, message):
     make(client, root)
     before = tree(client, root)
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
@@ -94,7 +84,7 @@ def test_what_is_not_ours_is_not_written_to(
 
 
 @pytest.mark.parametrize("chroot", ["", "/managed-ledgers", "/x/ledgers", "/pulsar/admin/mine"])
-def test_a_root_is_none_of_pulsars_nodes(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+def test_a_root_is_none_of_pulsars_nodes(zookeeper, client, chroot):
     before = set(client.get_children("/"))
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{chroot}")) as store:
         with pytest.raises(OptionError, match="below a root of its own"):
@@ -103,9 +93,7 @@ def test_a_root_is_none_of_pulsars_nodes(zookeeper: ZooKeeper, client: KazooClie
     assert set(client.get_children("/")) == before
 
 
-def test_an_empty_root_is_made_ours_and_stays_it(
-    zookeeper: ZooKeeper, client: KazooClient, root: str
-) -> None:
+def test_an_empty_root_is_made_ours_and_stays_it(zookeeper, client, root):
     client.create(root, b"", makepath=True)
     for turn in range(2):
         with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
@@ -113,16 +101,16 @@ def test_an_empty_root_is_made_ours_and_stays_it(
     assert client.get(root)[0] == MARK
 
 
-def test_reading_makes_nothing(zookeeper: ZooKeeper, client: KazooClient, root: str) -> None:
+def test_reading_makes_nothing(zookeeper, client, root):
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
         assert store.get(PATH) is None
         assert store.children("/managed-ledgers") == []
     assert client.exists(root) is None
 
 
-def test_many_processes_make_one_root(zookeeper: ZooKeeper, root: str) -> None:
+def test_many_processes_make_one_root(zookeeper, root):
     def make(i: int) -> Callable[[], object]:
-        def work() -> None:
+        def work():
             with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
                 store.put(f"{PATH}-{i}", b"x", None)
 
@@ -136,7 +124,7 @@ def test_many_processes_make_one_root(zookeeper: ZooKeeper, root: str) -> None:
 # --- nodes -------------------------------------------------------------------------------------
 
 
-def test_nodes_are_as_pulsar_has_them(zookeeper: ZooKeeper, client: KazooClient, root: str) -> None:
+def test_nodes_are_as_pulsar_has_them(zookeeper, client, root):
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
         records = ManagedLedgerRecords(store)
         written = records.write(NAME, INFO, None)
@@ -148,9 +136,7 @@ def test_nodes_are_as_pulsar_has_them(zookeeper: ZooKeeper, client: KazooClient,
     assert client.get_children(f"{root}/{MARKERS}") == []  # they are ephemeral
 
 
-def test_a_root_that_is_deleted_meanwhile_is_made_again(
-    store: ZooKeeperStore, client: KazooClient, root: str
-) -> None:
+def test_a_root_that_is_deleted_meanwhile_is_made_again(store, client, root):
     version = store.put(PATH, b"one", None)
     client.delete(root, recursive=True)
     with pytest.raises(VersionConflictError, match="found none"):
@@ -161,9 +147,7 @@ def test_a_root_that_is_deleted_meanwhile_is_made_again(
     assert again > version
 
 
-def test_with_a_login_nobody_else_writes_and_all_read(
-    zookeeper: ZooKeeper, client: KazooClient, root: str, tmp_path: Path
-) -> None:
+def test_with_a_login_nobody_else_writes_and_all_read(zookeeper, client, root, tmp_path):
     (tmp_path / "digest").write_text("writer:geheim")
     url = f"{zookeeper.endpoint}{root}"
     with (
@@ -178,7 +162,7 @@ def test_with_a_login_nobody_else_writes_and_all_read(
         assert mine.put(PATH, b"again", version) > version
 
 
-def test_a_record_that_zookeeper_cannot_have_is_refused(store: ZooKeeperStore) -> None:
+def test_a_record_that_zookeeper_cannot_have_is_refused(store):
     with pytest.raises(OptionError, match=r"too large for ZooKeeper .*orders.*compressed"):
         store.put(PATH, bytes(MAX_VALUE_BYTES + 1), None)
     version = store.put(PATH, bytes(MAX_VALUE_BYTES), None)
@@ -186,6 +170,6 @@ def test_a_record_that_zookeeper_cannot_have_is_refused(store: ZooKeeperStore) -
 
 
 @pytest.mark.parametrize("path", [f"/{MARKERS}", f"/{MARKERS}/x"])
-def test_the_stores_own_nodes_are_no_paths(store: ZooKeeperStore, path: str) -> None:
+def test_the_stores_own_nodes_are_no_paths(store, path):
     with pytest.raises(InvalidKeyError):
         store.put(path, b"x", None)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from stores import Store, new_store
+from stores import new_store
 
 
 @pytest.fixture
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def folder(request, tmp_path):
     """A folder."""
     return new_store("local", request.getfixturevalue, tmp_path)
 
 
 @pytest.fixture
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def bucket(request, tmp_path):
     """A bucket on a real S3 server, without a prefix."""
     made = new_store("s3", request.getfixturevalue, tmp_path)
     return replace(made, url=made.url.removesuffix("/tier"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
-from oracle import Oracle, OracleError, Read
+from oracle import OracleError, Read
 from scenes.judged import (
     contents,
     entries_of,
@@ -48,7 +48,7 @@ PAYLOADS = [b"payload %d" % i for i in range(8)]
 FRAME = 12 + len(PAYLOADS[0])
 
 
-def still(name: str, faulty: bool) -> None:
+def still(name: str, faulty: bool):
     """Fail when Pulsar has been mended."""
     assert faulty, (
         f"Pulsar {PULSAR} no longer has this fault: {FAULTS[name]} Take its test out, and its line "
@@ -75,7 +75,7 @@ def context_of(store: Store, *parts: LedgerPart) -> bytes:
 
 
 @pytest.fixture
-def pip17(oracle: Oracle, folder: Store) -> Callable[[WrittenObject], Callable[..., Read]]:
+def pip17(oracle, folder):
     """Stores a PIP-17 object, right or not, and returns how Pulsar reads ranges of it."""
 
     def store(written: WrittenObject) -> Callable[..., Read]:
@@ -89,7 +89,7 @@ def pip17(oracle: Oracle, folder: Store) -> Callable[[WrittenObject], Callable[.
 # --- its writer --------------------------------------------------------------------------------
 
 
-def test_an_entry_larger_than_a_block_is_lost(oracle: Oracle, folder: Store) -> None:
+def test_an_entry_larger_than_a_block_is_lost(oracle, folder):
     ledger_id, attempt = new_ledger_id(), new_attempt()
     payloads = [b"before", b"x" * 1000, b"after"]
     oracle.offload(folder, attempt, ledger_id, payloads, managedLedgerOffloadMaxBlockSizeInBytes=400)
@@ -100,7 +100,7 @@ def test_an_entry_larger_than_a_block_is_lost(oracle: Oracle, folder: Store) -> 
         read_object(data, index, key)
 
 
-def test_a_streaming_part_has_no_length(oracle: Oracle, bucket: Store) -> None:
+def test_a_streaming_part_has_no_length(oracle, bucket):
     outcome = ""
     try:
         oracle.stream(bucket, new_attempt(), entries_of(new_ledger_id(), PAYLOADS), part_lengths=False)
@@ -109,7 +109,7 @@ def test_a_streaming_part_has_no_length(oracle: Oracle, bucket: Store) -> None:
     still("a_streaming_part_has_no_length", "getContentLength" in outcome)
 
 
-def test_a_streaming_block_is_longer_than_it_says(oracle: Oracle, folder: Store) -> None:
+def test_a_streaming_block_is_longer_than_it_says(oracle, folder):
     ledger_id, attempt = new_ledger_id(), new_attempt()
     entries = entries_of(ledger_id, contents([100] * 30, seed=7))
     oracle.stream(folder, attempt, entries, managedLedgerOffloadMinBlockSizeInBytes=600)
@@ -126,7 +126,7 @@ def test_a_streaming_block_is_longer_than_it_says(oracle: Oracle, folder: Store)
 # --- its reader: gaps --------------------------------------------------------------------------
 
 
-def test_a_gap_inside_a_block_fails(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+def test_a_gap_inside_a_block_fails(pip17):
     written = pip17_object(
         PAYLOADS, ledger_id=new_ledger_id(), metadata=ledger_metadata(PAYLOADS, last_entry_id=8)
     )
@@ -136,7 +136,7 @@ def test_a_gap_inside_a_block_fails(pip17: Callable[[WrittenObject], Callable[..
     still("a_gap_inside_a_block_fails", all(isinstance(count, str) for count in counts[1:]))
 
 
-def test_a_gap_at_a_blocks_start_never_ends(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+def test_a_gap_at_a_blocks_start_never_ends(pip17):
     size = frame_at(4)
     written = pip17_object(PAYLOADS, ledger_id=new_ledger_id(), max_block_bytes=size)
     ids = [(size + frame_at(i) + 4, "q", i + 5) for i in range(4)]
@@ -150,7 +150,7 @@ def test_a_gap_at_a_blocks_start_never_ends(pip17: Callable[[WrittenObject], Cal
     still("a_gap_at_a_blocks_start_never_ends", not read([(0, 8)], deadline_ms=SOON_MS).ended)
 
 
-def test_a_gap_in_a_streaming_segment_never_ends(oracle: Oracle, folder: Store) -> None:
+def test_a_gap_in_a_streaming_segment_never_ends(oracle, folder):
     ledger_id = new_ledger_id()
     written = streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])])
     attempt = store_object(folder, patched(written, (frame_at(2) + 4, "q", 3)))
@@ -162,15 +162,13 @@ def test_a_gap_in_a_streaming_segment_never_ends(oracle: Oracle, folder: Store) 
 # --- its reader: what it does not check --------------------------------------------------------
 
 
-def test_a_negative_length_never_ends(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+def test_a_negative_length_never_ends(pip17):
     read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (frame_at(2), "i", -1)))
     assert read([(0, 1)]).counts == [2]
     still("a_negative_length_never_ends", not read([(0, 7)], deadline_ms=SOON_MS).ended)
 
 
-def test_a_ledger_that_begins_later_has_no_entry_0(
-    pip17: Callable[[WrittenObject], Callable[..., Read]],
-) -> None:
+def test_a_ledger_that_begins_later_has_no_entry_0(pip17):
     written = pip17_object(PAYLOADS, ledger_id=new_ledger_id())
     ids = [(frame_at(i) + 4, "q", i + 3) for i in range(8)]
     blocks = [BlockEntry(first_entry_id=3, part_number=1, offset=0)]
@@ -180,12 +178,12 @@ def test_a_ledger_that_begins_later_has_no_entry_0(
     still("a_ledger_that_begins_later_has_no_entry_0", "NullPointerException" in str(counts[1]))
 
 
-def test_a_wrong_magic_is_not_noticed(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+def test_a_wrong_magic_is_not_noticed(pip17):
     read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (0, "I", 0)))
     still("a_wrong_magic_is_not_noticed", read([(0, 7)]).counts == [8])
 
 
-def test_a_changed_payload_is_not_noticed(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+def test_a_changed_payload_is_not_noticed(pip17):
     read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (frame_at(0) + 12, "B", 0xFF)))
     still("a_changed_payload_is_not_noticed", read([(0, 0)]).entries[0][2][0] == 0xFF)
 
@@ -193,14 +191,14 @@ def test_a_changed_payload_is_not_noticed(pip17: Callable[[WrittenObject], Calla
 # --- its reader: streaming segments ------------------------------------------------------------
 
 
-def test_a_streaming_read_begins_too_early(oracle: Oracle, folder: Store) -> None:
+def test_a_streaming_read_begins_too_early(oracle, folder):
     ledger_id = new_ledger_id()
     context = context_of(folder, LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS]))
     read = oracle.read(folder, context, ledger_id, [(5, 6)])
     still("a_streaming_read_begins_too_early", read.entries == entries_of(ledger_id, PAYLOADS)[:7])
 
 
-def test_segments_come_last_one_first(oracle: Oracle, folder: Store) -> None:
+def test_segments_come_last_one_first(oracle, folder):
     ledger_id = new_ledger_id()
     one = LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])
     context = context_of(folder, one, replace(one, first_entry_id=8))
@@ -211,7 +209,7 @@ def test_segments_come_last_one_first(oracle: Oracle, folder: Store) -> None:
 
 
 @pytest.mark.parametrize("begin", [128, 129, 300])
-def test_a_segment_from_entry_128_on_is_not_opened(oracle: Oracle, folder: Store, begin: int) -> None:
+def test_a_segment_from_entry_128_on_is_not_opened(oracle, folder, begin):
     ledger_id = new_ledger_id()
     one = LedgerPart(ledger_id=ledger_id, blocks=[[b""] * begin])
     context = context_of(
@@ -222,7 +220,7 @@ def test_a_segment_from_entry_128_on_is_not_opened(oracle: Oracle, folder: Store
     assert scanned(folder, ledger_id)[begin:] == entries_of(ledger_id, PAYLOADS, begin)
 
 
-def test_a_block_without_padding_before_entry_128_is_not_passed(oracle: Oracle, folder: Store) -> None:
+def test_a_block_without_padding_before_entry_128_is_not_passed(oracle, folder):
     ledger_id = new_ledger_id()
     written = streaming_object(
         [LedgerPart(ledger_id=ledger_id, blocks=[[b""] * 128, PAYLOADS])], min_block_bytes=512
@@ -245,7 +243,7 @@ def test_a_block_without_padding_before_entry_128_is_not_passed(oracle: Oracle, 
             assert read.counts == [136]
 
 
-def test_a_closed_index_keeps_its_ledger_info(oracle: Oracle, tmp_path: Path) -> None:
+def test_a_closed_index_keeps_its_ledger_info(oracle, tmp_path):
     """Indexes are recycled now and then only, so this takes some attempts."""
     ledger_id = new_ledger_id()
     stores = [Store(name="local", url=str(tmp_path / name)) for name in ("short", "long")]
@@ -262,7 +260,7 @@ def test_a_closed_index_keeps_its_ledger_info(oracle: Oracle, tmp_path: Path) ->
     still("a_closed_index_keeps_its_ledger_info", "BKIncorrectParameter" in str(outcomes[-1]))
 
 
-def test_bytes_behind_a_streaming_index_are_read(oracle: Oracle, folder: Store) -> None:
+def test_bytes_behind_a_streaming_index_are_read(oracle, folder):
     ledger_id = new_ledger_id()
     written = streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])])
     attempt = store_object(folder, replace(written, index=written.index + bytes(64)))
@@ -278,6 +276,6 @@ def test_bytes_behind_a_streaming_index_are_read(oracle: Oracle, folder: Store) 
 # --- the list ----------------------------------------------------------------------------------
 
 
-def test_every_fault_has_its_test_and_its_line_in_the_page() -> None:
+def test_every_fault_has_its_test_and_its_line_in_the_page():
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert set(FAULTS) == tests - {"every_fault_has_its_test_and_its_line_in_the_page"}

@@ -8,7 +8,6 @@ from effort import effort
 from entries import LedgerPart, pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import Oracle
 from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
@@ -28,7 +27,7 @@ from stores import Store
 
 @given(data=st.data())
 @effort(0.4)
-def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
+def test_pip17_objects_of_ours_are_read_at_any_place(oracle, data):
     """Also entries larger than a block, which have one for themselves."""
     block_bytes = data.draw(st.integers(FRAME_ROOM, 4000))
     payloads = data.draw(payload_lists(block_bytes, 3 * block_bytes))
@@ -48,7 +47,7 @@ def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> No
 
 @given(data=st.data())
 @effort(0.2)
-def test_streaming_objects_of_ours_are_read(oracle: Oracle, data) -> None:
+def test_streaming_objects_of_ours_are_read(oracle, data):
     """What comes before the entry asked for, and the order of segments, are faults of Pulsar's (test_faults)."""
     drawn = data.draw(segments())
     with tempfile.TemporaryDirectory() as folder:
@@ -62,9 +61,7 @@ def test_streaming_objects_of_ours_are_read(oracle: Oracle, data) -> None:
             assert sorted(read.entries[len(expected) :])[first - last - 1 :] == expected[first : last + 1]
 
 
-def test_a_pip17_object_of_ours_on_s3_is_read_also_with_an_entry_larger_than_a_block(
-    oracle: Oracle, bucket: Store
-) -> None:
+def test_a_pip17_object_of_ours_on_s3_is_read_also_with_an_entry_larger_than_a_block(oracle, bucket):
     ledger_id = new_ledger_id()
     payloads = contents([0, 4 << 20, 3 << 20, 12 << 20, 1, 70_000], seed=3)
     written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=LEAST_PART_BYTES)
@@ -75,7 +72,7 @@ def test_a_pip17_object_of_ours_on_s3_is_read_also_with_an_entry_larger_than_a_b
     assert scanned(bucket, ledger_id) == expected
 
 
-def test_streaming_objects_of_ours_on_s3_are_read(oracle: Oracle, bucket: Store) -> None:
+def test_streaming_objects_of_ours_on_s3_are_read(oracle, bucket):
     one, two = new_ledger_id(), new_ledger_id()
     a, b, c = contents([0, 1 << 20, 2 << 20], seed=4), contents([3] * 100, seed=5), contents([9], seed=6)
     drawn = [

@@ -10,7 +10,6 @@ from effort import effort
 from entries import pip17_object, read_object
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import Oracle
 from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
@@ -32,7 +31,7 @@ def block_setting(block_bytes: int) -> dict[str, int]:
 
 @given(data=st.data())
 @effort(0.4)
-def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
+def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle, data):
     block_bytes = data.draw(st.integers(FRAME_ROOM, 5000))
     payloads = data.draw(payload_lists(block_bytes, block_bytes - FRAME_ROOM))
     ledger_id, attempt = new_ledger_id(), new_attempt()
@@ -49,7 +48,7 @@ def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Ora
 
 @given(data=st.data())
 @effort(0.1)
-def test_streaming_objects_of_pulsars_are_read(oracle: Oracle, data) -> None:
+def test_streaming_objects_of_pulsars_are_read(oracle, data):
     """Several ledgers in a segment, and a ledger in several; none with more than a block (see test_faults)."""
     block_bytes = data.draw(st.integers(1000, 6000))
     ledgers = {}
@@ -76,7 +75,7 @@ def test_streaming_objects_of_pulsars_are_read(oracle: Oracle, data) -> None:
             assert scanned(store, ledger_id) == entries_of(ledger_id, payloads)
 
 
-def test_a_pip17_object_of_pulsars_on_s3_is_read(oracle: Oracle, bucket: Store) -> None:
+def test_a_pip17_object_of_pulsars_on_s3_is_read(oracle, bucket):
     ledger_id, attempt = new_ledger_id(), new_attempt()
     payloads = contents([0, 4 << 20, 3 << 20, 1, LEAST_PART_BYTES - FRAME_ROOM, 70_000], seed=1)
     oracle.offload(bucket, attempt, ledger_id, payloads, **block_setting(LEAST_PART_BYTES))
@@ -89,7 +88,7 @@ def test_a_pip17_object_of_pulsars_on_s3_is_read(oracle: Oracle, bucket: Store) 
     assert scanned(bucket, ledger_id) == entries_of(ledger_id, payloads)
 
 
-def test_streaming_objects_of_pulsars_on_s3_are_read(oracle: Oracle, bucket: Store) -> None:
+def test_streaming_objects_of_pulsars_on_s3_are_read(oracle, bucket):
     one, two = new_ledger_id(), new_ledger_id()
     payloads = contents([0, 1 << 20, 2 << 20, 7], seed=2)
     entries = entries_of(one, payloads) + entries_of(two, payloads)

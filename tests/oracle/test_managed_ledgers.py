@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
-from pathlib import Path
 
 from managed_ledgers import environment_of
-from oracle import MANAGED_LEDGER, Oracle
-from servers.zookeeper import ZooKeeper
-from stores import Store
+from oracle import MANAGED_LEDGER
 
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition
@@ -26,9 +23,7 @@ FIRST_LEDGER = 100
 KEEP_NOTHING = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
 
 
-def test_pulsars_classes_read_every_record_and_every_object_of_it(
-    oracle: Oracle, zookeeper: ZooKeeper, folder: Store, tmp_path: Path
-) -> None:
+def test_pulsars_classes_read_every_record_and_every_object_of_it(oracle, zookeeper, folder, tmp_path):
     url = f"zk:{zookeeper.host}:{zookeeper.port}/life"
     rng = random.Random(8)
     expected: dict[int, list[bytes]] = {}
@@ -62,7 +57,7 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(
                 found.append((ledger_id, is_sealed, is_cold, context.get("bookkeeperDeleted", False)))
             return found
 
-        def produce(count: int) -> None:
+        def produce(count: int):
             for _ in range(count):
                 payload = rng.randbytes(rng.choice([0, 1, 100, 4000]))
                 expected.setdefault(topic.add_entry(payload).ledger_id, []).append(payload)
@@ -101,9 +96,7 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(
         topic.close()
 
 
-def test_pulsars_classes_read_the_record_of_a_topic_that_ended_without_an_entry(
-    oracle: Oracle, zookeeper: ZooKeeper, tmp_path: Path
-) -> None:
+def test_pulsars_classes_read_the_record_of_a_topic_that_ended_without_an_entry(oracle, zookeeper, tmp_path):
     url = f"zk:{zookeeper.host}:{zookeeper.port}/empty"
     with (
         closing(ZooKeeperStore(url)) as metadata,

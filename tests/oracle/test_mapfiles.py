@@ -17,7 +17,7 @@ from mapfiles import (
     read_mapfile,
     rewritten,
 )
-from oracle import MANAGED_LEDGER, Oracle
+from oracle import MANAGED_LEDGER
 from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
 from scenes.moves import MovedTopic
 from stores import Store
@@ -33,7 +33,7 @@ BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
 
 @given(data=st.data())
 @effort(0.3)
-def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
+def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle, data):
     compression, block_bytes = data.draw(COMPRESSIONS), data.draw(BLOCK_SIZES)
     payloads = data.draw(payload_lists(4000, 4000))
     ledger_id, attempt = new_ledger_id(), new_attempt()
@@ -60,7 +60,7 @@ def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, 
 
 @given(data=st.data())
 @effort(0.3)
-def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
+def test_mapfiles_of_ours_are_read_at_any_place(oracle, data):
     payloads = data.draw(payload_lists(4000, 4000))
     wanted = data.draw(st.lists(ranges(len(payloads)), max_size=6))
     ledger_id = new_ledger_id()
@@ -81,7 +81,7 @@ def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
     assert read.last_add_confirmed == len(payloads) - 1
 
 
-def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle: Oracle, tmp_path: Path) -> None:
+def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle, tmp_path):
     world = MovedTopic.make(tmp_path)
     whole, segmented = world.add_ledger(300), world.add_ledger(40, size=9000)
     world.offload(whole)

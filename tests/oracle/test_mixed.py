@@ -10,7 +10,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from commands import COMMAND
@@ -56,7 +55,7 @@ class Mixed:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def mixed(request: pytest.FixtureRequest, oracle: Oracle, tmp_path: Path) -> Mixed:
+def mixed(request, oracle, tmp_path):
     """The topic in a folder, or in a bucket on S3."""
     store: Store = request.getfixturevalue(request.param)
     ids = [new_ledger_id() for _ in FORMATS]
@@ -106,9 +105,7 @@ def two_in_one_segment(store: Store, ledgers: dict[int, list[bytes]]) -> list[Le
     return [closed(each, MESSAGES, context) for each in ledgers]
 
 
-def map_files(
-    oracle: Oracle, store: Store, files: Path, ledgers: dict[int, list[bytes]]
-) -> list[LedgerRecord]:
+def map_files(oracle, store, files, ledgers):
     """Two MapFiles: Pulsar's and ours; written to a folder, and copied from there."""
     (theirs, of_theirs), (ours, of_ours) = ledgers.items()
     attempt = new_attempt()
@@ -136,7 +133,7 @@ def as_message(row: dict[str, object]) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("task_bytes", [1 << 30, 1])
-def test_it_is_read_in_order_by_its_record(mixed: Mixed, task_bytes: int) -> None:
+def test_it_is_read_in_order_by_its_record(mixed, task_bytes):
     with mixed.store.open_reader() as tier:
         (topic,) = tier.catalogue(records=mixed.record).topics
         assert [form.value for ledger in topic.ledgers for form in ledger.formats] == FORMATS
@@ -146,7 +143,7 @@ def test_it_is_read_in_order_by_its_record(mixed: Mixed, task_bytes: int) -> Non
     assert list(zip(*columns, strict=True)) == mixed.entries
 
 
-def test_without_a_record_all_is_read_but_what_names_no_topic(mixed: Mixed) -> None:
+def test_without_a_record_all_is_read_but_what_names_no_topic(mixed):
     named = [each for each in mixed.entries if each[0] != mixed.unnamed]
     with mixed.store.open_reader() as tier:
         rows = scan(tier, TOPIC, columns=COLUMNS).to_table().to_pylist()
@@ -155,7 +152,7 @@ def test_without_a_record_all_is_read_but_what_names_no_topic(mixed: Mixed) -> N
     assert unnamed == [payload for ledger, _, payload in mixed.entries if ledger == mixed.unnamed]
 
 
-def test_the_command_line_reads_it(mixed: Mixed) -> None:
+def test_the_command_line_reads_it(mixed):
     command = [str(COMMAND), "cat", *mixed.store.command_line(), "--topic", TOPIC, "--records", mixed.record]
     command += ["--format", "jsonl", "--columns", ",".join(COLUMNS)]
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
@@ -166,7 +163,7 @@ def test_the_command_line_reads_it(mixed: Mixed) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_it(spark, mixed: Mixed) -> None:
+def test_spark_reads_it(spark, mixed):
     reader = spark.read.format("pulsar_offload").options(**mixed.store.spark_options())
     reader = reader.option("topic", TOPIC).option("records", mixed.record)
     frame = reader.option("columns", ",".join(COLUMNS)).load().orderBy("__ledgerId", "__entryId")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from golden import GOLDEN
-from oracle import TOPIC, Oracle, OracleError
-from stores import Store
+from oracle import TOPIC, OracleError
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import (
@@ -31,7 +29,7 @@ ENTRIES = [(LEDGER, i, payload) for i, payload in enumerate(PAYLOADS)]
 ATTEMPT = UUID("00000000-2222-4222-8333-000000000001")
 
 
-def test_a_ledger_goes_into_a_folder_and_comes_back(oracle: Oracle, folder: Store) -> None:
+def test_a_ledger_goes_into_a_folder_and_comes_back(oracle, folder):
     oracle.offload(folder, ATTEMPT, LEDGER, PAYLOADS, managedLedgerOffloadMaxBlockSizeInBytes=400)
     read = oracle.read(folder, ATTEMPT, LEDGER, [(0, 2)])
     assert (read.entries, read.counts, read.ended) == (ENTRIES, [3], True)
@@ -40,7 +38,7 @@ def test_a_ledger_goes_into_a_folder_and_comes_back(oracle: Oracle, folder: Stor
         assert scan(tier, TOPIC, level="entries").to_table()["value"].to_pylist() == PAYLOADS
 
 
-def test_a_ledger_goes_into_a_bucket_and_comes_back(oracle: Oracle, bucket: Store) -> None:
+def test_a_ledger_goes_into_a_bucket_and_comes_back(oracle, bucket):
     oracle.offload(bucket, ATTEMPT, LEDGER, PAYLOADS)
     assert oracle.read(bucket, ATTEMPT, LEDGER, [(0, 2)]).entries == ENTRIES
     with bucket.open_reader() as tier:
@@ -48,15 +46,13 @@ def test_a_ledger_goes_into_a_bucket_and_comes_back(oracle: Oracle, bucket: Stor
 
 
 @pytest.mark.parametrize("compression", ["NONE", "RECORD", "BLOCK"])
-def test_a_ledger_goes_into_a_map_file_and_comes_back(
-    oracle: Oracle, tmp_path: Path, compression: str
-) -> None:
+def test_a_ledger_goes_into_a_map_file_and_comes_back(oracle, tmp_path, compression):
     oracle.offload_files(tmp_path, ATTEMPT, LEDGER, PAYLOADS, io_seqfile_compression_type=compression)
     assert oracle.read_files(tmp_path, ATTEMPT, LEDGER, [(0, 2), (1, 1)]).entries == [*ENTRIES, ENTRIES[1]]
 
 
 @pytest.mark.parametrize("name", ["small", "300-entries"])
-def test_a_golden_map_file_is_read_as_it_was_recorded(oracle: Oracle, name: str) -> None:
+def test_a_golden_map_file_is_read_as_it_was_recorded(oracle, name):
     folder = GOLDEN / "offloader" / "mapfile" / name
     lines = [json.loads(line) for line in (folder / "entries.jsonl").read_text().splitlines()]
     case = json.loads((folder / "case.json").read_text())
@@ -73,7 +69,7 @@ def test_a_golden_map_file_is_read_as_it_was_recorded(oracle: Oracle, name: str)
     ] == expected
 
 
-def test_a_range_that_fails_does_not_take_the_others_with_it(oracle: Oracle, folder: Store) -> None:
+def test_a_range_that_fails_does_not_take_the_others_with_it(oracle, folder):
     oracle.offload(folder, ATTEMPT, LEDGER, PAYLOADS)
     read = oracle.read(folder, ATTEMPT, LEDGER, [(0, 99), (1, 2)])
     assert str(read.counts[0]).startswith(
@@ -83,19 +79,19 @@ def test_a_range_that_fails_does_not_take_the_others_with_it(oracle: Oracle, fol
     assert read.entries == ENTRIES[1:]
 
 
-def test_what_pulsar_raises_is_told_with_its_trace(oracle: Oracle, folder: Store) -> None:
+def test_what_pulsar_raises_is_told_with_its_trace(oracle, folder):
     with pytest.raises(OracleError) as caught:
         oracle.read(folder, ATTEMPT, LEDGER, [(0, 0)])
     assert caught.value.kind == "org.apache.bookkeeper.client.BKException$BKNoSuchLedgerExistsException"
     assert "BlobStoreBackedReadHandleImpl.open" in str(caught.value)
 
 
-def test_a_command_that_there_is_not_is_refused(oracle: Oracle) -> None:
+def test_a_command_that_there_is_not_is_refused(oracle):
     with pytest.raises(OracleError, match="no such command: sing"):
         oracle.ask("sing")
 
 
-def test_records_are_parsed_by_pulsars_classes(oracle: Oracle) -> None:
+def test_records_are_parsed_by_pulsars_classes(oracle):
     driver = DriverMetadata(name="aws-s3", properties=(("bucket", "b"),))
     segment = OffloadSegment(
         uuid=UUID(int=(3 << 64) + 4), assigned_ms=5, offloaded_ms=6, end_entry_id=9, driver=driver
@@ -128,7 +124,7 @@ def test_records_are_parsed_by_pulsars_classes(oracle: Oracle) -> None:
     assert oracle.parse("OffloadContext", bytes.fromhex("6001")) == {"unknown 12": True}
 
 
-def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours(oracle: Oracle) -> None:
+def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours(oracle):
     record = (GOLDEN / "metadata" / "none.ml.bin").read_bytes()
     ours = managed_ledger_pb2.ManagedLedgerInfo.FromString(record)
     assert len(ours.ledgerInfo) > 1

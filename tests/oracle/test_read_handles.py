@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from uuid import UUID
 
 from effort import effort
 from entries import pip17_object, read_through
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import MANAGED_LEDGER, Entry, Oracle
+from oracle import MANAGED_LEDGER
 from records import closed
 from scenes.copies import with_directory
 from scenes.judged import (
@@ -27,25 +26,15 @@ from scenes.judged import (
 from stores import Store
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.metadata.records import OffloadContext
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.storage.tier import Tier
 from offload_core.writing.offload import LedgerOffloader
 
 RANGES = 8
 
 
-def by_our_handle(
-    tier: Tier,
-    attempt: UUID,
-    ledger_id: int,
-    wanted: list[tuple[int, int]],
-    *,
-    entries: int,
-    window_bytes: int,
-    driver: DriverMetadata | None = None,
-) -> list[Entry]:
+def by_our_handle(tier, attempt, ledger_id, wanted, *, entries, window_bytes, driver=None):
     """The entries of all ranges, one range after another."""
     context = OffloadContext(uuid=attempt, complete=True, driver=driver)
     readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(50_000), read_buffer_bytes=window_bytes)
@@ -55,9 +44,7 @@ def by_our_handle(
 
 @given(data=st.data())
 @effort(0.4)
-def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
-    oracle: Oracle, data: st.DataObject
-) -> None:
+def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(oracle, data):
     block_bytes = data.draw(st.integers(FRAME_ROOM, 5000))
     payloads = data.draw(payload_lists(block_bytes, block_bytes - FRAME_ROOM))
     wanted = data.draw(st.lists(ranges(len(payloads)), min_size=1, max_size=RANGES))
@@ -82,7 +69,7 @@ def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
 
 @given(data=st.data())
 @effort(0.1)
-def test_of_mapfiles_of_pulsars(oracle: Oracle, data: st.DataObject) -> None:
+def test_of_mapfiles_of_pulsars(oracle, data):
     payloads = data.draw(payload_lists(3000, 1000))
     wanted = data.draw(st.lists(ranges(len(payloads)), min_size=1, max_size=RANGES))
     ledger_id, attempt = new_ledger_id(), new_attempt()
@@ -97,9 +84,7 @@ def test_of_mapfiles_of_pulsars(oracle: Oracle, data: st.DataObject) -> None:
         assert ours == theirs.entries
 
 
-def test_what_the_offloader_writes_with_a_directory_is_read_by_pulsar_on_s3(
-    oracle: Oracle, bucket: Store, tmp_path: Path
-) -> None:
+def test_what_the_offloader_writes_with_a_directory_is_read_by_pulsar_on_s3(oracle, bucket, tmp_path):
     payloads = contents([50_000, 3, 0, 700_000] * 30, seed=9)
     hot, attempt = FileLedgerStore(tmp_path / "hot", sync="never"), new_attempt()
     for _ in range(3):

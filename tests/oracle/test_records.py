@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from oracle import Oracle
 from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, position, segment, still_open
-from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
@@ -54,13 +51,13 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def url(zookeeper: ZooKeeper) -> str:
+def url(zookeeper):
     """A root of the test's own, as Pulsar's `metadataStoreUrl` names it, and as ours."""
     return f"zk:{zookeeper.host}:{zookeeper.port}/records-{next(_numbers)}"
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[ZooKeeperStore]:
+def store(url):
     with closing(ZooKeeperStore(url)) as store:
         yield store
 
@@ -96,9 +93,7 @@ def meant(info: ManagedLedgerInfo) -> Any:
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_a_broker_reads_what_we_write(
-    oracle: Oracle, url: str, store: ZooKeeperStore, compression: Compression
-) -> None:
+def test_a_broker_reads_what_we_write(oracle, url, store, compression):
     records = ManagedLedgerRecords(store, compression=compression)
     written = records.write(NAME, INFO, None)
     parsed = oracle.read_record(url, NAME)
@@ -108,9 +103,7 @@ def test_a_broker_reads_what_we_write(
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_we_read_what_a_broker_makes_of_it(
-    oracle: Oracle, url: str, store: ZooKeeperStore, compression: Compression
-) -> None:
+def test_we_read_what_a_broker_makes_of_it(oracle, url, store, compression):
     records = ManagedLedgerRecords(store)
     written = records.write(NAME, INFO, None)
     changed = replace(INFO, properties=(("k", "w"),))
@@ -123,17 +116,13 @@ def test_we_read_what_a_broker_makes_of_it(
 
 
 @pytest.mark.parametrize("path", STANDALONE_RECORDS[:4], ids=lambda path: path.name)
-def test_a_brokers_own_records_are_the_same_to_it_after_we_kept_them(
-    oracle: Oracle, url: str, store: ZooKeeperStore, path: Any
-) -> None:
+def test_a_brokers_own_records_are_the_same_to_it_after_we_kept_them(oracle, url, store, path):
     info = parse_stored_record(path.read_bytes()).info
     ManagedLedgerRecords(store, compression=Compression.ZSTD).write(NAME, info, None)
     assert as_read(oracle.read_record(url, NAME)) == meant(info)
 
 
-def test_each_step_of_an_attempt_is_one_that_a_broker_understands(
-    oracle: Oracle, url: str, store: ZooKeeperStore
-) -> None:
+def test_each_step_of_an_attempt_is_one_that_a_broker_understands(oracle, url, store):
     records, uuid = ManagedLedgerRecords(store), uuid_of(9)
     records.write(NAME, INFO, None)
     most, least = split_uuid(uuid)
@@ -166,7 +155,7 @@ def test_each_step_of_an_attempt_is_one_that_a_broker_understands(
         assert (ledger["ledgerId"], without_unknown(ledger["offloadContext"])) == (4, context)
 
 
-def test_the_other_layout_of_segments_is_kept_by_pulsars_classes_as_it_is(oracle: Oracle) -> None:
+def test_the_other_layout_of_segments_is_kept_by_pulsars_classes_as_it_is(oracle):
     """They take its times for entries, which is why it is not written unless asked for."""
     record = LedgerRecord(
         info=LedgerInfo(ledger_id=5, entries=9, timestamp_ms=1),
@@ -179,7 +168,7 @@ def test_the_other_layout_of_segments_is_kept_by_pulsars_classes_as_it_is(oracle
         assert parsed["offloadContext"]["offloadSegment"][0]["endEntryId"] == ends[layout]
 
 
-def test_names_are_escaped_as_pulsar_does(oracle: Oracle) -> None:
+def test_names_are_escaped_as_pulsar_does(oracle):
     topics = [
         "persistent://acme/cold/orders-partition-3",
         "persistent://acme/cold/a b c+d%e~f*g.h_i-j",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from entries import LedgerPart, pip17_object
-from oracle import Oracle
 from scenes.judged import contents, entries_of, entries_of_parts, new_ledger_id, store_object, store_segments
 from scenes.repairs import Lines
 from stores import Store
@@ -28,7 +25,7 @@ def indexes_of(tier: Tier) -> list[str]:
     return [each.key for each in tier.list_objects() if each.key.endswith("-index")]
 
 
-def test_a_ledger_whose_index_was_lost(oracle: Oracle, tmp_path: Path) -> None:
+def test_a_ledger_whose_index_was_lost(oracle, tmp_path):
     store, ledger_id = Store(name="local", url=str(tmp_path)), new_ledger_id()
     payloads = contents([0, 300, 5000, 1, 70_000, 12, 900], seed=5)
     attempt = store_object(store, pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=4000))
@@ -41,7 +38,7 @@ def test_a_ledger_whose_index_was_lost(oracle: Oracle, tmp_path: Path) -> None:
     assert (read.last_add_confirmed, read.length) == (len(payloads) - 1, sum(map(len, payloads)))
 
 
-def test_segments_whose_indexes_were_lost(oracle: Oracle, tmp_path: Path) -> None:
+def test_segments_whose_indexes_were_lost(oracle, tmp_path):
     store, ledger_id = Store(name="local", url=str(tmp_path)), new_ledger_id()
     payloads = contents([400, 20, 3000, 7, 90], seed=6)
     drawn = [[LedgerPart(ledger_id=ledger_id, blocks=[payloads[:2], payloads[2:]])]]
@@ -53,7 +50,7 @@ def test_segments_whose_indexes_were_lost(oracle: Oracle, tmp_path: Path) -> Non
     assert read.entries == entries_of_parts(drawn, ledger_id)
 
 
-def test_what_was_saved_of_a_ledger_whose_padding_is_damaged(oracle: Oracle, tmp_path: Path) -> None:
+def test_what_was_saved_of_a_ledger_whose_padding_is_damaged(oracle, tmp_path):
     store, ledger_id = Store(name="local", url=str(tmp_path)), new_ledger_id()
     payloads = contents([900, 300, 500, 200, 800], seed=7)
     written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=1500)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 from managed_ledgers import environment_of
-from oracle import MANAGED_LEDGER, Oracle, OracleError
+from oracle import MANAGED_LEDGER, OracleError
 from scenes.segments import SegmentedOffloads
-from servers.zookeeper import ZooKeeper
-from stores import Store
 
 from offload_core.maintenance.rollback import Allowed, delete_judged, judge_tier, release_recorded
 from offload_core.metadata.records import EntryPosition
@@ -27,9 +24,7 @@ FIRST_LEDGER = 300
 """Pulsar's reader mixes up ledgers of one id (test_faults); no other test of this JVM has these."""
 
 
-def test_pulsars_classes_before_and_after_a_rollback(
-    oracle: Oracle, zookeeper: ZooKeeper, folder: Store, tmp_path: Path
-) -> None:
+def test_pulsars_classes_before_and_after_a_rollback(oracle, zookeeper, folder, tmp_path):
     url = f"zk:{zookeeper.host}:{zookeeper.port}/back"
     with (
         closing(ZooKeeperStore(url)) as metadata,

@@ -9,7 +9,6 @@ import pytest
 from effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import Oracle
 from scenes.filters import PlainFilter
 from scenes.judged import (
     LEAST_PART_BYTES,
@@ -32,9 +31,7 @@ from offload_core.writing.offload_filters import FilterRun
 MIB = 1 << 20
 
 
-def offloaded(
-    tier: Tier, parts: list[Part], *, max_block_bytes: int, segment_filter: SegmentFilter | None = None
-) -> dict[int, bytes]:
+def offloaded(tier, parts, *, max_block_bytes, segment_filter=None):
     """Offload a segment; the offload context of each ledger, serialised."""
     attempt = new_attempt()
     with offloader_of(tier, max_block_bytes=max_block_bytes) as offloader:
@@ -48,7 +45,7 @@ def offloaded(
 
 @given(data=st.data())
 @effort(0.4)
-def test_whole_segments_of_one_ledger_or_several_are_read(oracle: Oracle, data: st.DataObject) -> None:
+def test_whole_segments_of_one_ledger_or_several_are_read(oracle, data):
     """With a short last block, blocks padded or just full, and ledgers that are closed or still open."""
     block_bytes = data.draw(st.integers(200, 3000))
     least = data.draw(st.integers(1, block_bytes))
@@ -71,9 +68,7 @@ def test_whole_segments_of_one_ledger_or_several_are_read(oracle: Oracle, data: 
 
 
 @pytest.mark.parametrize("begin", [1, 127])
-def test_a_segment_that_begins_before_entry_128_of_its_ledger_is_read(
-    oracle: Oracle, folder: Store, begin: int
-) -> None:
+def test_a_segment_that_begins_before_entry_128_of_its_ledger_is_read(oracle, folder, begin):
     part = Part(
         ledger_id=new_ledger_id(), first_entry_id=begin, payloads=contents([90] * 300, seed=1), ended=False
     )
@@ -83,7 +78,7 @@ def test_a_segment_that_begins_before_entry_128_of_its_ledger_is_read(
     assert read.entries == entries_of(part.ledger_id, part.payloads, begin)
 
 
-def test_a_segment_on_s3_is_read_with_a_last_part_shorter_than_5_mib(oracle: Oracle, bucket: Store) -> None:
+def test_a_segment_on_s3_is_read_with_a_last_part_shorter_than_5_mib(oracle, bucket):
     parts = [
         Part(ledger_id=new_ledger_id(), payloads=contents([3, 4 * MIB, 2 * MIB, 9 * MIB, 0], seed=2)),
         Part(ledger_id=new_ledger_id(), payloads=contents([70_000] * 90, seed=3)),
@@ -97,7 +92,7 @@ def test_a_segment_on_s3_is_read_with_a_last_part_shorter_than_5_mib(oracle: Ora
         assert read.entries == entries_of(part.ledger_id, part.payloads)
 
 
-def test_a_segment_with_tombstones_is_read_as_any_other(oracle: Oracle, folder: Store) -> None:
+def test_a_segment_with_tombstones_is_read_as_any_other(oracle, folder):
     """Its index has what the filter did, of which Pulsar's reader knows nothing."""
     parts = [
         Part(ledger_id=new_ledger_id(), payloads=[message() for _ in range(count)]) for count in (40, 3, 9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +33,7 @@ SAID = st.fixed_dictionaries(
 
 
 @given(levels=st.tuples(SAID, SAID, SAID))
-def test_each_field_is_the_lowest_levels_that_says_it(levels: tuple[dict[str, Any], ...]) -> None:
+def test_each_field_is_the_lowest_levels_that_says_it(levels):
     topic, namespace, broker = (OffloadPolicies(**said) for said in levels)
     found = resolve_policies(topic=topic, namespace=namespace, broker=broker)
     expected = {name: (getattr(DEFAULTS, name), "default") for name in OffloadPolicies.model_fields}
@@ -48,7 +46,7 @@ def test_each_field_is_the_lowest_levels_that_says_it(levels: tuple[dict[str, An
         assert (found.settings[name].value, found.settings[name].origin) == expected[name]
 
 
-def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold() -> None:
+def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold():
     found = resolve_policies()
     assert (found.driver, found.threshold_bytes, found.threshold_s) == (None, None, None)
     assert found.deletion_lag_s == 4 * 3600
@@ -60,7 +58,7 @@ def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold() -> None:
         found.driver_options()
 
 
-def test_streaming_is_said_at_each_level() -> None:
+def test_streaming_is_said_at_each_level():
     on, off = OffloadPolicies(streaming=True), OffloadPolicies(streaming=False)
     assert resolve_policies(broker=on).is_streamed
     assert not resolve_policies(broker=on, topic=off).is_streamed
@@ -69,7 +67,7 @@ def test_streaming_is_said_at_each_level() -> None:
     assert (found.is_streamed, found.max_segment_bytes, found.max_segment_age_s) == (True, MIB, 2)
 
 
-def test_zero_offloads_at_once_and_minus_one_never() -> None:
+def test_zero_offloads_at_once_and_minus_one_never():
     found = resolve_policies(topic=OffloadPolicies(threshold_in_bytes=0, threshold_in_seconds=-1))
     assert (found.threshold_bytes, found.threshold_s) == (0, None)
     never = resolve_policies(topic=OffloadPolicies(deletion_lag_in_millis=-1))
@@ -97,9 +95,7 @@ def test_zero_offloads_at_once_and_minus_one_never() -> None:
         ),
     ],
 )
-def test_the_lowest_level_says_the_read_priority(
-    topic: dict[str, Any], broker: dict[str, Any], priority: ReadPriority
-) -> None:
+def test_the_lowest_level_says_the_read_priority(topic, broker, priority):
     found = resolve_policies(topic=parse_policies(topic), broker=parse_policies(broker))
     assert found.read_priority is priority
 
@@ -118,15 +114,13 @@ def test_the_lowest_level_says_the_read_priority(
         ({"driver": "local"}, {"s3_max_block_size_in_bytes": 9 * MIB}, 64 * MIB),
     ],
 )
-def test_a_drivers_own_size_counts_unless_a_lower_level_says_another(
-    topic: dict[str, Any], broker: dict[str, Any], size: int
-) -> None:
+def test_a_drivers_own_size_counts_unless_a_lower_level_says_another(topic, broker, size):
     assert (
         resolve_policies(topic=parse_policies(topic), broker=parse_policies(broker)).max_block_bytes == size
     )
 
 
-def test_a_driver_is_told_what_is_its_own_and_takes_it() -> None:
+def test_a_driver_is_told_what_is_its_own_and_takes_it():
     policies = parse_policies(
         {
             "managedLedgerOffloadDriver": "aws-s3",
@@ -155,7 +149,7 @@ def test_a_driver_is_told_what_is_its_own_and_takes_it() -> None:
     assert "hunter2" not in f"{policies!r} {found!r} {found.explain()}"
 
 
-def test_what_holds_is_explained_with_where_it_comes_from() -> None:
+def test_what_holds_is_explained_with_where_it_comes_from():
     found = resolve_policies(
         topic=OffloadPolicies(threshold_in_bytes=5),
         namespace=OffloadPolicies(driver="s3", s3_credential_secret="hunter2"),
@@ -191,9 +185,7 @@ def test_what_holds_is_explained_with_where_it_comes_from() -> None:
         ({"threshold_in_bytes": 3 * MIB}, (-1, -1), []),
     ],
 )
-def test_a_threshold_that_is_not_below_retention_is_refused_with_both_values(
-    policies: dict[str, Any], retention: tuple[int, int], refused: list[str]
-) -> None:
+def test_a_threshold_that_is_not_below_retention_is_refused_with_both_values(policies, retention, refused):
     kept = RetentionPolicies(time_in_minutes=retention[0], size_in_mb=retention[1])
     found = resolve_policies(topic=OffloadPolicies(**policies))
     refusals = [str(each.refusal("topic t")) for each in outrun_thresholds(found, kept)]
@@ -203,7 +195,7 @@ def test_a_threshold_that_is_not_below_retention_is_refused_with_both_values(
         assert all(text in refusal for text in refused)
 
 
-def test_the_same_values_are_the_same_whoever_says_them() -> None:
+def test_the_same_values_are_the_same_whoever_says_them():
     kept = RetentionPolicies(time_in_minutes=10, size_in_mb=1)
     said = OffloadPolicies(threshold_in_seconds=600, threshold_in_bytes=MIB)
     found = outrun_thresholds(resolve_policies(topic=said), kept)
@@ -211,14 +203,14 @@ def test_the_same_values_are_the_same_whoever_says_them() -> None:
     assert found == outrun_thresholds(resolve_policies(broker=said), kept)
 
 
-def test_an_empty_text_counts_and_names_nothing() -> None:
+def test_an_empty_text_counts_and_names_nothing():
     namespace = OffloadPolicies(driver="aws-s3", bucket="cold", region="us-east-1")
     assert resolve_policies(topic=OffloadPolicies(driver=""), namespace=namespace).driver is None
     found = resolve_policies(topic=OffloadPolicies(region=""), namespace=namespace)
     assert found.driver_options() == {"managedLedgerOffloadBucket": "cold"}
 
 
-def test_what_is_explained_is_written_as_it_is_said() -> None:
+def test_what_is_explained_is_written_as_it_is_said():
     said = {"managedLedgerOffloadStreaming": True, "managedLedgerExtraConfigurations": {"root": "/cold"}}
     rows = {name: value for name, value, _ in resolve_policies(topic=parse_policies(said)).explain()}
     assert rows["managedLedgerOffloadStreaming"] == "true"

@@ -76,12 +76,12 @@ def a_value(name: str) -> Any:
     return 6 * MIB if name.endswith(numbers[:3]) else 7 if name.endswith(numbers[3:]) else "text"
 
 
-def test_every_field_of_pulsar_is_known_and_some_are_ours() -> None:
+def test_every_field_of_pulsar_is_known_and_some_are_ours():
     assert set(pulsar_names()) == set(PULSARS) | OURS
 
 
 @pytest.mark.parametrize("name", [*PULSARS, *sorted(OURS)])
-def test_a_field_by_its_name_is_said_and_given_back(name: str) -> None:
+def test_a_field_by_its_name_is_said_and_given_back(name):
     policies = parse_policies({name: a_value(name)})
     assert policies.to_json() == {name: a_value(name)}
     assert parse_policies(json.loads(json.dumps(policies.to_json()))) == policies
@@ -112,15 +112,13 @@ def test_a_field_by_its_name_is_said_and_given_back(name: str) -> None:
         ("managedLedgerOffloadFilterOption.property", "x", "filter_options", {"property": "x"}),
     ],
 )
-def test_names_of_pip_17_and_of_broker_conf_are_taken(
-    name: str, value: object, field: str, said: object
-) -> None:
+def test_names_of_pip_17_and_of_broker_conf_are_taken(name, value, field, said):
     policies = parse_policies({name: value})
     assert getattr(policies, field) == said
     assert len(policies.to_json()) == 1
 
 
-def test_none_sets_nothing_and_one_value_by_two_names_is_no_contradiction() -> None:
+def test_none_sets_nothing_and_one_value_by_two_names_is_no_contradiction():
     assert parse_policies(dict.fromkeys(PULSARS)) == OffloadPolicies()
     assert parse_policies({"offloadSizeInMB": 1, "threshold_in_bytes": MIB}).threshold_in_bytes == MIB
 
@@ -158,14 +156,14 @@ def test_none_sets_nothing_and_one_value_by_two_names_is_no_contradiction() -> N
         ({"managedLedgerOffloadFilter": ""}, "managedLedgerOffloadFilter is empty"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_name(given: dict[str, object], message: str) -> None:
+def test_what_makes_no_sense_is_refused_by_its_name(given, message):
     with pytest.raises(OptionError, match=message) as caught:
         parse_policies(given, "namespace public/default")
     if "tieredReadPriority" not in given:
         assert "namespace public/default: " in str(caught.value)
 
 
-def test_a_credential_is_in_no_repr_error_or_answer_but_is_kept() -> None:
+def test_a_credential_is_in_no_repr_error_or_answer_but_is_kept():
     policies = parse_policies(
         {"s3ManagedLedgerOffloadCredentialSecret": "hunter2", "s3ManagedLedgerOffloadBucket": "b"}
     )
@@ -188,18 +186,18 @@ def test_a_credential_is_in_no_repr_error_or_answer_but_is_kept() -> None:
         (" TIERED_STORAGE_FIRST ", ReadPriority.OFFLOADED_FIRST),
     ],
 )
-def test_read_priorities_by_all_their_names(text: str, priority: ReadPriority) -> None:
+def test_read_priorities_by_all_their_names(text, priority):
     assert parse_read_priority(text) is priority
 
 
-def test_pulsars_read_priority_has_its_two_words_and_no_other() -> None:
+def test_pulsars_read_priority_has_its_two_words_and_no_other():
     said = parse_policies({"managedLedgerOffloadedReadPriority": "OFFLOADED_FIRST"}).to_json()
     assert said == {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
     with pytest.raises(OptionError, match="tieredReadPriority has"):
         parse_policies({"managedLedgerOffloadedReadPriority": "BOOKKEEPER_ONLY"})
 
 
-def test_extra_configurations_that_may_be_secret_are_masked() -> None:
+def test_extra_configurations_that_may_be_secret_are_masked():
     policies = parse_policies(
         {"managedLedgerOffloadExtraConfigAccountKey": "k", "managedLedgerOffloadExtraConfigX": "y"}
     )
@@ -209,7 +207,7 @@ def test_extra_configurations_that_may_be_secret_are_masked() -> None:
     assert "hunter" not in repr(policies)
 
 
-def test_what_a_read_priority_means() -> None:
+def test_what_a_read_priority_means():
     assert [(each.hot_first, each.falls_back) for each in ReadPriority] == [
         (True, False),
         (True, True),
@@ -219,7 +217,7 @@ def test_what_a_read_priority_means() -> None:
 
 
 @pytest.mark.parametrize("options", [AzureOptions, GcsOptions, S3Options])
-def test_what_drivers_hold_for_secret_is_masked_in_extra_configurations(options: Any) -> None:
+def test_what_drivers_hold_for_secret_is_masked_in_extra_configurations(options):
     secret = [each.name for each in fields(options) if not each.repr]
     assert secret
     assert shown_value(dict.fromkeys(secret, "hunter2")) == dict.fromkeys(secret, MASK)
@@ -235,7 +233,7 @@ def test_what_drivers_hold_for_secret_is_masked_in_extra_configurations(options:
         {"s3ManagedLedgerOffloadCredentialSecret": ["hunter2"]},
     ],
 )
-def test_no_error_holds_what_may_be_secret(given: dict[str, Any]) -> None:
+def test_no_error_holds_what_may_be_secret(given):
     with pytest.raises(OptionError) as caught:
         parse_policies(given)
     assert "hunter" not in f"{caught.value} {caught.value!r} {caught.value.__context__}"

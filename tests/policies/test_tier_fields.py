@@ -46,9 +46,7 @@ def holding(broker: dict[str, Any], below: dict[str, Any], level: str = "namespa
     ],
     ids=str,
 )
-def test_credentials_are_inherited_where_requests_go_to_the_same_server(
-    level: str, broker: dict[str, Any], below: dict[str, Any]
-) -> None:
+def test_credentials_are_inherited_where_requests_go_to_the_same_server(level, broker, below):
     if broker is GCS and "driver" in below:
         below = {"driver": "google-cloud-storage"}
     found = holding(broker, below, level)
@@ -76,15 +74,13 @@ def test_credentials_are_inherited_where_requests_go_to_the_same_server(
     ],
     ids=str,
 )
-def test_credentials_are_not_inherited_where_anything_else_of_the_tier_is_named(
-    level: str, broker: dict[str, Any], below: dict[str, Any]
-) -> None:
+def test_credentials_are_not_inherited_where_anything_else_of_the_tier_is_named(level, broker, below):
     found = holding(broker, below, level)
     assert SECRET not in str(found.named_options())
     assert SECRET not in str(found.tier())
 
 
-def test_a_level_that_names_another_server_must_bring_credentials_or_none_at_all() -> None:
+def test_a_level_that_names_another_server_must_bring_credentials_or_none_at_all():
     for below in ({"service_endpoint": "https://other"}, {"region": "other"}, {"s3_service_endpoint": ""}):
         with pytest.raises(OptionError, match="the namespace names another way to the tier"):
             holding(S3, below).driver_options()
@@ -95,7 +91,7 @@ def test_a_level_that_names_another_server_must_bring_credentials_or_none_at_all
         holding(GCS, {"extra_configurations": {"prefix": "p"}}).driver_options()
 
 
-def test_another_driver_inherits_nothing_of_the_tier() -> None:
+def test_another_driver_inherits_nothing_of_the_tier():
     assert holding(S3, {"driver": "local", "extra_configurations": {"root": "/r"}}).driver_options() == {
         "root": "/r"
     }
@@ -104,7 +100,7 @@ def test_another_driver_inherits_nothing_of_the_tier() -> None:
     }
 
 
-def test_ways_to_the_tier_stay_where_credentials_do_not() -> None:
+def test_ways_to_the_tier_stay_where_credentials_do_not():
     found = holding(GCS, {"service_endpoint": "https://other", "gcs_service_account_key_file": "/own"})
     assert found.driver_options() == {
         "managedLedgerOffloadBucket": "b",
@@ -136,7 +132,5 @@ def test_ways_to_the_tier_stay_where_credentials_do_not() -> None:
         ({"driver": "local", "extra_configurations": {"root": "/r"}}, False),
     ],
 )
-def test_credentials_of_the_machine_are_asked_for_by_policies_that_hold_none(
-    said: dict[str, Any], asks: bool
-) -> None:
+def test_credentials_of_the_machine_are_asked_for_by_policies_that_hold_none(said, asks):
     assert asks_by_surroundings(OffloadPolicies(**said).model_dump()) is asks

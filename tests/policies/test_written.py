@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +39,7 @@ BLOCK = "managedLedgerOffloadMaxBlockSizeInBytes"
         ("managedLedgerExtraConfigurations", {"a": None, "b": 1}, {"b": "1"}),
     ],
 )
-def test_what_a_broker_wrote_is_read_as_it_means(name: str, written: Any, meant: Any) -> None:
+def test_what_a_broker_wrote_is_read_as_it_means(name, written, meant):
     assert getattr(read_policies({name: written}, "here"), pulsar_names()[name]) == meant
 
 
@@ -57,12 +55,12 @@ def test_what_a_broker_wrote_is_read_as_it_means(name: str, written: Any, meant:
         },
     )
 )
-def test_what_may_be_set_is_read_as_it_was_set(policies: dict[str, Any]) -> None:
+def test_what_may_be_set_is_read_as_it_was_set(policies):
     assert read_policies(policies, "here") == parse_policies(policies)
 
 
 @given(numbers=st.dictionaries(st.sampled_from(sorted(pulsar_names())), st.integers(-(2**63), 2**63 - 1)))
-def test_no_number_of_a_broker_makes_a_record_unreadable(numbers: dict[str, int]) -> None:
+def test_no_number_of_a_broker_makes_a_record_unreadable(numbers):
     integers = {
         name: min(number, 2**31 - 1) if name.endswith("SizeInBytes") else number
         for name, number in numbers.items()
@@ -71,7 +69,7 @@ def test_no_number_of_a_broker_makes_a_record_unreadable(numbers: dict[str, int]
     assert isinstance(read_policies(integers, "here"), OffloadPolicies)
 
 
-def test_what_no_pulsar_writes_is_told_by_its_name_and_never_by_a_secret() -> None:
+def test_what_no_pulsar_writes_is_told_by_its_name_and_never_by_a_secret():
     with pytest.raises(OptionError, match=r"here: managedLedgerOffloadMaxThreads: .*found 'many'"):
         read_policies({"managedLedgerOffloadMaxThreads": "many"}, "here")
     with pytest.raises(OptionError) as caught:
@@ -87,6 +85,6 @@ def test_what_no_pulsar_writes_is_told_by_its_name_and_never_by_a_secret() -> No
         ({"retentionTimeInMinutes": 3, "fromTheFuture": {}}, (3, 0)),
     ],
 )
-def test_retention_too(written: dict[str, Any], meant: tuple[int, int]) -> None:
+def test_retention_too(written, meant):
     expected = RetentionPolicies(time_in_minutes=meant[0], size_in_mb=meant[1])
     assert read_retention(written) == expected

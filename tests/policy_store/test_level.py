@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,6 @@ from offload_core.writing.settings.level import (
     NAMESPACE_NAMES,
     TOPIC_NAMES,
     LevelPolicies,
-    Names,
     level_without,
     pack_level,
     parse_level,
@@ -37,7 +35,7 @@ BROKERS = """{"auth_policies":{"namespace_auth":{},"destination_auth":{},"subscr
 "retentionSizeInMB":1024},"subscription_types_enabled":[],"properties":{},"migrated":false}"""
 
 
-def test_a_brokers_record_is_understood_and_written_back() -> None:
+def test_a_brokers_record_is_understood_and_written_back():
     level = parse_level(BROKERS.encode(), NAMESPACE_NAMES)
     assert level.offload is not None
     assert (level.offload.driver, level.offload.bucket) == ("aws-s3", "b")
@@ -52,7 +50,7 @@ def test_a_brokers_record_is_understood_and_written_back() -> None:
     assert json.loads(pack_level(level, NAMESPACE_NAMES)) == expected
 
 
-def test_values_by_their_older_names_count_where_the_policies_say_nothing() -> None:
+def test_values_by_their_older_names_count_where_the_policies_say_nothing():
     record = {
         "offload_threshold": 5,
         "offload_threshold_in_seconds": 6,
@@ -80,7 +78,7 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("names", [NAMESPACE_NAMES, TOPIC_NAMES], ids=["namespace", "topic"])
 @given(others=st.dictionaries(st.text(max_size=8), JSON, max_size=4), inside=st.dictionaries(st.text(), JSON))
-def test_what_is_not_known_is_kept(names: Names, others: dict[str, Any], inside: dict[str, Any]) -> None:
+def test_what_is_not_known_is_kept(names, others, inside):
     inside = {f"new{name}": value for name, value in inside.items() if value is not None}
     record = others | {names.offload: {"managedLedgerOffloadDriver": "s3", **inside}}
     level = parse_level(json.dumps(record).encode(), names)
@@ -89,7 +87,7 @@ def test_what_is_not_known_is_kept(names: Names, others: dict[str, Any], inside:
     assert parse_level(pack_level(level, names), names) == level
 
 
-def test_who_says_nothing_has_no_record() -> None:
+def test_who_says_nothing_has_no_record():
     assert pack_level(LevelPolicies(), TOPIC_NAMES) == b""
 
 
@@ -109,12 +107,12 @@ def test_who_says_nothing_has_no_record() -> None:
         b'{"offload_threshold": "x"}',
     ],
 )
-def test_what_is_no_record_is_refused(data: bytes) -> None:
+def test_what_is_no_record_is_refused(data):
     with pytest.raises(MetadataError, match="a record of policies"):
         parse_level(data, NAMESPACE_NAMES)
 
 
-def test_a_part_is_taken_out_of_a_record_whatever_it_and_the_other_are() -> None:
+def test_a_part_is_taken_out_of_a_record_whatever_it_and_the_other_are():
     sound, broken = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}, {"retentionTimeInMinutes": "x"}
     bad = {"managedLedgerOffloadMaxThreads": "many"}
     record = {"bundles": 1, "offload_policies": bad, "offload_threshold": 3, "retention_policies": sound}
@@ -132,7 +130,7 @@ def test_a_part_is_taken_out_of_a_record_whatever_it_and_the_other_are() -> None
         assert level_without(b"nonsense", TOPIC_NAMES, part) == LevelPolicies()
 
 
-def test_one_value_is_changed_beside_what_nobody_may_set() -> None:
+def test_one_value_is_changed_beside_what_nobody_may_set():
     data = b'{"offload_policies": {"managedLedgerOffloadBucket": "", "managedLedgerOffloadMaxThreads": 3}}'
     changed = parse_level(data, NAMESPACE_NAMES).with_fields(max_threads=4)
     assert json.loads(pack_level(changed, NAMESPACE_NAMES)) == json.loads(data.replace(b"3", b"4"))
@@ -148,6 +146,6 @@ def test_one_value_is_changed_beside_what_nobody_may_set() -> None:
         ({"retentionTimeInHours": 1}, "retentionTimeInHours"),
     ],
 )
-def test_a_retention_that_pulsar_refuses_is_refused(given_: dict[str, Any], message: str) -> None:
+def test_a_retention_that_pulsar_refuses_is_refused(given_, message):
     with pytest.raises(OptionError, match=message):
         parse_retention(given_, "namespace acme/n")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ from offload_hooks.errors import (
     OutcomeUnknownError,
     UnknownPluginError,
 )
-from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 from offload_hooks.testing.threads import together
 
@@ -34,16 +31,16 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def store() -> MemoryMetadataStore:
+def store():
     return MemoryMetadataStore()
 
 
 @pytest.fixture
-def policies(store: MemoryMetadataStore) -> PolicyStore:
+def policies(store):
     return PolicyStore(store)
 
 
-def test_policies_lie_where_pulsar_has_them(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+def test_policies_lie_where_pulsar_has_them(store, policies):
     policies.change_namespace("acme/n", lambda level: level.with_fields(driver="s3"))
     policies.change_topic(
         parse_topic("acme/n/a b-partition-3"), lambda level: level.with_fields(max_threads=3)
@@ -57,7 +54,7 @@ def test_policies_lie_where_pulsar_has_them(store: MemoryMetadataStore, policies
     assert policies.topic(parse_topic("acme/n/a b-partition-0")).offload == parse_policies({"max_threads": 3})
 
 
-def test_each_value_comes_from_the_lowest_level_that_says_it(store: MemoryMetadataStore) -> None:
+def test_each_value_comes_from_the_lowest_level_that_says_it(store):
     policies = PolicyStore(
         store,
         broker=parse_policies({"driver": "s3", "bucket": "cold", "max_threads": 7}),
@@ -75,7 +72,7 @@ def test_each_value_comes_from_the_lowest_level_that_says_it(store: MemoryMetada
     assert policies.resolve(parse_topic("acme/other/t")).offload["max_threads"] == 7
 
 
-def test_retention_is_a_levels_as_a_whole(policies: PolicyStore) -> None:
+def test_retention_is_a_levels_as_a_whole(policies):
     kept = RetentionPolicies(time_in_minutes=10, size_in_mb=-1)
     policies.change_namespace("acme/n", lambda level: replace(level, retention=kept))
     found = policies.resolve(TOPIC)
@@ -85,7 +82,7 @@ def test_retention_is_a_levels_as_a_whole(policies: PolicyStore) -> None:
     assert PolicyStore(MemoryMetadataStore()).resolve(TOPIC).retention_origin == "default"
 
 
-def test_what_says_nothing_any_more_has_no_record(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+def test_what_says_nothing_any_more_has_no_record(store, policies):
     policies.change_topic(TOPIC, lambda level: level.with_fields(driver="s3"))
     policies.change_topic(TOPIC, lambda level: replace(level, offload=None))
     policies.change_topic(TOPIC, lambda level: replace(level, offload=None))
@@ -93,7 +90,7 @@ def test_what_says_nothing_any_more_has_no_record(store: MemoryMetadataStore, po
     assert policies.topic(TOPIC) == LevelPolicies()
 
 
-def test_others_fields_are_kept(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+def test_others_fields_are_kept(store, policies):
     record = {"bundles": {"numBundles": 4}, "offload_policies": {"fromTheFuture": [1]}}
     store.put("/admin/policies/acme/n", json.dumps(record).encode(), None)
     policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=5))
@@ -101,9 +98,7 @@ def test_others_fields_are_kept(store: MemoryMetadataStore, policies: PolicyStor
     assert json.loads(store.metadata.records["/admin/policies/acme/n"][0]) == record
 
 
-def test_what_a_topic_says_goes_with_its_last_managed_ledger(
-    store: MemoryMetadataStore, policies: PolicyStore
-) -> None:
+def test_what_a_topic_says_goes_with_its_last_managed_ledger(store, policies):
     records = ManagedLedgerRecords(store)
     partitions = [f"acme/n/persistent/orders-partition-{number}" for number in range(2)]
     kept = [records.write(name, ManagedLedgerInfo(), None) for name in (*partitions, "acme/n/persistent/ord")]
@@ -116,12 +111,12 @@ def test_what_a_topic_says_goes_with_its_last_managed_ledger(
     policies.forget_topic(TOPIC)
 
 
-def test_what_is_said_of_a_topic_while_it_is_forgotten_stays() -> None:
+def test_what_is_said_of_a_topic_while_it_is_forgotten_stays():
     store = FaultyMetadataStore(MemoryMetadataStore())
     policies = PolicyStore(store)
     policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=3))
 
-    def change_first(call: Any) -> None:
+    def change_first(call: Any):
         if call.method == "children":
             store.choose = lambda _: None
             policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=4))
@@ -134,9 +129,7 @@ def test_what_is_said_of_a_topic_while_it_is_forgotten_stays() -> None:
 # --- refused when they are set -----------------------------------------------------------------
 
 
-def test_a_threshold_that_retention_outruns_is_refused_with_both_values(
-    store: MemoryMetadataStore, policies: PolicyStore
-) -> None:
+def test_a_threshold_that_retention_outruns_is_refused_with_both_values(store, policies):
     hour = RetentionPolicies(time_in_minutes=60, size_in_mb=-1)
     policies.change_namespace("acme/n", lambda level: replace(level, retention=hour))
     before = dict(store.metadata.records)
@@ -149,7 +142,7 @@ def test_a_threshold_that_retention_outruns_is_refused_with_both_values(
     policies.change_topic(TOPIC, lambda level: level.with_fields(threshold_in_seconds=3599))
 
 
-def test_a_namespace_is_refused_what_a_topic_in_it_cannot_have(policies: PolicyStore) -> None:
+def test_a_namespace_is_refused_what_a_topic_in_it_cannot_have(policies):
     policies.change_topic(TOPIC, lambda level: level.with_fields(threshold_in_seconds=600))
     short = RetentionPolicies(time_in_minutes=5, size_in_mb=-1)
     with pytest.raises(OptionError, match=r"topic persistent://acme/n/orders: .* = 600 \(topic\)"):
@@ -157,7 +150,7 @@ def test_a_namespace_is_refused_what_a_topic_in_it_cannot_have(policies: PolicyS
     policies.change_namespace("acme/m", lambda level: replace(level, retention=short))
 
 
-def test_the_brokers_own_are_checked_at_once() -> None:
+def test_the_brokers_own_are_checked_at_once():
     with pytest.raises(OptionError, match=r"the broker: .* = 60 \(broker\)"):
         PolicyStore(
             MemoryMetadataStore(),
@@ -166,7 +159,7 @@ def test_the_brokers_own_are_checked_at_once() -> None:
         )
 
 
-def test_a_driver_or_filter_that_is_not_installed_is_refused(policies: PolicyStore) -> None:
+def test_a_driver_or_filter_that_is_not_installed_is_refused(policies):
     with pytest.raises(UnknownPluginError, match=r"driver 'aws-s4'.*Did you mean 'aws-s3'"):
         policies.change_namespace("acme/n", lambda level: level.with_fields(driver="aws-s4"))
     with pytest.raises(UnknownPluginError, match=r"offload filter 'transaction'.*mean 'transactions'"):
@@ -177,14 +170,12 @@ def test_a_driver_or_filter_that_is_not_installed_is_refused(policies: PolicySto
 
 
 @pytest.mark.parametrize("name", ["acme", "a/b/c", "", "../x", "a/..", "a/", "/a/b"])
-def test_names_that_are_none_lead_nowhere(policies: PolicyStore, name: str) -> None:
+def test_names_that_are_none_lead_nowhere(policies, name):
     with pytest.raises((OptionError, InvalidKeyError)):
         policies.namespace(name)
 
 
-def test_a_record_that_is_none_is_told_with_its_path(
-    store: MemoryMetadataStore, policies: PolicyStore
-) -> None:
+def test_a_record_that_is_none_is_told_with_its_path(store, policies):
     store.put("/admin/policies/acme/n", b"nonsense", None)
     with pytest.raises(MetadataError, match="/admin/policies/acme/n"):
         policies.resolve(TOPIC)
@@ -196,13 +187,11 @@ GONE = {"managedLedgerOffloadDriver": "aliyun-oss", "managedLedgerOffloadBucket"
 """A driver that is not installed."""
 
 
-def put(store: MemoryMetadataStore, path: str, record: object) -> None:
+def put(store: MemoryMetadataStore, path: str, record: object):
     store.put(path, record if isinstance(record, bytes) else json.dumps(record).encode(), None)
 
 
-def test_a_driver_that_is_gone_blocks_no_other_change(
-    store: MemoryMetadataStore, policies: PolicyStore
-) -> None:
+def test_a_driver_that_is_gone_blocks_no_other_change(store, policies):
     put(store, "/admin/policies/acme/n", {"offload_policies": GONE})
     put(store, "/admin/topic-policies/acme/n/persistent/orders", {"offloadPolicies": GONE})
     policies.change_namespace("acme/n", lambda level: level.with_fields(threshold_in_bytes=5))
@@ -215,9 +204,7 @@ def test_a_driver_that_is_gone_blocks_no_other_change(
     assert policies.resolve(TOPIC).offload.driver == "s3"
 
 
-def test_a_threshold_that_was_outrun_before_blocks_no_other_change(
-    store: MemoryMetadataStore, policies: PolicyStore
-) -> None:
+def test_a_threshold_that_was_outrun_before_blocks_no_other_change(store, policies):
     late = {"managedLedgerOffloadThresholdInSeconds": 3600}
     hour = {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}
     put(store, "/admin/policies/acme/n", {"offload_policies": late, "retention_policies": hour})
@@ -232,7 +219,7 @@ def test_a_threshold_that_was_outrun_before_blocks_no_other_change(
     policies.change_namespace("acme/n", lambda level: level.with_fields(threshold_in_seconds=3599))
 
 
-def test_what_cannot_be_read_is_removed(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+def test_what_cannot_be_read_is_removed(store, policies):
     broken, kept = {"managedLedgerOffloadMaxThreads": "many"}, {"bundles": {"numBundles": 4}}
     put(store, "/admin/policies/acme/n", {"offload_policies": broken, **kept})
     put(store, "/admin/topic-policies/acme/n/persistent/orders", b"nonsense")
@@ -249,9 +236,7 @@ def test_what_cannot_be_read_is_removed(store: MemoryMetadataStore, policies: Po
     policies.remove_from_namespace("acme/n", "retention")
 
 
-def test_a_record_that_cannot_be_read_blocks_no_change_of_another(
-    store: MemoryMetadataStore, policies: PolicyStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_cannot_be_read_blocks_no_change_of_another(store, policies, caplog):
     put(store, "/admin/topic-policies/acme/n/persistent/orders", b"nonsense")
     put(store, "/admin/policies/acme/m", b"nonsense")
     policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=5))
@@ -260,7 +245,7 @@ def test_a_record_that_cannot_be_read_blocks_no_change_of_another(
     assert "/admin/policies/acme/m" in caplog.text
 
 
-def test_removing_is_refused_where_it_would_let_retention_outrun_a_threshold(policies: PolicyStore) -> None:
+def test_removing_is_refused_where_it_would_let_retention_outrun_a_threshold(policies):
     hour, for_ever = (RetentionPolicies(time_in_minutes=minutes, size_in_mb=-1) for minutes in (60, -1))
     policies.change_namespace("acme/n", lambda level: replace(level, retention=hour))
     policies.change_topic(
@@ -274,7 +259,7 @@ def test_removing_is_refused_where_it_would_let_retention_outrun_a_threshold(pol
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
-def test_an_answer_that_was_lost_loses_no_change(fault: Any) -> None:
+def test_an_answer_that_was_lost_loses_no_change(fault):
     store = FaultyMetadataStore(MemoryMetadataStore())
     policies = PolicyStore(store)
     policies.change_namespace("acme/n", lambda level: level.with_fields(max_threads=2))
@@ -284,7 +269,7 @@ def test_an_answer_that_was_lost_loses_no_change(fault: Any) -> None:
     assert policies.namespace("acme/n").offload == parse_policies({"max_threads": 2, "bucket": "b"})
 
 
-def test_an_outcome_that_stays_unknown_is_said() -> None:
+def test_an_outcome_that_stays_unknown_is_said():
     store = FaultyMetadataStore(
         MemoryMetadataStore(), lambda c: "unknown-before" if c.method == "put" else None
     )
@@ -293,7 +278,7 @@ def test_an_outcome_that_stays_unknown_is_said() -> None:
 
 
 @pytest.fixture(params=["sqlite", "zk"])
-def real_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WritableMetadataStore]:
+def real_store(request, tmp_path):
     options: dict[str, object] = {"create": True} if request.param == "sqlite" else {}
     if request.param == "sqlite":
         url = f"sqlite:{tmp_path}/metadata.db"
@@ -304,11 +289,11 @@ def real_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Writa
         yield store
 
 
-def test_changes_by_many_are_all_kept(real_store: WritableMetadataStore) -> None:
+def test_changes_by_many_are_all_kept(real_store):
     policies = PolicyStore(real_store)
     fields = ("max_threads", "read_threads", "prefetch_rounds", "threshold_in_bytes")
 
-    def change(field: str) -> None:
+    def change(field: str):
         for number in range(1, 6):
             policies.change_namespace("acme/n", partial(LevelPolicies.with_fields, **{field: number}))
 

@@ -29,7 +29,7 @@ from offload_core.writing.managed_ledger import (
     settle_transactions,
 )
 
-SOAK_S = 10.0
+SOAK_S = 5.0
 NIGHTLY_S = 20 * 60.0
 
 Added = dict[EntryPosition, tuple[int, int, TransactionId]]
@@ -42,22 +42,22 @@ Ended = dict[TransactionId, bool]
 
 
 def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path):
-    soak(tmp_path, float(os.environ.get("OFFLOAD_SOAK_S", SOAK_S)))
+    soak(tmp_path, float(os.environ.get("OFFLOAD_SOAK_S", SOAK_S)), has_done_some)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(NIGHTLY_S * 2)
 def test_nor_in_twenty_minutes(tmp_path):
-    soak(tmp_path, NIGHTLY_S)
+    soak(tmp_path, NIGHTLY_S, has_done_all)
 
 
-def soak(folder, duration_s):
+def soak(folder, duration_s, is_enough):
     """Let owners follow one another; look at what there is in between, and at the end."""
     seed = os.environ.get("OFFLOAD_SOAK_SEED") or str(random.randrange(1 << 32))
     print(f"OFFLOAD_SOAK_SEED={seed}")
     dice, added, ended, seen = random.Random(seed), Added(), Ended(), Counter[str]()
     deadline = time.monotonic() + duration_s
-    while time.monotonic() < deadline or not has_done_all(seen):
+    while time.monotonic() < deadline or not is_enough(seen):
         run_owner(folder, seed, seen["owners"], dice.randrange(1, 2000), added, ended)
         seen["owners"] += 1
         if dice.random() < 0.5:
@@ -65,6 +65,10 @@ def soak(folder, duration_s):
     look(folder, added, ended, dice, seen)
     offload_all(folder)
     print(f"{dict(seen)}; {len(added)} entries are left")
+
+
+def has_done_some(seen):
+    return seen["owners"] > 1 and seen["looks"] and seen["offloaded"]
 
 
 def has_done_all(seen):
