@@ -1,7 +1,5 @@
 """What tests of managed ledgers share: records in memory, both tiers in folders, and a clock that stands still."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -13,10 +11,7 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.managed_ledger import (
-    TransactionalTopic,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import TransactionalTopic, open_managed_ledger
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import open_tier
 

@@ -1,7 +1,5 @@
 """Adding entries: positions, rollover by every bound, producers at once, and what a failing store leaves."""
 
-from __future__ import annotations
-
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor

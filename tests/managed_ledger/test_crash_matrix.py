@@ -5,8 +5,6 @@ once; an entry whose call failed is there only if the call said that it may be; 
 complete is there. Then the same is done again, to its end, and nothing is left behind in either tier.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess
@@ -21,12 +19,7 @@ from scenes.segments import SegmentedOffloads
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import (
-    EntryPosition,
-    ManagedLedgerInfo,
-    OffloadContext,
-    segments_of,
-)
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, OffloadContext, segments_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.tier import Tier

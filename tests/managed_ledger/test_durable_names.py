@@ -1,7 +1,5 @@
 """Names of what is created first, records, ledgers, objects and folders, are durable before anybody relies on them."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 from offload_core.metadata.records.relocations import MappingFile

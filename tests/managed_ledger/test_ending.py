@@ -1,7 +1,5 @@
 """Termination and deletion of topics: what is refused afterwards, what goes, how a deletion that was cut off ends."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from dataclasses import replace

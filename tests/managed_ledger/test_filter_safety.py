@@ -1,7 +1,5 @@
 """Before a hot copy goes: what a filter took out of the cold one was right, by what is persisted, and is recorded."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -16,12 +14,7 @@ from scenes.filters import FilteredTopic, PlainFilter, chosen
 
 from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import (
-    DriverMetadata,
-    EntryPosition,
-    OffloadContext,
-    OffloadSegment,
-)
+from offload_core.metadata.records import DriverMetadata, EntryPosition, OffloadContext, OffloadSegment
 from offload_core.metadata.records.filter_record import (
     MARKER_CAUSE,
     RECORD_KEY,

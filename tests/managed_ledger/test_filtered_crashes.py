@@ -4,8 +4,6 @@ After each the state is opened anew: no entry is lost, what the record calls com
 to be left, the snapshot is right, and the same goes on to its end, leaving nothing behind.
 """
 
-from __future__ import annotations
-
 import pytest
 from managed_ledgers import NAME, environment_of
 from scenes.filters import END, FilteredTopic, chosen, short_record

@@ -1,7 +1,5 @@
 """Ledgers whose entries go through a filter: what is left of them, and what is said of it."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A streamed topic whose entries go through a filter: only what it decides of goes, and no sooner."""
 
-from __future__ import annotations
-
 import pytest
 from managed_ledgers import NAME
 from records import knowable, partly_offloaded

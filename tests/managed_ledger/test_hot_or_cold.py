@@ -1,7 +1,5 @@
 """Hot copies are deleted while their segments are: between any two calls of either, one whole copy stays."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

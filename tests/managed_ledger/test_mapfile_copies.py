@@ -1,7 +1,5 @@
 """A ledger whose cold copy is a MapFile of Pulsar's filesystem offloader: its hot copy goes, and so does it itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

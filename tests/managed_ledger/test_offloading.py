@@ -1,7 +1,5 @@
 """Offloads up to a position: which ledgers, calls at once, progress, failures, and the deletion of hot copies."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One owner: opening takes a topic from whoever has it, repairs what it left, and deletes what was never recorded."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Which copy of a ledger is read is what its policies or the call say; and a whole configuration set up."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 

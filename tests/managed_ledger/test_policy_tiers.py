@@ -1,7 +1,5 @@
 """Each topic is offloaded to the tier that its policies name; tiers are opened once, and found by records."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Reading entries: over all ledgers, from any position, in bounds, from memory and from where the record says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

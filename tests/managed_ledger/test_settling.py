@@ -1,7 +1,5 @@
 """Transactions of topics that are not open here are settled: by their snapshot, and their ledgers that are sealed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Any sequence of calls against a list: adds, rollovers, kills, trims, offloads, deletions of hot copies, reads."""
 
-from __future__ import annotations
-
 from effort import effort
 from scenes.machines import TopicMachine
 

@@ -1,7 +1,5 @@
 """Offloads that are stopped: by closing what they belong to, between two ledgers and between two blocks of one."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A topic that is streamed: its entries go to segment after segment, in their order, none twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -15,11 +13,7 @@ from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import DriverMetadata, EntryPosition, begin_attempt, complete_attempt
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
-from offload_core.writing.managed_ledger import (
-    OffloadStatus,
-    StreamingStatus,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import OffloadStatus, StreamingStatus, open_managed_ledger
 from offload_core.writing.managed_ledger.owned_record import begin_ledger, claim_record
 from offload_core.writing.managed_ledger.streaming.status import EntriesByOrigin
 from offload_core.writing.offload.running_attempt import lease_from, working_on

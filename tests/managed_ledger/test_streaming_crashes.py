@@ -5,8 +5,6 @@ every segment that its record calls complete has exactly its entries. Then the s
 entry lies in the tier once, and nothing is left behind there. A sample by default, all of them in the nightly run.
 """
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from uuid import UUID
@@ -23,10 +21,7 @@ from offload_core.metadata.records.attempts import begin_attempt
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
-from offload_core.writing.managed_ledger import (
-    RolloverPolicy,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, open_managed_ledger
 from offload_core.writing.offload_filters import NO_FILTER
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError

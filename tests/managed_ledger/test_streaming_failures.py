@@ -1,7 +1,5 @@
 """A streamed topic whose store fails, hangs or is short of memory, that is taken over, or that lost entries."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -16,11 +14,7 @@ from offload_core.metadata.records.attempts import lease_of
 from offload_core.metadata.records.segments import abandon_segment
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.managed_ledger import (
-    HotLedgers,
-    delete_managed_ledger,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import HotLedgers, delete_managed_ledger, open_managed_ledger
 from offload_core.writing.managed_ledger.upkeep import keep_up
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
@@ -53,9 +47,7 @@ def opened(environment, ledgers, tmp_path, clock):
             layers = [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
         tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
         made = replace(
-            environment,
-            hot=HotLedgers(MemoryLedgerStore(ledgers)),
-            streaming=pool_of(tier, clock, **given),
+            environment, hot=HotLedgers(MemoryLedgerStore(ledgers)), streaming=pool_of(tier, clock, **given)
         )
         topic = Topic(made, tmp_path / "cold")
         topic.ledger.set_streaming(SETTINGS)

@@ -5,8 +5,6 @@ ledger-based offloads, completion by hand, reads from any tier. In the end all i
 each entry once and nothing else.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -25,11 +23,7 @@ from offload_core.metadata.records import EntryPosition, unfinished_segment
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.managed_ledger import (
-    RolloverPolicy,
-    StreamingSettings,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, StreamingSettings, open_managed_ledger
 from offload_core.writing.offload_filters import NO_FILTER
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl

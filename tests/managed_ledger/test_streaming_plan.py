@@ -1,7 +1,5 @@
 """Where segments begin and end, and what the buffer gives, against plain reference implementations."""
 
-from __future__ import annotations
-
 import time
 from uuid import uuid4
 

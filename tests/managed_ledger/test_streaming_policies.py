@@ -1,7 +1,5 @@
 """Policies switch a topic's streaming, and whoever has its record can have its segment completed."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Topics that are streamed by threads: producers, stores and turns at the same time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import closing, nullcontext

@@ -4,8 +4,6 @@ After each the topic is opened anew, as another process does, and what it says o
 say; each snapshot that was ever persisted is right for its position. Then what was left open is ended.
 """
 
-from __future__ import annotations
-
 import pytest
 from crash_points import Points
 from managed_ledgers import NAME

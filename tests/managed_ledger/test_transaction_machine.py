@@ -2,8 +2,6 @@
 topic's entries: stable position, decisions, what is read, and every snapshot that is persisted.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from effort import effort

@@ -1,7 +1,5 @@
 """Transactions of a managed ledger: begun, added to, ended, and opened again."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from dataclasses import replace
@@ -16,11 +14,7 @@ from scenes.transactions import NEVER, ONE, PLAIN, START, Model, abort, commit, 
 
 from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import (
-    DriverMetadata,
-    EntryPosition,
-    OffloadContext,
-)
+from offload_core.metadata.records import DriverMetadata, EntryPosition, OffloadContext
 from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore
@@ -356,10 +350,7 @@ def test_what_is_not_in_memory_is_read_from_the_ledgers(environment, hot):
         return hot.open(record.ledger_id)
 
     environment = replace(
-        environment,
-        cache_bytes=0,
-        open_reader=open_reader,
-        priority_of=lambda _: ReadPriority.OFFLOADED_ONLY,
+        environment, cache_bytes=0, open_reader=open_reader, priority_of=lambda _: ReadPriority.OFFLOADED_ONLY
     )
     topic = TransactionalTopic(environment, open_managed_ledger(environment, NAME), NEVER)
     transaction = topic.begin()

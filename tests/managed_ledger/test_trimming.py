@@ -1,7 +1,5 @@
 """Retention deletes whole ledgers from the oldest on, with all copies, after the record says so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Policies are kept without anybody asking: rollover, offload, deletion of hot copies, retention, round after round."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
@@ -38,11 +36,7 @@ from offload_core.writing.managed_ledger import (
     topic_offloads,
 )
 from offload_core.writing.managed_ledger.upkeep import due_ledgers
-from offload_hooks.errors import (
-    OptionError,
-    StoreUnavailableError,
-    UnknownTopicError,
-)
+from offload_hooks.errors import OptionError, StoreUnavailableError, UnknownTopicError
 from offload_hooks.testing import FaultyMetadataStore
 
 FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)

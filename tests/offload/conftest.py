@@ -1,7 +1,5 @@
 """What tests of the verbs share: a hot tier and a cold one in folders of their own."""
 
-from __future__ import annotations
-
 import pytest
 
 from offload_core.storage.hot import FileLedgerStore

@@ -1,7 +1,5 @@
 """Attempts of several processes at one ledger: a live one is left alone, one whose process is gone is taken over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -290,8 +288,7 @@ class Machine:
         assert context.uuid is not None
         lease = lease_from(self.now_ms(), 60.0, self.process)
         self._world.records.update(
-            NAME,
-            partial(renew_attempt, ledger_id=self._world.ledger_id, uuid=context.uuid, lease=lease),
+            NAME, partial(renew_attempt, ledger_id=self._world.ledger_id, uuid=context.uuid, lease=lease)
         )
 
 

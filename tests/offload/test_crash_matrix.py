@@ -4,8 +4,6 @@ After each the state is opened anew: all entries are readable where the record s
 and nothing is left behind in the tier.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 
@@ -20,11 +18,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload.running_attempt import DEFAULT_LEASE_S
-from offload_hooks.errors import (
-    AttemptError,
-    DataLossError,
-    OptionError,
-)
+from offload_hooks.errors import AttemptError, DataLossError, OptionError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import open_tier, scan
 
@@ -48,10 +42,7 @@ class CrashedLedger:
         writer.close()
         self.ledger_id = writer.ledger_id
         info = LedgerInfo(
-            ledger_id=self.ledger_id,
-            entries=len(PAYLOADS),
-            size=sum(map(len, PAYLOADS)),
-            timestamp_ms=1,
+            ledger_id=self.ledger_id, entries=len(PAYLOADS), size=sum(map(len, PAYLOADS)), timestamp_ms=1
         )
         self.records = ManagedLedgerRecords(self.metadata)
         self.records.write(NAME, ManagedLedgerInfo(ledgers=(LedgerRecord(info=info),)), None)
@@ -70,10 +61,7 @@ class CrashedLedger:
 
     def read_cold(self):
         with self.tier() as tier:
-            values: list[bytes] = (
-                scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
-            )
-            return values
+            return scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
 
     def read_hot(self):
         with closing(self._hot.open(self.ledger_id)) as reader:

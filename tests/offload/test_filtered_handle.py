@@ -1,7 +1,5 @@
 """A segment whose entries go through a filter: what is left of them, what is told of it, and how it is read."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -147,11 +145,7 @@ def handle(cold):
     odd = segment_filter(PlainFilter(is_odd))
     with offloader_of(cold.store, max_block_bytes=300) as offloader:
         made = offloader.open_segment(
-            UUID_1,
-            EntryPosition(3, 4),
-            NAMES,
-            max_segment_bytes=250,
-            segment_filter=odd,
+            UUID_1, EntryPosition(3, 4), NAMES, max_segment_bytes=250, segment_filter=odd
         )
         yield made
         made.abort()

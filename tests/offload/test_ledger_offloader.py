@@ -1,7 +1,5 @@
 """A sealed ledger to a tier and away again: bytes as Pulsar's, what both objects say, and what every failure leaves."""
 
-from __future__ import annotations
-
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID

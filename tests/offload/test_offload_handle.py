@@ -1,7 +1,5 @@
 """A segment from offers to objects: bytes as of the reference implementation, read back; what is refused, and why."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from array import array

@@ -1,7 +1,5 @@
 """Before a hot copy goes: the objects of all segments of its ledger are there, and have its entries, all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

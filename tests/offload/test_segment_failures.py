@@ -1,7 +1,5 @@
 """A segment whose store fails at any call, or that is given up at any moment: nothing of it is left."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from uuid import UUID
@@ -83,10 +81,7 @@ def test_after_an_error_nothing_is_left_in_a_store_that_answers(tmp_path, hook, 
 @pytest.mark.parametrize("hook", ["abort_data", "list_uploads", "delete"])
 def test_a_store_that_cannot_even_delete_is_told_of_and_the_first_error_counts(tmp_path, hook, caplog):
     tier = tier_with(tmp_path, f"fail-before write_index #1; fail-before {hook} #1")
-    with (
-        caplog.at_level(logging.WARNING),
-        offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader,
-    ):
+    with caplog.at_level(logging.WARNING), offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader:
         handle = offloader.open_segment(UUID_1, begin_of([PART]), NAMES)
         offer_all(handle)
         with pytest.raises(StoreUnavailableError, match="write_index"):

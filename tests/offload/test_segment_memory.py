@@ -1,7 +1,5 @@
 """The memory of open segments: it grows with their entries, all keep to one budget, and all is given back."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID

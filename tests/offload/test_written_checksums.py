@@ -1,7 +1,5 @@
 """Checksums that are written with an offload: of both kinds, when they were asked for, and gone with what failed."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -4,45 +4,18 @@ After each fault, what must hold wherever a process ends is checked; then the sa
 points are taken, others each day; all of them with `--nightly`.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Points
-from effort import Sample
+from crash_points import FAULTS, Killed, Points
 
 from offload_hooks.errors import OffloadError
 
-Scene = TypeVar("Scene")
-
-
-class CrashMatrix(Protocol):
-    """The type of the fixture `crash_matrix`; see there."""
-
-    def __call__(
-        self,
-        scene: Callable[[Path], Scene],
-        run: Callable[[Scene, Points], object],
-        *,
-        check: Callable[[Scene, str], object],
-        check_done: Callable[[Scene, str], object],
-        every: int,
-    ) -> list[str]: ...
-
 
 @pytest.fixture
-def crash_matrix(
-    tmp_path: Path,
-    sample: Sample[tuple[int, Fault]],
-    monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, object], None],
-) -> CrashMatrix:
+def crash_matrix(tmp_path, sample, monkeypatch, record_property):
     """Run the matrix; the calls that `run` makes are returned.
 
     Args (of what it gives):
@@ -55,14 +28,7 @@ def crash_matrix(
     # No power fails here, and the disk would take half of the time; what it keeps is tested with the driver.
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
-    def go_through(
-        scene: Callable[[Path], Scene],
-        run: Callable[[Scene, Points], object],
-        *,
-        check: Callable[[Scene, str], object],
-        check_done: Callable[[Scene, str], object],
-        every: int,
-    ) -> list[str]:
+    def go_through(scene, run, *, check, check_done, every):
         whole, counted = scene(tmp_path / "calls"), Points()
         run(whole, counted)
         check_done(whole, "without a fault")

@@ -4,25 +4,19 @@ A `Points` counts calls; the one that is chosen goes wrong. The wrappers here, b
 report each call to it, before and after.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 from offload_core.storage.tier.chain import Layer
-from offload_core.writing.audit import AuditLog, Deletion
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
-from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
-from offload_hooks.testing import MemoryMetadataStore
 
 _World = TypeVar("_World")
 _Result = TypeVar("_Result")
 _Event = TypeVar("_Event")
 
 Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
-FAULTS: tuple[Fault, ...] = get_args(Fault)
+FAULTS = get_args(Fault)
 """Faults before or after a call is made: an error, an unknown outcome, or the end of the process."""
 
 
@@ -36,19 +30,19 @@ class Killed(BaseException):
 class Points:
     """Counts calls; the one that is chosen goes wrong, and after a kill all others."""
 
-    def __init__(self, at: int = 0, fault: Fault = "before") -> None:
-        self.calls: list[str] = []
+    def __init__(self, at=0, fault="before"):
+        self.calls = []
         self._at = at
         self._fault = fault
         self._dead = False
 
-    def call(self, name: str, make: Callable[[], Any]) -> Any:
+    def call(self, name, make):
         self.before(name)
         answer = make()
         self.after(name)
         return answer
 
-    def before(self, name: str) -> None:
+    def before(self, name):
         if self._dead:
             raise Killed
         self.calls.append(name)
@@ -56,14 +50,14 @@ class Points:
             self._at = 0
             self._fail(name)
 
-    def after(self, name: str) -> None:
+    def after(self, name):
         if self._dead:
             raise Killed
         if len(self.calls) == self._at:
             self._at = 0
             self._fail(name)
 
-    def _fail(self, name: str) -> None:
+    def _fail(self, name):
         if self._fault.startswith("kill"):
             self._dead = True
             raise Killed
@@ -74,38 +68,32 @@ class Points:
 class Turn(Points):
     """Has something else happen before the call of a number, or after it."""
 
-    def __init__(self, at: int, happens: Callable[[], object], *, after: bool = False) -> None:
+    def __init__(self, at, happens, *, after=False):
         super().__init__()
         self._at_call, self._happens, self._after = at, happens, after
 
-    def before(self, name: str) -> None:
+    def before(self, name):
         super().before(name)
         if not self._after:
             self._turn()
 
-    def after(self, name: str) -> None:
+    def after(self, name):
         super().after(name)
         if self._after:
             self._turn()
 
-    def _turn(self) -> None:
+    def _turn(self):
         if len(self.calls) == self._at_call:
             self._at_call = 0
             self._happens()
 
 
-def each_turn(
-    make: Callable[[], _World],
-    run: Callable[[_World, Points], _Result],
-    happens: Callable[[_World], _Event],
-    *,
-    after: bool = False,
-) -> Iterator[tuple[_World, _Result, _Event]]:
+def each_turn(make, run, happens, *, after=False):
     """Run once for each call that it makes, before or after which something else happens; yield the results."""
     for at in range(1, 1000):
         world = make()
-        happened: list[_Event] = []
-        points = Turn(at, lambda world=world, happened=happened: happened.append(happens(world)), after=after)  # type: ignore[misc]
+        happened = []
+        points = Turn(at, lambda world=world, happened=happened: happened.append(happens(world)), after=after)
         result = run(world, points)
         if len(points.calls) < at:
             return
@@ -116,28 +104,27 @@ def each_turn(
 class Metadata:
     """A metadata store whose calls are points."""
 
-    def __init__(self, store: MemoryMetadataStore, points: Points) -> None:
+    def __init__(self, store, points):
         self._store = store
         self._points = points
 
-    def get(self, path: str) -> Any:
+    def get(self, path):
         return self._points.call("get", lambda: self._store.get(path))
 
-    def children(self, path: str) -> Any:
+    def children(self, path):
         return self._points.call("children", lambda: self._store.children(path))
 
-    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
-        version: int = self._points.call("put", lambda: self._store.put(path, value, expected_version))
-        return version
+    def put(self, path, value, expected_version):
+        return self._points.call("put", lambda: self._store.put(path, value, expected_version))
 
-    def delete(self, path: str, expected_version: int) -> None:
+    def delete(self, path, expected_version):
         self._points.call("delete record", lambda: self._store.delete(path, expected_version))
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
-def watched(points: Points) -> Layer:
+def watched(points):
     """A layer whose calls are points."""
     return Layer(name="points", make=lambda _: Watch(points))
 
@@ -145,70 +132,70 @@ def watched(points: Points) -> Layer:
 class Watch:
     """The layer that `watched` puts around a driver."""
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points):
         self._points = points
 
-    def _wrapped(self, name: str) -> Iterator[None]:
+    def _wrapped(self, name):
         self._points.before(name)
         answer = yield
         self._points.after(name)
         return answer
 
     @hookimpl(wrapper=True)
-    def begin_data(self) -> Any:
+    def begin_data(self):
         return (yield from self._wrapped("begin_data"))
 
     @hookimpl(wrapper=True)
-    def write_block(self) -> Any:
+    def write_block(self):
         return (yield from self._wrapped("write_block"))
 
     @hookimpl(wrapper=True)
-    def commit_data(self) -> Any:
+    def commit_data(self):
         return (yield from self._wrapped("commit_data"))
 
     @hookimpl(wrapper=True)
-    def abort_data(self) -> Any:
+    def abort_data(self):
         return (yield from self._wrapped("abort_data"))
 
     @hookimpl(wrapper=True)
-    def write_index(self) -> Any:
+    def write_index(self):
         return (yield from self._wrapped("write_index"))
 
     @hookimpl(wrapper=True)
-    def stat(self) -> Any:
+    def stat(self):
         return (yield from self._wrapped("stat"))
 
     @hookimpl(wrapper=True)
-    def read_range(self) -> Any:
+    def read_range(self):
         return (yield from self._wrapped("read_range"))
 
     @hookimpl(wrapper=True)
-    def delete(self) -> Any:
+    def delete(self):
         return (yield from self._wrapped("delete"))
 
     @hookimpl(wrapper=True)
-    def list_uploads(self) -> Any:
+    def list_uploads(self):
         return (yield from self._wrapped("list_uploads"))
 
 
 class Hot:
     """A hot tier whose calls are points."""
 
-    def __init__(self, store: LedgerStore, points: Points) -> None:
+    def __init__(self, store, points):
         self._store = store
         self._points = points
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return partial(self._call, name)
 
-    def _call(self, name: str, *given: Any) -> Any:
+    def _call(self, name, *given):
         return self._points.call(f"hot {name}", lambda: getattr(self._store, name)(*given))
 
 
 class PointedLedgers(Hot):
     """A hot tier where the calls of writers and readers are points as well."""
 
-    def _call(self, name: str, *given: Any) -> Any:
+    def _call(self, name, *given):
         made = super()._call(name, *given)
         if name == "create":
             return PointedWriter(made, self._points)
@@ -218,72 +205,71 @@ class PointedLedgers(Hot):
 class PointedReader:
     """A ledger's reader whose calls are points."""
 
-    def __init__(self, reader: Any, points: Points) -> None:
+    def __init__(self, reader, points):
         self._reader = reader
         self._points = points
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self):
         """See `LedgerReader`."""
-        ledger_id: int = self._reader.ledger_id
-        return ledger_id
+        return self._reader.ledger_id
 
-    def status(self) -> Any:
+    def status(self):
         """See `LedgerReader`."""
         return self._points.call("hot status", self._reader.status)
 
-    def read(self, *given: Any) -> Any:
+    def read(self, *given):
         """See `LedgerReader`."""
         return self._points.call("hot read", lambda: self._reader.read(*given))
 
-    def size_before(self, entry_id: int) -> Any:
+    def size_before(self, entry_id):
         """See `SizedLedgerReader`."""
         return self._points.call("hot size_before", lambda: self._reader.size_before(entry_id))
 
-    def close(self) -> None:
+    def close(self):
         """See `LedgerReader`."""
 
 
 class PointedWriter:
     """A ledger's writer whose calls are points. One that fails after it acted, or is unknown, fails for ever."""
 
-    def __init__(self, writer: LedgerWriter, points: Points) -> None:
+    def __init__(self, writer, points):
         self._writer = writer
         self._points = points
-        self._failed: LedgerStatus | None = None
+        self._failed = None
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self):
         """See `LedgerWriter`."""
         return self._writer.ledger_id
 
     @property
-    def status(self) -> LedgerStatus:
+    def status(self):
         """See `LedgerWriter`; of one that failed, what was acknowledged before."""
         return self._writer.status if self._failed is None else self._failed
 
-    def append(self, payload: Any) -> Any:
+    def append(self, payload):
         """See `LedgerWriter`."""
         return self._call("append", payload)
 
-    def append_batch(self, payloads: Any) -> Any:
+    def append_batch(self, payloads):
         """See `LedgerWriter`."""
         return self._call("append_batch", payloads)
 
-    def sync(self) -> Any:
+    def sync(self):
         """See `LedgerWriter`."""
         return self._call("sync")
 
-    def close(self) -> Any:
+    def close(self):
         """See `LedgerWriter`."""
         return self._call("close")
 
-    def _call(self, name: str, *given: Any) -> Any:
+    def _call(self, name, *given):
         if self._failed is not None:
             raise LedgerFailedError("it failed before", ledger_id=self.ledger_id)
         before, acted = self._writer.status, False
 
-        def act() -> Any:
+        def act():
             nonlocal acted
             answer = getattr(self._writer, name)(*given)
             acted = True
@@ -301,10 +287,10 @@ class PointedWriter:
 class PointedAudit:
     """An audit log whose calls are points."""
 
-    def __init__(self, audit: AuditLog, points: Points) -> None:
+    def __init__(self, audit, points):
         self._audit, self._points = audit, points
 
-    def record(self, deletion: Deletion) -> None:
+    def record(self, deletion):
         """See `AuditLog`."""
         self._points.call("audit", lambda: self._audit.record(deletion))
 
@@ -315,20 +301,20 @@ class PointedAudit:
 
 
 class _Closed(Protocol):
-    def close(self) -> None: ...
+    def close(self): ...
 
 
 _Store = TypeVar("_Store", bound=_Closed)
-_left: list[_Closed] = []
+_left = []
 
 
-def left_open(store: _Store) -> _Store:
+def left_open(store):
     """The store, which nothing closes."""
     _left.append(store)
     return store
 
 
-def close_what_is_left() -> None:
+def close_what_is_left():
     """Close all that were left open so far."""
     while _left:
         _left.pop().close()

@@ -5,39 +5,30 @@ and audit log, and end itself by SIGKILL before it, or after it; then another ch
 these points are tried, evenly chosen. It prints how many, and ends with 1 at the first that is wrong.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import stamina  # noqa: F401  # what is imported here need not be by each child
-from crash_points import FAULTS, Fault, Points
+from crash_points import FAULTS, Points
 from dying import in_fork
 from managed_ledgers import NAME, ColdLedger, environment_of
 
-from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.audit import FileAuditLog
-from offload_core.writing.managed_ledger import (
-    Environment,
-    ManagedLedger,
-    delete_managed_ledger,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import delete_managed_ledger, open_managed_ledger
 from offload_hooks.errors import TopicDeletedError
-from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import open_tier
 
-KILLS: tuple[Fault, ...] = tuple(fault for fault in FAULTS if fault.startswith("kill"))
+KILLS = tuple(fault for fault in FAULTS if fault.startswith("kill"))
 CHILD_WITHIN_S = 120
 END = EntryPosition(1 << 40, 0)
 LEDGERS = [[b"%d-%d " % (ledger, entry) * 9 for entry in range(6)] for ledger in range(2)]
@@ -47,18 +38,18 @@ OPEN_LEDGER = [b"hot %d" % entry for entry in range(3)]
 class RealKills(Points):
     """Points of calls after `begin`, of many threads; at the chosen one the process is gone, really."""
 
-    def __init__(self, at: int = 0, fault: Fault = "kill before") -> None:
+    def __init__(self, at=0, fault="kill before"):
         super().__init__()
         self._chosen = (at, fault)
         self._began = False
         self._lock = threading.Lock()
         self._own = threading.local()
 
-    def begin(self) -> None:
+    def begin(self):
         """Count calls as points from now on."""
         self._began = True
 
-    def before(self, name: str) -> None:
+    def before(self, name):
         """See `Points`."""
         if self._began:
             with self._lock:
@@ -66,12 +57,12 @@ class RealKills(Points):
                 self._own.number = len(self.calls)
             self._kill("kill before")
 
-    def after(self, _: str) -> None:
+    def after(self, _):
         """See `Points`."""
         if self._began:
             self._kill("kill after")
 
-    def _kill(self, moment: Fault) -> None:
+    def _kill(self, moment):
         if self._chosen == (self._own.number, moment):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -79,12 +70,12 @@ class RealKills(Points):
 class KilledTopic:
     """A topic in a folder: its record in SQLite, its ledgers as files, its objects in a local tier."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.cold = folder / "cold"
 
     @contextmanager
-    def environment(self, points: Points) -> Iterator[Environment]:
+    def environment(self, points):
         """As a new process has it."""
         self.cold.mkdir(parents=True, exist_ok=True)
         with (
@@ -94,7 +85,7 @@ class KilledTopic:
             closing(FileLedgerStore(self.folder / "hot", sync="never")) as files,
         ):
 
-            def open_reader(record: LedgerRecord, *_: object) -> LedgerReader:
+            def open_reader(record, *_):
                 return (
                     ColdLedger(self.cold, record)
                     if record.has_complete_copy
@@ -113,20 +104,20 @@ class KilledTopic:
             )
 
     @contextmanager
-    def topic(self, points: RealKills) -> Iterator[ManagedLedger]:
+    def topic(self, points):
         """The topic, open; calls are points after that, and its closing is none."""
         with self.environment(points) as environment:
             topic = open_managed_ledger(environment, NAME)
             points.begin()
             yield topic
 
-    def records(self) -> list[LedgerRecord] | None:
+    def records(self):
         """The ledgers of the record; None without one."""
         with closing(SqliteStore(f"sqlite:{self.folder}/records.db")) as store:
             known = ManagedLedgerRecords(store).read(NAME)
         return None if known is None else list(known.info.in_order)
 
-    def check(self, may_be_deleted: bool) -> None:
+    def check(self, may_be_deleted):
         """Read every entry, from the copy that the record names."""
         with self.environment(Points()) as environment:
             try:
@@ -139,7 +130,7 @@ class KilledTopic:
                 found
             )
 
-    def check_tidy(self) -> None:
+    def check_tidy(self):
         """Neither tier has anything that the record does not say."""
         hot, cold = set(), set()
         for ledger in self.records() or []:
@@ -158,7 +149,7 @@ class KilledTopic:
             assert not list(tier.store.list_uploads())
 
 
-def prepare(world: KilledTopic, offloaded: int) -> None:
+def prepare(world, offloaded):
     """Two sealed ledgers, of which some are offloaded, and one whose process was killed."""
     with world.topic(RealKills()) as topic:
         for entries in LEDGERS:
@@ -169,24 +160,24 @@ def prepare(world: KilledTopic, offloaded: int) -> None:
         topic.add_entries(OPEN_LEDGER)
 
 
-def offload_prefix(world: KilledTopic, points: RealKills) -> None:
+def offload_prefix(world, points):
     """The ledger that was open is sealed by opening."""
     with world.topic(points) as topic:
         topic.offload_prefix(END)
 
 
-def delete_hot_copies(world: KilledTopic, points: RealKills) -> None:
+def delete_hot_copies(world, points):
     with world.topic(points) as topic:
         topic.delete_hot_copies(0)
 
 
-def delete_topic(world: KilledTopic, points: RealKills) -> None:
+def delete_topic(world, points):
     with world.environment(points) as environment:
         points.begin()
         delete_managed_ledger(environment, NAME)
 
 
-VERBS: dict[str, tuple[int, Callable[[KilledTopic, RealKills], None], Callable[[KilledTopic], bool]]] = {
+VERBS = {
     "offload_prefix": (
         0,
         offload_prefix,
@@ -202,24 +193,24 @@ VERBS: dict[str, tuple[int, Callable[[KilledTopic, RealKills], None], Callable[[
 """Ledgers to offload before; the work; whether it is complete."""
 
 
-def in_child(act: Callable[[], None]) -> int:
+def in_child(act):
     """The exit code of a forked child that did this, in time."""
     assert threading.active_count() == 1
 
-    def work() -> None:
+    def work():
         signal.alarm(CHILD_WITHIN_S)
         act()
 
     return in_fork(work)
 
 
-def try_point(world: KilledTopic, verb: str, at: int, fault: Fault) -> None:
+def try_point(world, verb, at, fault):
     """Kill a process there, and check the world that another one finds."""
     _, run, is_done = VERBS[verb]
     ended = in_child(lambda: run(world, RealKills(at, fault)))
     assert ended == -signal.SIGKILL, f"it was not killed, and ended with {ended}"
 
-    def go_on() -> None:
+    def go_on():
         world.check(verb == "delete topic")
         run(world, RealKills())
         if verb != "delete topic":
@@ -230,7 +221,7 @@ def try_point(world: KilledTopic, verb: str, at: int, fault: Fault) -> None:
     assert in_child(go_on) == 0, "see above"
 
 
-def main() -> None:
+def main():
     """See the module."""
     folder, verb, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     offloaded, run, is_done = VERBS[verb]

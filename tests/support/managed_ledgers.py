@@ -7,19 +7,16 @@ prints its position, or the error's name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from crash_points import Metadata, PointedAudit, PointedLedgers, Points, left_open, watched
+from crash_points import Metadata, PointedAudit, PointedLedgers, left_open, watched
 from entries import read_object
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.metadata.records import LedgerRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.hot import FileLedgerStore
@@ -43,10 +40,10 @@ class Clock:
 
     now_ms: int = 1_700_000_000_000
 
-    def __call__(self) -> int:
+    def __call__(self):
         return self.now_ms
 
-    def pass_s(self, seconds: float) -> None:
+    def pass_s(self, seconds):
         """Let it pass."""
         self.now_ms += int(seconds * 1000)
 
@@ -57,16 +54,16 @@ class Audit:
 
     changes: list[Deletion | Change] = field(default_factory=list)
 
-    def record(self, change: Deletion | Change) -> None:
+    def record(self, change):
         """See `AuditLog`."""
         self.changes.append(change)
 
     @property
-    def deletions(self) -> list[Deletion]:
+    def deletions(self):
         """Those of copies of ledgers."""
         return [each for each in self.changes if isinstance(each, Deletion)]
 
-    def copies(self) -> list[tuple[int, str]]:
+    def copies(self):
         """Ledger and copy of each."""
         return [(each.ledger_id, each.copy) for each in self.deletions]
 
@@ -74,11 +71,11 @@ class Audit:
 class FailingAudit(Audit):
     """An audit log that fails at the k-th change; earlier ones go on to another."""
 
-    def __init__(self, k: int, audit: Audit | None = None) -> None:
+    def __init__(self, k, audit=None):
         super().__init__([] if audit is None else audit.changes)
         self._left = k
 
-    def record(self, change: Deletion | Change) -> None:
+    def record(self, change):
         """See `AuditLog`."""
         self._left -= 1
         if not self._left:
@@ -89,7 +86,7 @@ class FailingAudit(Audit):
 class ColdLedger:
     """Reads a ledger's cold copy, from a folder; all of it at once."""
 
-    def __init__(self, folder: Path, record: LedgerRecord) -> None:
+    def __init__(self, folder, record):
         assert record.context is not None
         assert record.context.uuid is not None
         self.ledger_id = record.ledger_id
@@ -97,7 +94,7 @@ class ColdLedger:
         data, index = ((folder / name).read_bytes() for name in (key.data_key, key.index_key))
         self.entries = [payload for _, _, payload in read_object(data, index, key)]
 
-    def status(self) -> LedgerStatus:
+    def status(self):
         """See `LedgerReader`."""
         return LedgerStatus(
             ledger_id=self.ledger_id,
@@ -107,9 +104,7 @@ class ColdLedger:
             created_at_ms=0,
         )
 
-    def read(
-        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
-    ) -> EntryBatch:
+    def read(self, first_entry_id, last_entry_id, max_bytes=DEFAULT_READ_BYTES):
         """See `LedgerReader`."""
         stop, used = first_entry_id + 1, len(self.entries[first_entry_id])
         while stop <= last_entry_id and used + len(self.entries[stop]) <= max_bytes:
@@ -117,19 +112,11 @@ class ColdLedger:
             stop += 1
         return EntryBatch.of(first_entry_id, self.entries[first_entry_id:stop])
 
-    def close(self) -> None:
+    def close(self):
         """See `LedgerReader`."""
 
 
-def offloads_of(
-    metadata: Any,
-    hot: Any,
-    cold: Path | Tier | KnownTiers,
-    points: Points | None = None,
-    *,
-    block_bytes: int | None = 1024,
-    **given: Any,
-) -> RecordedOffloads:
+def offloads_of(metadata, hot, cold, points=None, *, block_bytes=1024, **given):
     """Offloads as a new process has them; with `points` each call of a store is one.
 
     `metadata` is a store or the records in one; `cold` a tier, several, or the folder of a local one.
@@ -149,9 +136,7 @@ def offloads_of(
     )
 
 
-def policies_to(
-    folder: Path | None = None, retention: RetentionPolicies | None = None, **given: Any
-) -> ResolvedPolicies:
+def policies_to(folder=None, retention=None, **given):
     """A topic's own policies, with a tier in a folder if there is one, and without a retention unless given."""
     tier = {} if folder is None else {"driver": "local", "extra_configurations": {"root": str(folder)}}
     return ResolvedPolicies(
@@ -162,13 +147,7 @@ def policies_to(
 
 
 @contextmanager
-def offloads_by(
-    policies_of: Callable[[str], ResolvedPolicies],
-    records: ManagedLedgerRecords,
-    hot: Any,
-    now_ms: Callable[[], int],
-    **given: Any,
-) -> Iterator[tuple[RecordedOffloads, PolicyTiers]]:
+def offloads_by(policies_of, records, hot, now_ms, **given):
     """Offloads to the tiers that policies name, and these."""
     with closing(PolicyTiers(policies_of, **given)) as tiers:
         yield (
@@ -185,16 +164,8 @@ def offloads_by(
 
 
 def environment_of(
-    metadata: Any,
-    hot: Any,
-    cold: Path | Tier | KnownTiers | None,
-    points: Points | None = None,
-    *,
-    block_bytes: int | None = 1024,
-    now_ms: Callable[[], int] = lambda: 1000,
-    audit: Any = None,
-    **given: Any,
-) -> Environment:
+    metadata, hot, cold, points=None, *, block_bytes=1024, now_ms=lambda: 1000, audit=None, **given
+):
     """The environment of a new process that owns topics, and offloads them if there is a tier; see `offloads_of`."""
     offloads = None
     if cold is not None:
@@ -202,7 +173,7 @@ def environment_of(
     audit = audit or Audit()
     return Environment(
         records=_records(metadata, points),
-        hot=HotLedgers(hot if points is None else PointedLedgers(hot, points)),  # type: ignore[arg-type]
+        hot=HotLedgers(hot if points is None else PointedLedgers(hot, points)),
         offloads=offloads,
         audit=audit if points is None else PointedAudit(audit, points),
         now_ms=now_ms,
@@ -210,19 +181,19 @@ def environment_of(
     )
 
 
-def _records(metadata: Any, points: Points | None) -> ManagedLedgerRecords:
+def _records(metadata, points):
     store = metadata.store if isinstance(metadata, ManagedLedgerRecords) else metadata
-    return ManagedLedgerRecords(store if points is None else Metadata(store, points))  # type: ignore[arg-type]
+    return ManagedLedgerRecords(store if points is None else Metadata(store, points))
 
 
-def environment_in(folder: Path) -> Environment:
+def environment_in(folder):
     """Records and ledgers in a folder that several processes may share."""
     store = SqliteStore(f"sqlite:{folder}/records.db", create=True)
     hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
     return Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
 
 
-def main() -> None:
+def main():
     """See the module."""
     topic = open_managed_ledger(environment_in(Path(sys.argv[1])), NAME)
     print("ready", flush=True)

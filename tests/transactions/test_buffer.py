@@ -1,8 +1,5 @@
 """The transaction buffer: what is open, aborted and settled, of Pulsar's own topic and of drawn ones."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import pytest
@@ -10,7 +7,7 @@ from entries import entry, marker, read_object
 from golden import sent_in_transactions, topic_objects
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
+from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events, of, simulate
 
 from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.records import EntryPosition
@@ -22,9 +19,7 @@ THIRD = (0, 3)
 END = (1 << 40, 0)
 
 
-def batches(
-    entries: Iterable[tuple[int, int, bytes]], sizes: Sequence[int] = (1 << 30,)
-) -> Iterator[tuple[int, EntryBatch]]:
+def batches(entries, sizes=(1 << 30,)):
     """Ledger by ledger, in batches of these sizes in turn."""
     turn = 0
     for ledger_id, of_ledger in groupby(entries, key=lambda each: each[0]):
@@ -36,13 +31,13 @@ def batches(
             yield ledger_id, EntryBatch.of(now[0][0], [payload for _, payload in now])
 
 
-def ready(snapshot: BufferSnapshot | None = None) -> TransactionBuffer:
+def ready(snapshot=None):
     buffer = TransactionBuffer.restore(snapshot or BufferSnapshot(stable_position=None))
     buffer.become_ready()
     return buffer
 
 
-def buffer_of(happened: Sequence[Event], ledger_id: int = 7) -> TransactionBuffer:
+def buffer_of(happened, ledger_id=7):
     buffer = ready()
     buffer.add(ledger_id, EntryBatch.of(0, [event.pack(i) for i, event in enumerate(happened)]))
     return buffer
@@ -53,7 +48,7 @@ def buffer_of(happened: Sequence[Event], ledger_id: int = 7) -> TransactionBuffe
 
 @pytest.mark.parametrize("ends", [commit, abort])
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_the_stable_position_is_before_the_first_entry_of_an_open_transaction(ends: type, size: int) -> None:
+def test_the_stable_position_is_before_the_first_entry_of_an_open_transaction(ends, size):
     """The example of the proposal: entry by entry, and by batches."""
     happened = [of(ONE), of(OTHER), of(OTHER), commit(ONE), of(OTHER), of(THIRD), ends(OTHER), ends(THIRD)]
     expected = [-1, -1, -1, 0, 0, 0, 4, 7]
@@ -66,7 +61,7 @@ def test_the_stable_position_is_before_the_first_entry_of_an_open_transaction(en
         assert buffer.last_position == EntryPosition(3, first + len(part) - 1)
 
 
-def test_before_a_ledgers_first_entry_is_the_last_of_the_one_before() -> None:
+def test_before_a_ledgers_first_entry_is_the_last_of_the_one_before():
     buffer = buffer_of([PLAIN, PLAIN])
     buffer.add(9, EntryBatch.of(0, [of(ONE).pack(0), PLAIN.pack(1)]))
     assert buffer.stable_position == EntryPosition(7, 1)
@@ -76,7 +71,7 @@ def test_before_a_ledgers_first_entry_is_the_last_of_the_one_before() -> None:
     assert tuple(buffer.open_transactions) == (TransactionId(*ONE),)
 
 
-def test_what_comes_to_an_aborted_transaction_is_aborted_and_holds_nothing_up() -> None:
+def test_what_comes_to_an_aborted_transaction_is_aborted_and_holds_nothing_up():
     buffer = buffer_of([of(ONE), abort(ONE), of(ONE), PLAIN])
     assert buffer.stable_position == EntryPosition(7, 3)
     assert buffer.decide(EntryPosition(7, 2), TransactionId(*ONE)) == "aborted"
@@ -84,7 +79,7 @@ def test_what_comes_to_an_aborted_transaction_is_aborted_and_holds_nothing_up() 
     assert not buffer.is_open(TransactionId(*ONE))
 
 
-def test_markers_of_no_transaction_and_those_of_a_commit_under_way_decide_nothing() -> None:
+def test_markers_of_no_transaction_and_those_of_a_commit_under_way_decide_nothing():
     buffer = ready()
     ids = {"txnid_most_bits": 0, "txnid_least_bits": 1}
     entries = [entry(**ids), marker(20, **ids), marker(22), marker(12, **ids), marker(10)]
@@ -94,7 +89,7 @@ def test_markers_of_no_transaction_and_those_of_a_commit_under_way_decide_nothin
     assert buffer.stable_position is None
 
 
-def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinator() -> None:
+def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinator():
     """It has no transaction's id, and so neither 0 nor 0 for one."""
     first, tombstone = (0, 0), Event(kind="tombstone")
     buffer = buffer_of([tombstone, of(first), tombstone, tombstone, PLAIN])
@@ -106,13 +101,13 @@ def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinat
     assert buffer.stable_position == EntryPosition(7, 6)
 
 
-def test_a_contradiction_keeps_what_it_is_about() -> None:
+def test_a_contradiction_keeps_what_it_is_about():
     """A coordinator ends a transaction once."""
     buffer = buffer_of([of(ONE), abort(ONE), commit(ONE)])
     assert buffer.decide(EntryPosition(7, 0), TransactionId(*ONE)) == "committed"
 
 
-def test_a_buffer_that_is_not_ready_decides_nothing() -> None:
+def test_a_buffer_that_is_not_ready_decides_nothing():
     buffer = TransactionBuffer()
     buffer.add(7, EntryBatch.of(0, [PLAIN.pack(0), of(ONE).pack(1), abort(ONE).pack(2)]))
     assert buffer.state is BufferState.NO_SNAPSHOT
@@ -124,7 +119,7 @@ def test_a_buffer_that_is_not_ready_decides_nothing() -> None:
     assert again.decide(EntryPosition(7, 1), TransactionId(*ONE)) == "aborted"
 
 
-def test_aborted_transactions_are_forgotten_with_the_ledgers_that_have_their_last_entries() -> None:
+def test_aborted_transactions_are_forgotten_with_the_ledgers_that_have_their_last_entries():
     buffer = buffer_of([of(ONE), of(OTHER), of(THIRD), abort(ONE), abort(OTHER)])
     buffer.add(9, EntryBatch.of(0, [of(ONE).pack(0), abort(THIRD).pack(1)]))
     buffer.forget_before(9)
@@ -136,7 +131,7 @@ def test_aborted_transactions_are_forgotten_with_the_ledgers_that_have_their_las
 # --- drawn histories ---------------------------------------------------------------------------
 
 
-def spread(happened: Sequence[Event], borders: Sequence[int]) -> list[tuple[Position, Event]]:
+def spread(happened, borders):
     """Events over ledgers that begin at these numbers."""
     begins = [0, *sorted(border for border in borders if border < len(happened))]
     places = [max(i for i, begin in enumerate(begins) if begin <= number) for number in range(len(happened))]
@@ -152,9 +147,7 @@ def spread(happened: Sequence[Event], borders: Sequence[int]) -> list[tuple[Posi
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     cut=st.integers(0, 40),
 )
-def test_it_decides_as_a_broker_that_keeps_the_topic(
-    happened: list[Event], borders: set[int], sizes: list[int], cut: int
-) -> None:
+def test_it_decides_as_a_broker_that_keeps_the_topic(happened, borders, sizes, cut):
     """Whole, and restored from a snapshot of any moment and the entries behind its stable position."""
     history = spread(happened, sorted(borders))
     packed = [
@@ -194,7 +187,7 @@ def test_it_decides_as_a_broker_that_keeps_the_topic(
 
 
 @pytest.mark.parametrize("sizes", [(1 << 30,), (1, 7, 100)])
-def test_of_pulsars_topic_it_knows_what_became_of_each_message(sizes: tuple[int, ...]) -> None:
+def test_of_pulsars_topic_it_knows_what_became_of_each_message(sizes):
     packed = [
         each for stored in topic_objects("txn") for each in read_object(stored.data, stored.index, stored.key)
     ]
@@ -213,7 +206,7 @@ def test_of_pulsars_topic_it_knows_what_became_of_each_message(sizes: tuple[int,
             assert buffer.decide(EntryPosition(*place), transactions[place]) == row["state"]
 
 
-def of_entry(payload: bytes) -> TransactionId | None:
+def of_entry(payload):
     metadata = split_entry(payload).metadata
     if not metadata.HasField("txnid_most_bits"):
         return None
@@ -223,7 +216,7 @@ def of_entry(payload: bytes) -> TransactionId | None:
 # --- what is refused ---------------------------------------------------------------------------
 
 
-def test_entries_that_are_not_behind_the_others_are_refused() -> None:
+def test_entries_that_are_not_behind_the_others_are_refused():
     buffer = buffer_of([PLAIN, PLAIN])
     for ledger_id, entry_id in ((7, 1), (7, 0), (6, 9)):
         with pytest.raises(EntryOrderError, match="after 7:1"):
@@ -233,7 +226,7 @@ def test_entries_that_are_not_behind_the_others_are_refused() -> None:
     assert buffer.last_position == EntryPosition(7, 5)
 
 
-def test_of_a_batch_with_a_damaged_entry_nothing_is_taken() -> None:
+def test_of_a_batch_with_a_damaged_entry_nothing_is_taken():
     buffer = buffer_of([PLAIN])
     damaged = bytearray(of(ONE).pack(3))
     damaged[3] ^= 1

@@ -1,38 +1,30 @@
 """Topics with transactions that a filter went through while they were offloaded: consumers see the same of them."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Literal
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.drawn import DrawnTopic, FilteredLedger
-from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
+from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events, of, simulate
 from tiers import TOPIC
 
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.scan import Position as ScanPosition
-from offload_core.reading.scan import Scan, read_task
+from offload_core.reading.scan import read_task
 from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
 from offload_core.storage.tier import Tier
 from offload_hooks.ledger_stores import EntryBatch
 from pulsar_offload import TierReader, scan
 
-Mode = Literal["gap", "tombstone"]
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex")
 TOMBSTONE = Event(kind="tombstone")
 
 
-def marked(name: str, mode: Mode) -> dict[str, str]:
+def marked(name, mode):
     return {"pulsaroffloadfiltered": name, "pulsaroffloadfilteredmode": mode}
 
 
-def copy_of(
-    ledgers: Mapping[int, Sequence[Event]], dropped: Mapping[int, set[int]], name: str, mode: Mode
-) -> DrawnTopic:
+def copy_of(ledgers, dropped, name, mode):
     """A copy of these ledgers; of those that `dropped` names a filter has taken out entries."""
     made, number = [], 0
     for ledger_id, happened in ledgers.items():
@@ -55,11 +47,11 @@ def copy_of(
     return DrawnTopic(ledgers=made)
 
 
-def tier_of(topic: DrawnTopic) -> TierReader:
+def tier_of(topic):
     return TierReader(Tier(topic.driver()))
 
 
-def rows_of(planned: Scan) -> list[tuple[int, ...]]:
+def rows_of(planned):
     """Of the scan itself, and the same of its tasks."""
     found = [tuple(row[name] for name in COLUMNS) for batch in planned for row in batch.to_pylist()]
     batches = [batch for task in planned.tasks for batch in read_task(planned.tier, task, planned.options)]
@@ -67,12 +59,12 @@ def rows_of(planned: Scan) -> list[tuple[int, ...]]:
     return found
 
 
-def positioned(ledgers: Mapping[int, Sequence[Event]]) -> list[tuple[Position, Event]]:
+def positioned(ledgers):
     """What happened in all ledgers, in order, and where."""
     return [((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)]
 
 
-def settled(happened: Sequence[tuple[Position, Event]]) -> tuple[Position | None, TransactionBuffer]:
+def settled(happened):
     """The stable position at the end of a topic, and what knows of its transactions."""
     buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
     for number, ((ledger_id, entry_id), event) in enumerate(happened):
@@ -82,7 +74,7 @@ def settled(happened: Sequence[tuple[Position, Event]]) -> tuple[Position | None
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> dict[int, list[Event]]:
+def histories(draw):
     """Ledgers in which transactions happen, from 5 on; nothing comes to one after its abort."""
     happened = draw(events(late=False))
     borders = sorted({0, *draw(st.sets(st.integers(0, len(happened) - 1), max_size=3))})
@@ -93,13 +85,11 @@ def histories(draw: st.DrawFn) -> dict[int, list[Event]]:
 
 
 @given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
-def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
-    ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
-) -> None:
+def test_committed_is_the_same_of_a_copy_without_what_was_aborted(ledgers, mode, data):
     """From the first ledger on, each that is settled by now, or some of them; the others are as they were."""
     in_order = positioned(ledgers)
     stable, buffer = settled(in_order)
-    dropped: dict[int, set[int]] = {}
+    dropped = {}
     for ledger_id, happened in ledgers.items():
         if stable is None or (ledger_id, len(happened) - 1) > stable or data.draw(st.integers(0, 4)) == 0:
             break
@@ -120,13 +110,11 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
 
 
 @given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
-def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_not_see(
-    ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
-) -> None:
+def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_not_see(ledgers, mode, data):
     """A filter is switched on and off, while transactions go on."""
     in_order = positioned(ledgers)
     stable, buffer = settled(in_order)
-    dropped: dict[int, set[int]] = {}
+    dropped = {}
     for ledger_id, happened in ledgers.items():
         if stable is not None and (ledger_id, len(happened) - 1) <= stable and data.draw(st.booleans()):
             dropped[ledger_id] = {
@@ -144,9 +132,7 @@ def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_
 
 @pytest.mark.parametrize("place", ["behind", "between"])
 @pytest.mark.parametrize("end", [commit, abort])
-def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_another_ledger(
-    end: type, place: str
-) -> None:
+def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_another_ledger(end, place):
     """Also for what came to it later, when the filter was off again."""
     late = [of(ONE)] if place == "between" else []
     ledgers = {5: [PLAIN, of(ONE)], 6: [PLAIN, end(ONE), PLAIN], 7: [PLAIN, *late, PLAIN]}
@@ -164,9 +150,7 @@ def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_anoth
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
-def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_has_left_the_marker(
-    mode: Mode,
-) -> None:
+def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_has_left_the_marker(mode):
     ledgers = {5: [of(ONE), abort(ONE), PLAIN], 6: [of(ONE), PLAIN], 7: [PLAIN]}
     topic = copy_of(ledgers, {5: {0}, 7: set()}, "transactions", mode)
     name = TopicName(TOPIC)
@@ -176,23 +160,18 @@ def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_h
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
-def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
+def test_of_another_filter_transactions_are_looked_up_as_ever(mode):
     """What it kept may be aborted, or open."""
     ledgers = {
         1: [PLAIN, of(ONE), PLAIN, abort(ONE), of(OTHER), PLAIN, PLAIN],
         2: [commit(OTHER), PLAIN, of(ONE)],
     }
     tier = tier_of(copy_of(ledgers, {1: {0, 5}, 2: set()}, "by-property", mode))
-    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [
-        (1, 2, -1),
-        (1, 4, -1),
-        (1, 6, -1),
-        (2, 1, -1),
-    ]
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [(1, 2, -1), (1, 4, -1), (1, 6, -1), (2, 1, -1)]
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
-def test_a_topic_that_was_filtered_is_not_looked_through(mode: Mode) -> None:
+def test_a_topic_that_was_filtered_is_not_looked_through(mode):
     ledgers = {1: [PLAIN, of(ONE), commit(ONE)], 2: [of(OTHER), abort(OTHER), PLAIN]}
     topic = copy_of(ledgers, {1: {2}, 2: {0, 1}}, "transactions", mode)
     driver = topic.driver()
@@ -208,7 +187,7 @@ def test_a_topic_that_was_filtered_is_not_looked_through(mode: Mode) -> None:
     assert len(data) == len(set(data)) == 2, "each object is fetched once"
 
 
-def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero() -> None:
+def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero():
     buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
     zero = (0, 0)
     happened = [of(zero), TOMBSTONE, PLAIN, TOMBSTONE]
@@ -219,15 +198,10 @@ def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero() -> Non
     assert buffer.last_position == EntryPosition(7, 3)
     ledgers = {1: [PLAIN, *happened], 2: [PLAIN, commit(zero)]}
     tier = tier_of(copy_of(ledgers, {}, "x", "gap"))
-    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [
-        (1, 0, -1),
-        (1, 1, -1),
-        (1, 3, -1),
-        (2, 0, -1),
-    ]
+    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [(1, 0, -1), (1, 1, -1), (1, 3, -1), (2, 0, -1)]
 
 
-def test_a_stop_inside_a_gap_is_one() -> None:
+def test_a_stop_inside_a_gap_is_one():
     ledgers = {1: [of(ONE), PLAIN, abort(ONE), PLAIN]}
     tier = tier_of(copy_of(ledgers, {1: {0, 2}}, "transactions", "gap"))
     name = TopicName(TOPIC)

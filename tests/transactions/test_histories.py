@@ -1,45 +1,41 @@
 """Drawn histories of transactions, over ledgers in all formats: what is read is what a simulated broker gives."""
 
-from __future__ import annotations
-
 import pickle
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.transactions import History, Position, histories, simulate
+from scenes.transactions import History, histories, simulate
 from tiers import TOPIC, in_memory
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan import Offsets, read_task
 from offload_core.reading.scan import Position as ScanPosition
-from pulsar_offload import TierReader, scan
+from offload_core.reading.scan import read_task
+from pulsar_offload import scan
 
 NAME = TopicName(TOPIC)
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex")
 FIRST, LAST = (0, 0), (99, 0)
 
 
-def positions(history: History) -> st.SearchStrategy[Position]:
+def positions(history):
     return st.sampled_from([position for position, _ in history.in_order])
 
 
-def tier_of(history: History) -> TierReader:
+def tier_of(history):
     return in_memory(*(written for objects in history.objects.values() for written in objects))
 
 
-def at(position: Position) -> Offsets:
+def at(position):
     return {NAME: ScanPosition(*position)}
 
 
-def rows_of(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> list[tuple[object, ...]]:
+def rows_of(batches, columns):
     return [tuple(row[name] for name in columns) for batch in batches for row in batch.to_pylist()]
 
 
-def assert_is_read(history: History, start: Position, stop: Position, **options: object) -> None:
+def assert_is_read(history, start, stop, **options):
     """Both isolations, from the scan itself and from its tasks elsewhere, with and without summaries."""
     seen = simulate(history.in_order, start, stop)
     tier = tier_of(history)
@@ -72,19 +68,19 @@ def assert_is_read(history: History, start: Position, stop: Position, **options:
 
 
 @given(histories(late=True))
-def test_a_whole_topic_is_read_as_a_broker_serves_it(history: History) -> None:
+def test_a_whole_topic_is_read_as_a_broker_serves_it(history):
     assert_is_read(history, FIRST, LAST)
 
 
 @given(st.data())
-def test_a_range_is_read_as_a_broker_serves_it(data: st.DataObject) -> None:
+def test_a_range_is_read_as_a_broker_serves_it(data):
     history = data.draw(histories(late=True))
     start, stop = data.draw(positions(history)), data.draw(positions(history))
     assert_is_read(history, start, stop)
 
 
 @given(st.data())
-def test_of_ledgers_that_are_missing_nothing_is_known(data: st.DataObject) -> None:
+def test_of_ledgers_that_are_missing_nothing_is_known(data):
     history = data.draw(histories())
     kept = data.draw(st.sets(st.sampled_from(sorted(history.events)), min_size=1))
     left = History(

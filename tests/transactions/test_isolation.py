@@ -1,17 +1,12 @@
 """What is read of transactions: Pulsar's own topic, transactions that stay open, ledgers alone, filtered objects."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-
 import pytest
 from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
 from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan import Position, Scan, read_task
+from offload_core.reading.scan import Position, read_task
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnresolvedTransactionError
 from pulsar_offload import TierReader, open_tier, scan
@@ -19,7 +14,7 @@ from pulsar_offload import TierReader, open_tier, scan
 TXN = "acme/cold/txn"
 
 
-def places(reading: Scan) -> list[tuple[int, int]]:
+def places(reading):
     """Of a scan's tasks, and the same of the scan itself."""
     found = [
         row
@@ -31,16 +26,16 @@ def places(reading: Scan) -> list[tuple[int, int]]:
     return found
 
 
-def rows(batch: object) -> list[tuple[int, int]]:
-    return [(row["__ledgerId"], row["__entryId"]) for row in batch.to_pylist()]  # type: ignore[attr-defined]
+def rows(batch):
+    return [(row["__ledgerId"], row["__entryId"]) for row in batch.to_pylist()]
 
 
-def seen(tier: TierReader, **options: object) -> list[tuple[int, int]]:
-    return places(scan(tier, columns=["__ledgerId", "__entryId"], **options))  # type: ignore[arg-type]
+def seen(tier, **options):
+    return places(scan(tier, columns=["__ledgerId", "__entryId"], **options))
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
+def golden(tmp_path_factory):
     root = tmp_path_factory.mktemp("golden")
     lay_out_broker_objects(root, ["txn"])
     with open_tier(root) as tier:
@@ -51,7 +46,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
 
 
 @pytest.mark.parametrize("task_bytes", [1, 1 << 30])
-def test_committed_is_what_pulsars_client_read(golden: TierReader, tmp_path: Path, task_bytes: int) -> None:
+def test_committed_is_what_pulsars_client_read(golden, tmp_path, task_bytes):
     for summaries in (None, tmp_path, tmp_path):
         reading = scan(golden, TXN, columns=COLUMNS, task_bytes=task_bytes, summaries=summaries)
         assert_topic_is_as_expected(reading.to_table().to_pylist(), "txn")
@@ -61,7 +56,7 @@ def test_committed_is_what_pulsars_client_read(golden: TierReader, tmp_path: Pat
         assert_topic_is_as_expected([row for batch in batches for row in batch.to_pylist()], "txn")
 
 
-def test_uncommitted_is_all_that_was_sent_with_what_became_of_it(golden: TierReader) -> None:
+def test_uncommitted_is_all_that_was_sent_with_what_became_of_it(golden):
     columns = [*COLUMNS, "__txnIdMost", "__txnIdLeast", "__txnState"]
     table = scan(golden, TXN, columns=columns, isolation="uncommitted").to_table()
     found = {(row["__ledgerId"], row["__entryId"], row["__batchIndex"]): row for row in table.to_pylist()}
@@ -74,9 +69,7 @@ def test_uncommitted_is_all_that_was_sent_with_what_became_of_it(golden: TierRea
             assert row["__txnState"] == sent[place]["state"]
 
 
-def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(
-    golden: TierReader, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(golden, caplog):
     """Two transactions have their markers in the next ledger."""
     found = seen(golden, ledger=49, isolation="committed")
     assert found[-1] < (49, 986)
@@ -90,16 +83,14 @@ def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(
     assert [place for place in whole if place[0] == 49] > found
 
 
-def test_markers_behind_the_end_of_a_range_count(
-    golden: TierReader, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_markers_behind_the_end_of_a_range_count(golden, caplog):
     whole = seen(golden, topics=TXN)
     stop = {TopicName(f"persistent://{TXN}"): Position(51, 3)}
     assert seen(golden, topics=TXN, stop=stop) == [place for place in whole if place < (51, 3)]
     assert caplog.messages == []
 
 
-def test_at_level_entries_everything_is_there(golden: TierReader) -> None:
+def test_at_level_entries_everything_is_there(golden):
     reading = scan(golden, TXN, level="entries")
     assert reading.to_table().num_rows == 1939
 
@@ -107,11 +98,9 @@ def test_at_level_entries_everything_is_there(golden: TierReader) -> None:
 # --- transactions that stay open ---------------------------------------------------------------
 
 
-def test_nothing_is_read_from_the_first_open_transaction_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_read_from_the_first_open_transaction_on(caplog):
     tier = in_memory(
-        ledger(1, PLAIN, of(ONE), PLAIN),
-        ledger(2, of(OTHER, 2), commit(ONE), PLAIN),
-        ledger(3, PLAIN),
+        ledger(1, PLAIN, of(ONE), PLAIN), ledger(2, of(OTHER, 2), commit(ONE), PLAIN), ledger(3, PLAIN)
     )
     assert seen(tier, topics=TOPIC) == [(1, 0), (1, 1), (1, 2)]
     assert set(caplog.messages) == {
@@ -123,14 +112,14 @@ def test_nothing_is_read_from_the_first_open_transaction_on(caplog: pytest.LogCa
     assert states.to_pylist() == [None, "committed", None, "open", "open", None, None]
 
 
-def test_of_many_open_transactions_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_many_open_transactions_the_first_are_named(caplog):
     tier = in_memory(ledger(1, PLAIN, *(of((7, i)) for i in range(25, 0, -1))))
     assert seen(tier, topics=TOPIC) == [(1, 0)]
     assert "the outcome of 25 transactions is not known: (7,25) at 1:1, (7,24) at 1:2, " in caplog.text
     assert "(7,16) at 1:10 and 15 more. Nothing from 1:1 on is read" in caplog.text
 
 
-def test_what_comes_behind_an_open_transaction_is_not_fetched() -> None:
+def test_what_comes_behind_an_open_transaction_is_not_fetched():
     objects = [ledger(1, *[PLAIN] * 30, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 50)]
     driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
     reading = scan(TierReader(Tier(driver)), TOPIC)
@@ -139,14 +128,14 @@ def test_what_comes_behind_an_open_transaction_is_not_fetched() -> None:
     assert task.data_bytes < len(objects[0].data)
 
 
-def test_a_transaction_before_the_range_is_not_the_ranges(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_transaction_before_the_range_is_not_the_ranges(caplog):
     tier = in_memory(ledger(1, of(OTHER), of(ONE), PLAIN, abort(ONE), of(ONE), PLAIN))
     found = seen(tier, topics=TOPIC, start={TopicName(TOPIC): Position(1, 2)})
     assert found == [(1, 2), (1, 5)]  # what comes to an aborted transaction later is aborted as well
     assert caplog.messages == []
 
 
-def test_a_range_that_ends_within_a_batch_ends_there() -> None:
+def test_a_range_that_ends_within_a_batch_ends_there():
     tier = in_memory(ledger(1, of(ONE, 3), of(OTHER, 3), commit(ONE), commit(OTHER)))
     stop = {TopicName(TOPIC): Position(1, 1, 2)}
     reading = scan(tier, TOPIC, columns=["__entryId", "__batchIndex"], stop=stop)
@@ -159,7 +148,7 @@ def test_a_range_that_ends_within_a_batch_ends_there() -> None:
     ]
 
 
-def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open() -> None:
+def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open():
     objects = [
         ledger(1, PLAIN, of(ONE)),
         *(ledger(i, PLAIN) for i in range(2, 9)),
@@ -177,7 +166,7 @@ def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open() -> 
 # --- filtered, and other topics ----------------------------------------------------------------
 
 
-def test_what_a_filter_left_counts_as_committed(tmp_path: Path) -> None:
+def test_what_a_filter_left_counts_as_committed(tmp_path):
     tombstone = Event(kind="tombstone")
     written = ledger(1, PLAIN, of(ONE), tombstone, tombstone, PLAIN)
     metadata = Names().as_metadata("data")
@@ -188,14 +177,14 @@ def test_what_a_filter_left_counts_as_committed(tmp_path: Path) -> None:
             assert seen(tier, topics=TOPIC) == [(1, entry_id) for entry_id in expected]
 
 
-def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
+def test_each_topic_has_its_own_open_transactions(tmp_path):
     with open_tier(tmp_path) as tier:
         for number, events in enumerate(([PLAIN, of(ONE), PLAIN], [PLAIN, PLAIN], [of(ONE), commit(ONE)])):
             names = Names(managed_ledger=f"acme/cold/persistent/t{number}")
             for key, data in numbered(*[ledger(0, PLAIN)] * number, ledger(10 + number, *events)).items():
                 if f"-ledger-{10 + number}" in key:
                     put(tier.store, key, data, names.as_metadata("data"))
-        expected: Sequence[tuple[int, int]] = [(10, 0), (11, 0), (11, 1), (12, 0)]
+        expected = [(10, 0), (11, 0), (11, 1), (12, 0)]
         for task_bytes in (1, 1 << 30):
             assert seen(tier, task_bytes=task_bytes) == expected
 
@@ -203,13 +192,13 @@ def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
 # --- options -----------------------------------------------------------------------------------
 
 
-def test_an_isolation_that_there_is_not_is_refused() -> None:
+def test_an_isolation_that_there_is_not_is_refused():
     tier = in_memory(ledger(1, PLAIN))
     with pytest.raises(OptionError, match="committed, uncommitted, found read_committed"):
-        scan(tier, TOPIC, isolation="read_committed")  # type: ignore[arg-type]
+        scan(tier, TOPIC, isolation="read_committed")
 
 
-def test_a_task_that_knows_nothing_of_transactions_does_not_guess() -> None:
+def test_a_task_that_knows_nothing_of_transactions_does_not_guess():
     reading = scan(in_memory(ledger(1, PLAIN, of(ONE), commit(ONE))), TOPIC)
     with pytest.raises(UnresolvedTransactionError, match="Read the tasks that a Scan has"):
         list(read_task(reading.tier, reading.planned[0], reading.options))

@@ -1,7 +1,5 @@
 """Snapshots of transaction buffers: a broker's own bytes, what is refused, and the store that keeps them."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path
@@ -36,7 +34,7 @@ snapshots = st.builds(
 )
 
 
-def at(ledger_id: int, entry_id: int, *aborted: tuple[int, int]) -> BufferSnapshot:
+def at(ledger_id, entry_id, *aborted):
     place = EntryPosition(ledger_id, entry_id)
     return BufferSnapshot(
         stable_position=place, aborted={TransactionId(*each): EntryPosition(1, 1) for each in aborted}
@@ -46,12 +44,12 @@ def at(ledger_id: int, entry_id: int, *aborted: tuple[int, int]) -> BufferSnapsh
 # --- bytes -------------------------------------------------------------------------------------
 
 
-def golden_schema() -> object:
+def golden_schema():
     stored = json.loads((GOLDEN / "__transaction_buffer_snapshot.schema.json").read_text())
     return fastavro.parse_schema(json.loads(stored["data"]))
 
 
-def test_a_brokers_snapshot_is_read_and_made_again_byte_for_byte() -> None:
+def test_a_brokers_snapshot_is_read_and_made_again_byte_for_byte():
     data = (GOLDEN / "__transaction_buffer_snapshot.last.bin").read_bytes()
     record = fastavro.schemaless_reader(io.BytesIO(data), golden_schema())
     snapshot = parse_snapshot(data, record["topicName"])
@@ -67,7 +65,7 @@ def test_a_brokers_snapshot_is_read_and_made_again_byte_for_byte() -> None:
 
 
 @given(snapshot=snapshots)
-def test_any_snapshot_is_read_as_it_was_packed_also_by_another_reader(snapshot: BufferSnapshot) -> None:
+def test_any_snapshot_is_read_as_it_was_packed_also_by_another_reader(snapshot):
     data = pack_snapshot(snapshot, TOPIC)
     assert parse_snapshot(data, TOPIC) == snapshot
     record = fastavro.schemaless_reader(io.BytesIO(data), golden_schema())
@@ -77,21 +75,21 @@ def test_any_snapshot_is_read_as_it_was_packed_also_by_another_reader(snapshot: 
     assert record["topicName"] == TOPIC
 
 
-def test_what_a_broker_leaves_out_says_nothing() -> None:
+def test_what_a_broker_leaves_out_says_nothing():
     out = io.BytesIO()
     record = {"aborts": None, "maxReadPositionEntryId": 4, "maxReadPositionLedgerId": 3, "topicName": None}
     fastavro.schemaless_writer(out, golden_schema(), record)
     assert parse_snapshot(out.getvalue(), TOPIC) == at(3, 4)
 
 
-def test_a_damaged_snapshot_is_refused() -> None:
+def test_a_damaged_snapshot_is_refused():
     data = pack_snapshot(at(3, 4, (0, 1), (5, 6)), TOPIC)
     for wrong in [*(data[:end] for end in range(len(data))), data + b"\0", b"\xff" * 40]:
         with pytest.raises(MetadataError):
             parse_snapshot(wrong, TOPIC)
 
 
-def test_another_topics_snapshot_is_refused() -> None:
+def test_another_topics_snapshot_is_refused():
     with pytest.raises(MetadataError, match="another topic's: expected persistent://acme/cold/orders"):
         parse_snapshot(pack_snapshot(at(3, 4), TOPIC + "2"), TOPIC)
 
@@ -99,7 +97,7 @@ def test_another_topics_snapshot_is_refused() -> None:
 # --- the store ---------------------------------------------------------------------------------
 
 
-def test_of_two_snapshots_the_farther_one_stays() -> None:
+def test_of_two_snapshots_the_farther_one_stays():
     store = SnapshotStore(MemoryMetadataStore())
     assert store.read(NAME) is None
     nothing = BufferSnapshot(stable_position=None)
@@ -116,7 +114,7 @@ def test_of_two_snapshots_the_farther_one_stays() -> None:
     assert store.read(NAME + "2") is None
 
 
-def test_nothing_is_written_where_nothing_is_new() -> None:
+def test_nothing_is_written_where_nothing_is_new():
     faulty = FaultyMetadataStore(MemoryMetadataStore())
     store = SnapshotStore(faulty)
     for _ in range(3):
@@ -124,11 +122,11 @@ def test_nothing_is_written_where_nothing_is_new() -> None:
     assert [call.method for call in faulty.calls].count("put") == 1
 
 
-def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch):
     """Of a hundred thousand aborted transactions that takes a second, and an owner persists every few."""
     store = MemoryMetadataStore()
     snapshots, other = SnapshotStore(store), SnapshotStore(store)
-    parsed: list[bytes] = []
+    parsed = []
     parse = transaction_buffers.parse_snapshot
     monkeypatch.setattr(
         transaction_buffers,
@@ -145,17 +143,17 @@ def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
-def test_a_write_whose_answer_is_lost_is_looked_up(fault: str) -> None:
-    faulty = FaultyMetadataStore(MemoryMetadataStore(), lambda call: fault if call.number == 2 else None)  # type: ignore[arg-type]
+def test_a_write_whose_answer_is_lost_is_looked_up(fault):
+    faulty = FaultyMetadataStore(MemoryMetadataStore(), lambda call: fault if call.number == 2 else None)
     assert SnapshotStore(faulty).write(NAME, at(3, 4)) == at(3, 4)
     assert SnapshotStore(faulty).read(NAME) == at(3, 4)
 
 
-def test_a_writer_that_is_overtaken_looks_again() -> None:
+def test_a_writer_that_is_overtaken_looks_again():
     memory = MemoryMetadataStore()
 
-    def overtake(call: object) -> None:
-        if call.method == "put":  # type: ignore[attr-defined]
+    def overtake(call):
+        if call.method == "put":
             faulty.choose = lambda _: None
             SnapshotStore(memory).write(NAME, at(5, 5))
 
@@ -164,7 +162,7 @@ def test_a_writer_that_is_overtaken_looks_again() -> None:
     assert SnapshotStore(memory).read(NAME) == at(5, 5)
 
 
-def test_a_snapshot_that_cannot_be_read_is_named_and_can_be_reset() -> None:
+def test_a_snapshot_that_cannot_be_read_is_named_and_can_be_reset():
     memory = MemoryMetadataStore()
     memory.put(f"/transaction-buffers/{NAME}", b"\xff", None)
     store = SnapshotStore(memory)

@@ -1,12 +1,9 @@
 """Stored summaries: made once, noticed when they are not of the object, refused when they are damaged, made anew."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +35,7 @@ SUMMARY = LedgerSummary(
 )
 
 
-def tables(summary: LedgerSummary) -> dict[str, Any]:
+def tables(summary):
     return {
         name: getattr(summary, name)
         if name in ("data_key", "data_bytes", "ledger_id")
@@ -47,24 +44,24 @@ def tables(summary: LedgerSummary) -> dict[str, Any]:
     }
 
 
-def seen(tier: TierReader, summaries: Path | None) -> list[int]:
+def seen(tier, summaries):
     planned = scan(tier, TOPIC, columns=["__entryId"], summaries=summaries)
     assert planned.tasks
-    return planned.to_table()["__entryId"].to_pylist()  # type: ignore[no-any-return]
+    return planned.to_table()["__entryId"].to_pylist()
 
 
-def memory() -> tuple[MemoryDriver, TierReader]:
+def memory():
     driver = MemoryDriver(numbered(WRITTEN), metadata=Names().as_metadata("data"))
     return driver, TierReader(Tier(driver))
 
 
-def data_reads(driver: MemoryDriver) -> list[tuple[str, int, int]]:
+def data_reads(driver):
     found = [read for read in driver.reads if not read[0].endswith("-index")]
     driver.reads.clear()
     return found
 
 
-def summary_file(folder: Path) -> Path:
+def summary_file(folder):
     (path,) = folder.glob("*.summary")
     return path
 
@@ -72,7 +69,7 @@ def summary_file(folder: Path) -> Path:
 # --- the store ---------------------------------------------------------------------------------
 
 
-def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
+def test_with_summaries_no_data_is_looked_through_again(tmp_path):
     driver, tier = memory()
     for looks in (True, False):
         tasks = scan(tier, TOPIC, summaries=tmp_path).tasks
@@ -89,7 +86,7 @@ def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
     assert len(kept.blocks) > 1
 
 
-def test_a_topic_without_transactions_is_read_once_and_not_looked_through() -> None:
+def test_a_topic_without_transactions_is_read_once_and_not_looked_through():
     plain = pip17_object([PLAIN.pack(i) for i in range(50)])
     driver = MemoryDriver(numbered(plain), metadata=Names().as_metadata("data"))
     planned = scan(TierReader(Tier(driver)), TOPIC)
@@ -97,7 +94,7 @@ def test_a_topic_without_transactions_is_read_once_and_not_looked_through() -> N
     assert sum(length for _, _, length in data_reads(driver)) == len(plain.data)
 
 
-def test_uncommitted_looks_nothing_through() -> None:
+def test_uncommitted_looks_nothing_through():
     driver, tier = memory()
     planned = scan(tier, TOPIC, isolation="uncommitted")
     assert len(planned.tasks) == 1
@@ -106,17 +103,17 @@ def test_uncommitted_looks_nothing_through() -> None:
     assert sum(length for _, _, length in data_reads(driver)) == len(WRITTEN.data)
 
 
-def test_summaries_in_the_tier_itself_are_no_objects(tmp_path: Path) -> None:
+def test_summaries_in_the_tier_itself_are_no_objects(tmp_path):
     key = lay_out(tmp_path, WRITTEN)
     with open_tier(tmp_path) as tier:
         before = tier.catalogue()
         assert seen(tier, tmp_path) == SEEN
         assert summary_file(tmp_path).name == f"{key}.ledger-7.summary"
         assert tier.catalogue() == before
-    assert parse_key(summary_key(f"{MANAGED_LEDGER}/7-{parse_key(key).uuid}/data", 7)) is None  # type: ignore[union-attr]
+    assert parse_key(summary_key(f"{MANAGED_LEDGER}/7-{parse_key(key).uuid}/data", 7)) is None
 
 
-def test_a_summary_of_an_object_that_was_replaced_is_made_anew(tmp_path: Path) -> None:
+def test_a_summary_of_an_object_that_was_replaced_is_made_anew(tmp_path):
     _, tier = memory()
     assert seen(tier, tmp_path) == SEEN
     (grown := list(EVENTS)).insert(0, PLAIN)
@@ -126,9 +123,7 @@ def test_a_summary_of_an_object_that_was_replaced_is_made_anew(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", [b"", b"no summary", None])
-def test_a_damaged_summary_is_refused_and_made_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes | None
-) -> None:
+def test_a_damaged_summary_is_refused_and_made_anew(tmp_path, caplog, damage):
     _, tier = memory()
     assert seen(tier, tmp_path) == SEEN
     path = summary_file(tmp_path)
@@ -142,7 +137,7 @@ def test_a_damaged_summary_is_refused_and_made_anew(
     assert path.read_bytes() == right
 
 
-def test_a_newer_summary_is_refused_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_newer_summary_is_refused_and_left_alone(tmp_path, caplog):
     _, tier = memory()
     assert seen(tier, tmp_path) == SEEN
     path = summary_file(tmp_path)
@@ -154,7 +149,7 @@ def test_a_newer_summary_is_refused_and_left_alone(tmp_path: Path, caplog: pytes
     assert path.read_bytes() == newer
 
 
-def test_where_nothing_can_be_kept_the_read_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_nothing_can_be_kept_the_read_goes_on(tmp_path, caplog):
     (tmp_path / "file").write_bytes(b"")
     _, tier = memory()
     assert seen(tier, tmp_path / "file") == SEEN
@@ -164,13 +159,13 @@ def test_where_nothing_can_be_kept_the_read_goes_on(tmp_path: Path, caplog: pyte
 # --- the bytes ---------------------------------------------------------------------------------
 
 
-def test_a_summary_is_read_as_it_was_written() -> None:
+def test_a_summary_is_read_as_it_was_written():
     read = parse_summary(pack_summary(SUMMARY))
     assert tables(read) == tables(SUMMARY)
     assert pack_summary(read) == pack_summary(SUMMARY)
 
 
-def test_every_change_of_a_summary_is_refused() -> None:
+def test_every_change_of_a_summary_is_refused():
     right = pack_summary(SUMMARY)
     for length in range(len(right)):
         with pytest.raises(FormatError):
@@ -185,13 +180,13 @@ def test_every_change_of_a_summary_is_refused() -> None:
         parse_summary(right[:7] + b"\x02" + right[8:])
 
 
-def signed(body: bytes, described_bytes: int) -> bytes:
+def signed(body, described_bytes):
     """A summary whose checksum is right."""
     return struct.pack(">IIII", 0x50754C53, 1, zlib.crc32(body), described_bytes) + body
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**32 - 1))
-def test_bytes_of_any_kind_are_a_summary_or_refused(body: bytes, described_bytes: int) -> None:
+def test_bytes_of_any_kind_are_a_summary_or_refused(body, described_bytes):
     with pytest.raises(FormatError):
         parse_summary(signed(body, described_bytes))
 
@@ -210,7 +205,7 @@ def test_bytes_of_any_kind_are_a_summary_or_refused(body: bytes, described_bytes
         {"blocks": 3, "tombstones": 0},
     ],
 )
-def test_a_description_that_makes_no_sense_is_refused(facts: object) -> None:
+def test_a_description_that_makes_no_sense_is_refused(facts):
     right = pack_summary(SUMMARY)
     size = struct.unpack_from(">I", right, 12)[0]
     if isinstance(facts, dict) and facts:
@@ -231,14 +226,14 @@ def test_a_description_that_makes_no_sense_is_refused(facts: object) -> None:
         ("blocks", [[9, 1, 0, 0], [0, 1, 0, 0]]),
     ],
 )
-def test_tables_that_are_out_of_order_are_refused(name: str, rows: list[list[int]]) -> None:
+def test_tables_that_are_out_of_order_are_refused(name, rows):
     wrong = {field: getattr(SUMMARY, field) for field in LedgerSummary.__dataclass_fields__}
     packed = pack_summary(LedgerSummary(**wrong | {name: np.array(rows, dtype=np.int64)}))
     with pytest.raises(FormatError, match=f"a summary's {name} are not in order"):
         parse_summary(packed)
 
 
-def test_a_summary_that_nobody_kept_is_none(tmp_path: Path) -> None:
+def test_a_summary_that_nobody_kept_is_none(tmp_path):
     with open_store(tmp_path) as store:
         kept = SummaryStore(store)
         assert kept.load("some/key", 1234, 7) is None
@@ -249,7 +244,7 @@ def test_a_summary_that_nobody_kept_is_none(tmp_path: Path) -> None:
         assert kept.load("some/key", 1235, 7) is None
 
 
-def test_the_example_of_the_docs_is_what_is_written_and_read() -> None:
+def test_the_example_of_the_docs_is_what_is_written_and_read():
     """So a summary of this version can always be read."""
     example = (Path(__file__).parents[1] / "docs" / "summary-v1.bin").read_bytes()
     assert tables(parse_summary(example)) == tables(SUMMARY)

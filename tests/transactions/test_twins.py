@@ -1,9 +1,5 @@
 """The kernels of the pass over metadata against their plain twins, and what they refuse."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from entries import entry, marker
@@ -31,7 +27,7 @@ ENTRIES = st.one_of(
 )
 
 
-def look(entries: Sequence[bytes], *, first_entry_id: int = 40, at_once: int = 99) -> TransactionFinder:
+def look(entries, *, first_entry_id=40, at_once=99):
     finder = TransactionFinder(7, verify_checksums=True)
     block, offsets, lengths = entry_spans(entries)
     for begin in range(0, len(entries), at_once):
@@ -43,14 +39,14 @@ def look(entries: Sequence[bytes], *, first_entry_id: int = 40, at_once: int = 9
 
 @settings(deadline=None)
 @given(st.lists(ENTRIES, min_size=1, max_size=30), st.integers(1, 31))
-def test_what_is_found_is_what_the_twin_finds(entries: list[bytes], at_once: int) -> None:
+def test_what_is_found_is_what_the_twin_finds(entries, at_once):
     finder = look(entries, at_once=at_once)
     *expected, times = found_in(entries, 40)
     assert [table.tolist() for table in finder.tables()] == expected
     assert tuple(finder.times.tolist()) == times
 
 
-def test_entries_of_one_transaction_that_follow_one_another_are_one_range() -> None:
+def test_entries_of_one_transaction_that_follow_one_another_are_one_range():
     ids = {"txnid_most_bits": 1, "txnid_least_bits": 2}
     entries = [entry(b"a", **ids)] * 1000 + [entry(b"b")] + [entry(b"c", **ids)] + [marker(22)] * 5
     ranges, markers, tombstones = look(entries, at_once=64).tables()
@@ -59,7 +55,7 @@ def test_entries_of_one_transaction_that_follow_one_another_are_one_range() -> N
     assert tombstones.tolist() == [[1042, 1047]]
 
 
-def test_an_entry_that_is_none_is_an_error_that_names_the_place() -> None:
+def test_an_entry_that_is_none_is_an_error_that_names_the_place():
     with pytest.raises(FormatError) as caught:
         look([entry(b"a"), b"\x00\x00\x00\x07abc"])
     assert (caught.value.ledger_id, caught.value.entry_id) == (7, 41)
@@ -68,7 +64,7 @@ def test_an_entry_that_is_none_is_an_error_that_names_the_place() -> None:
         look([entry(b"a", publish_time=None)])
 
 
-def test_checksums_are_verified_where_the_answer_depends_on_them() -> None:
+def test_checksums_are_verified_where_the_answer_depends_on_them():
     """What is read later is verified then; a marker never is."""
     ids = {"txnid_most_bits": 1, "txnid_least_bits": 2}
     plain, of_transaction, commit = entry(b"abc"), entry(b"abc", **ids), marker(21, **ids)
@@ -82,7 +78,7 @@ def test_checksums_are_verified_where_the_answer_depends_on_them() -> None:
     assert len(unverified.tables()[0]) == 1
 
 
-def _spans(entries: Sequence[bytes]) -> tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]:
+def _spans(entries):
     block, offsets, lengths = entry_spans(entries)
     return block, 0, np.arange(len(entries)), offsets, lengths
 
@@ -94,9 +90,9 @@ OWNERS = st.tuples(st.integers(0, 1), st.integers(-3, 1))
 
 
 @given(st.dictionaries(PLACES, st.tuples(OWNERS, st.sampled_from([0, 0, 20, 21, 22])), max_size=30))
-def test_the_outcome_of_each_range_is_what_the_twin_says(events: dict[tuple[int, int], object]) -> None:
-    ranges = [[*place, *owner] for place, (owner, kind) in sorted(events.items()) if not kind]  # type: ignore[misc]
-    markers = [[*place, *owner, kind] for place, (owner, kind) in sorted(events.items()) if kind]  # type: ignore[misc]
+def test_the_outcome_of_each_range_is_what_the_twin_says(events):
+    ranges = [[*place, *owner] for place, (owner, kind) in sorted(events.items()) if not kind]
+    markers = [[*place, *owner, kind] for place, (owner, kind) in sorted(events.items()) if kind]
     found = outcomes(
         np.array(ranges, dtype=np.int64).reshape(-1, 4), np.array(markers, dtype=np.int64).reshape(-1, 5)
     )
@@ -107,7 +103,7 @@ def test_the_outcome_of_each_range_is_what_the_twin_says(events: dict[tuple[int,
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 90), min_size=1))
-def test_ranges_are_the_set_of_their_entries(entries: set[int], asked: set[int]) -> None:
+def test_ranges_are_the_set_of_their_entries(entries, asked):
     ids = np.array(sorted(asked), dtype=np.int64)
     first, stop = min(asked), max(asked) + 1
     ranges = EntryRanges.of(np.array([(i, i + 1) for i in sorted(entries)], dtype=np.int64).reshape(-1, 2))

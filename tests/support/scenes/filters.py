@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from entries import read_sparse_through
 from managed_ledgers import NAME, environment_of
@@ -16,45 +14,30 @@ from scenes.transactions import NEVER, Model, message
 from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.metadata.records import EntryPosition, LedgerRecord
-from offload_core.metadata.records.filter_record import (
-    RECORD_KEY,
-    FilterMode,
-    FilterRecord,
-    parse_filter_record,
-)
+from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records.filter_record import RECORD_KEY, FilterMode, parse_filter_record
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import Tier
-from offload_core.writing.managed_ledger import (
-    Environment,
-    RolloverPolicy,
-    StreamingPool,
-    TransactionalTopic,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic, open_managed_ledger
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_core.writing.offload_filters import ChosenFilter
 from offload_core.writing.settings import ResolvedPolicies
 from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_drivers.local import LocalDriver
-from offload_hooks.errors import OffloadError
 from offload_hooks.filters import OffloadFilter
-from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
 END = EntryPosition(1 << 40, 0)
 
 
-def chosen(
-    mode: FilterMode, offload_filter: OffloadFilter | None = None, name: str = "transactions"
-) -> ChosenFilter:
+def chosen(mode, offload_filter=None, name="transactions"):
     """A filter as policies choose it; by default that of transactions."""
     made = TransactionOffloadFilter() if offload_filter is None else offload_filter
     return ChosenFilter(name=name, mode=mode, filter=made)
 
 
-def short_record(ledger: LedgerRecord) -> FilterRecord | None:
+def short_record(ledger):
     """The filter record in a ledger's offload context."""
     text = (
         None
@@ -74,7 +57,7 @@ class FilteredTopic:
     block_bytes: int = 400
     begun: dict[int, TransactionId] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.records = ManagedLedgerRecords(MemoryMetadataStore())
         self.hot = MemoryLedgerStore(MemoryLedgers())
         self.tier = Tier(LocalDriver(str(self.folder)))
@@ -88,7 +71,7 @@ class FilteredTopic:
         )
         self.open()
 
-    def open(self, **changes: Any) -> None:
+    def open(self, **changes):
         """Open it, as a new process does."""
         self.environment = replace(self.environment, **changes)
         managed = open_managed_ledger(
@@ -96,7 +79,7 @@ class FilteredTopic:
         )
         self.topic = TransactionalTopic(self.environment, managed, NEVER)
 
-    def do(self, *steps: str) -> None:
+    def do(self, *steps):
         """`m`: a message; `1`: one of transaction 1; `c1`, `a1`: its end; `|`: the ledger is sealed."""
         for step in steps:
             if step == "|":
@@ -115,18 +98,18 @@ class FilteredTopic:
                 else:
                     self.topic.add_entries([message(transaction)])
 
-    def offload(self, position: EntryPosition = END) -> EntryPosition:
+    def offload(self, position=END):
         """Offload sealed ledgers."""
         return self.topic.topic.offload_prefix(position)
 
     # --- the stored entries --------------------------------------------------------------------
 
     @property
-    def ledgers(self) -> list[LedgerRecord]:
+    def ledgers(self):
         """Of its record, those with entries."""
         return [ledger for ledger in self.topic.topic.read_info().in_order if ledger.info.entries]
 
-    def hot_entries(self, *, sealed_only: bool = False) -> list[tuple[EntryPosition, bytes]]:
+    def hot_entries(self, *, sealed_only=False):
         """All that was added."""
         sealed = {ledger.ledger_id for ledger in self.ledgers}
         return [
@@ -136,13 +119,13 @@ class FilteredTopic:
             for position, payload in self._hot(ledger_id)
         ]
 
-    def _hot(self, ledger_id: int) -> list[tuple[EntryPosition, memoryview]]:
+    def _hot(self, ledger_id):
         reader = self.hot.open(ledger_id)
         count = reader.status().entry_count
-        entries: Sequence[memoryview] = list(reader.read(0, count - 1, 1 << 30)) if count else []
+        entries = list(reader.read(0, count - 1, 1 << 30)) if count else []
         return [(EntryPosition(ledger_id, i), payload) for i, payload in enumerate(entries)]
 
-    def cold(self, ledger: LedgerRecord, stop: int | None = None) -> dict[int, bytes]:
+    def cold(self, ledger, stop=None):
         """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
         reader = ColdReaders(self.tiers).open(ledger)
         last = (ledger.info.entries or 0 if stop is None else stop) - 1
@@ -150,7 +133,7 @@ class FilteredTopic:
         assert list(found) == sorted(found)
         return found
 
-    def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
+    def left(self, ledger):
         """The entries of a ledger after a filter of transactions, by a plain model; with tombstones markers, too."""
         model = Model.of(self.hot_entries())
         return {
@@ -165,7 +148,7 @@ class FilteredTopic:
         }
 
 
-def positions(ledgers: Sequence[LedgerRecord]) -> list[int]:
+def positions(ledgers):
     """Their places, of those that are in the tier."""
     return [place for place, ledger in enumerate(ledgers) if ledger.has_complete_copy]
 
@@ -173,24 +156,22 @@ def positions(ledgers: Sequence[LedgerRecord]) -> list[int]:
 class PlainFilter:
     """Drops entries by a function of their payload, up to `stop`; or fails on request."""
 
-    def __init__(
-        self, drops: Callable[[bytes], int], stop: tuple[int, int] | None = None, waits_for: str = "more"
-    ) -> None:
+    def __init__(self, drops, stop=None, waits_for="more"):
         self.drops = drops
         self.stop = stop
         self.waits_for = waits_for
         self.causes = ("unwanted",)
 
-    def open(self, _: object) -> PlainFilter:
+    def open(self, _):
         """See `OffloadFilter`."""
         return self
 
-    def look(self, _: int, entries: EntryBatch) -> memoryview:
+    def look(self, _, entries):
         """See `TopicFilter`."""
         return memoryview(array("i", [int(self.drops(bytes(each))) for each in entries]))
 
 
-def every_ledger(trigger: str = "threshold_in_bytes") -> ResolvedPolicies:
+def every_ledger(trigger="threshold_in_bytes"):
     """Policies by which every sealed ledger is due."""
     return ResolvedPolicies(
         offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
@@ -205,19 +186,19 @@ def every_ledger(trigger: str = "threshold_in_bytes") -> ResolvedPolicies:
 class Asked(PlainFilter):
     """Counts how often it is opened; drops entries by their numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(lambda payload: int(payload.split()[0]) in self.unwanted, waits_for="a sign")
-        self.unwanted: set[int] = set()
+        self.unwanted = set()
         self.opened = 0
-        self.error: OffloadError | None = None
+        self.error = None
 
-    def open(self, topic: object) -> PlainFilter:
+    def open(self, topic):
         self.opened += 1
         if self.error is not None:
             raise self.error
         return super().open(topic)
 
-    def stop_at(self, position: EntryPosition | None) -> None:
+    def stop_at(self, position):
         self.stop = None if position is None else (position.ledger_id, position.entry_id)
 
 
@@ -229,7 +210,7 @@ class Filtered(Topic):
     tier: Tier
 
     @classmethod
-    def streamed(cls, environment: Environment, pool: StreamingPool, tier: Tier, folder: Path) -> Filtered:
+    def streamed(cls, environment, pool, tier, folder):
         """One whose filter leaves gaps, and drops nothing yet."""
         topic = cls(replace(environment, streaming=pool, filter_of=lambda _: topic.choice), folder)
         topic.filter, topic.tier = Asked(), tier
@@ -237,7 +218,7 @@ class Filtered(Topic):
         topic.ledger.set_streaming(SETTINGS)
         return topic
 
-    def sparse_entries(self) -> list[tuple[EntryPosition, bytes]]:
+    def sparse_entries(self):
         """Its entries in the tier, by its record."""
         found = []
         tiers = KnownTiers(self.tier)
@@ -253,9 +234,9 @@ class Filtered(Topic):
                 check_cold_copies(tiers, NAME, ledger)
         return found
 
-    def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:
+    def kept(self, count=None):
         """The first entries without those filtered out."""
         return [each for i, each in enumerate(self.added[:count]) if i not in self.filter.unwanted]
 
-    def position(self, number: int) -> EntryPosition:
+    def position(self, number):
         return self.added[number][0]

@@ -6,9 +6,7 @@ Ledgers are offloaded as a whole or by segments, or partly, as it comes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Container
 from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -17,16 +15,11 @@ from scenes.segments import SegmentedOffloads, segment_keys
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, segments_of
+from offload_core.metadata.records import EntryPosition, segments_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.tier import Tier
-from offload_core.writing.managed_ledger import (
-    Environment,
-    ManagedLedger,
-    RolloverPolicy,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import ManagedLedger, RolloverPolicy, open_managed_ledger
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OwnershipLostError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
@@ -41,24 +34,24 @@ class TopicRules(RuleBasedStateMachine):
 
     topic: ManagedLedger
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.cold = Path(self.folder.name)
-        self.others: list[Tier] = []
+        self.others = []
         self.clock = Clock()
         self.shared = MemoryLedgers()
         self.records = ManagedLedgerRecords(MemoryMetadataStore())
-        self.entries: list[tuple[EntryPosition, bytes]] = []
+        self.entries = []
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.folder.cleanup()
 
-    def tier_of_a_process(self) -> Tier:
+    def tier_of_a_process(self):
         """The tier as a new process opens it."""
         return Tier(LocalDriver(str(self.cold)))
 
-    def environment(self, cache_bytes: int, **given: Any) -> Environment:
+    def environment(self, cache_bytes, **given):
         """As a new process has it."""
         hot = MemoryLedgerStore(self.shared)
         self.tier = self.tier_of_a_process()
@@ -74,19 +67,19 @@ class TopicRules(RuleBasedStateMachine):
             **given,
         )
 
-    def info(self) -> ManagedLedgerInfo:
+    def info(self):
         """The record."""
         known = self.records.read(NAME)
         return known.info
 
-    def position(self, place: int) -> EntryPosition:
+    def position(self, place):
         """One of an entry, or near it, or anywhere."""
         if not self.entries:
             return EntryPosition(place % 9, place % 3)
         found, _ = self.entries[place % len(self.entries)]
         return EntryPosition(found.ledger_id + place % 3 // 2, max(0, found.entry_id + place % 5 - 2))
 
-    def add_entries(self, sizes: list[int], one_by_one: bool) -> list[EntryPosition]:
+    def add_entries(self, sizes, one_by_one):
         """Add entries of these sizes; where they are."""
         payloads = [bytes([len(self.entries) % 256]) * size for size in sizes]
         if one_by_one:
@@ -99,7 +92,7 @@ class TopicRules(RuleBasedStateMachine):
         self.entries += zip(positions, payloads, strict=True)
         return positions
 
-    def forget(self, gone: Container[int]) -> None:
+    def forget(self, gone):
         """These ledgers were trimmed: the oldest ones."""
         kept = [(at, payload) for at, payload in self.entries if at.ledger_id not in gone]
         assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
@@ -108,11 +101,11 @@ class TopicRules(RuleBasedStateMachine):
     # --- rules of all machines -------------------------------------------------------------------
 
     @rule()
-    def roll(self) -> None:
+    def roll(self):
         self.topic.roll()
 
     @rule(place=_places, count=st.integers(1, 12), size=st.integers(1, 900))
-    def read(self, place: int, count: int, size: int) -> None:
+    def read(self, place, count, size):
         position = self.position(place)
         read = self.topic.read_entries(position, count, size)
         found = [(at, bytes(payload)) for at, payload in read]
@@ -123,17 +116,12 @@ class TopicRules(RuleBasedStateMachine):
 
     @precondition(lambda self: self.entries)
     @rule()
-    def read_all(self) -> None:
+    def read_all(self):
         read = self.topic.read_entries(EntryPosition(0, 0), 1 << 20, 1 << 30)
         found = [(at, bytes(payload)) for at, payload in read]
         self.check_read(found, self.entries, LAST)
 
-    def check_read(
-        self,
-        found: list[tuple[EntryPosition, bytes]],
-        expected: list[tuple[EntryPosition, bytes]],
-        stop: EntryPosition,
-    ) -> None:
+    def check_read(self, found, expected, stop):
         """Check that a read gave the first entries, up to the stop."""
         assert found == (expected if stop == LAST else expected[: len(found)])
         assert bool(found) == bool(expected)
@@ -142,31 +130,31 @@ class TopicRules(RuleBasedStateMachine):
 class TopicMachine(TopicRules):
     """A topic whose ledgers are offloaded as a whole, by segments, or partly."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.last: EntryPosition | None = None
+        self.last = None
         self.open_anew(2, 0)
 
-    def ledgers(self) -> list[LedgerRecord]:
+    def ledgers(self):
         """Those of the record, in order."""
         return list(self.info().in_order)
 
     # --- changes ---------------------------------------------------------------------------------
 
     @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
-    def add(self, sizes: list[int], one_by_one: bool) -> None:
+    def add(self, sizes, one_by_one):
         self.clock.pass_s(1)
         for position in self.add_entries(sizes, one_by_one):
             assert self.last is None or position > self.last
             self.last = position
 
     @rule(seconds=st.integers(0, 40))
-    def time_passes(self, seconds: int) -> None:
+    def time_passes(self, seconds):
         self.clock.pass_s(seconds)
         self.topic.roll_if_due()
 
     @rule(max_entries=st.integers(1, 9), cache=st.sampled_from([0, 1000, 1 << 20]))
-    def open_anew(self, max_entries: int, cache: int) -> None:
+    def open_anew(self, max_entries, cache):
         """Its process was killed; or has lost the topic, and must not know better."""
         former = getattr(self, "topic", None)
         rollover = RolloverPolicy(max_entries=max_entries, max_age_s=30, min_age_s=0)
@@ -179,12 +167,12 @@ class TopicMachine(TopicRules):
                 pass
 
     @rule(cache=st.sampled_from([0, 1 << 20]))
-    def close_and_open(self, cache: int) -> None:
+    def close_and_open(self, cache):
         self.topic.close()
         self.topic = open_managed_ledger(self.environment(cache), NAME)
 
     @rule(place=_places, megabytes=st.sampled_from([-1, 0]), minutes=st.sampled_from([-1, 0, 1]))
-    def trim(self, place: int, megabytes: int, minutes: int) -> None:
+    def trim(self, place, megabytes, minutes):
         before = self.position(place)
         retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
         gone = set(self.topic.trim(retention, consumed_before=before))
@@ -192,7 +180,7 @@ class TopicMachine(TopicRules):
         self.forget(gone)
 
     @rule(place=_places)
-    def offload(self, place: int) -> None:
+    def offload(self, place):
         before = self.position(place)
         first = self.topic.offload_prefix(before)
         stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in self.ledgers()}
@@ -200,7 +188,7 @@ class TopicMachine(TopicRules):
         assert first == (hot[0] if hot else first)
 
     @rule(place=_places, history=st.booleans())
-    def stream(self, place: int, history: bool) -> None:
+    def stream(self, place, history):
         """A segment from the first entry on that is in none, if its ledger is not offloaded as a whole."""
         streamed = [
             ledger
@@ -208,7 +196,7 @@ class TopicMachine(TopicRules):
             if ledger.context is None or (ledger.context.segments and not ledger.is_fully_offloaded)
         ]
         stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in streamed}
-        left: list[EntryPosition] = []
+        left = []
         for at, _ in self.entries:
             if at.entry_id >= stops.get(at.ledger_id, 1 << 30):
                 left.append(at)
@@ -228,17 +216,17 @@ class TopicMachine(TopicRules):
             offloads.offload(left[place % len(left)], begin=left[0], history=history)
 
     @rule(lag_s=st.sampled_from([0, 20]))
-    def delete_hot_copies(self, lag_s: int) -> None:
+    def delete_hot_copies(self, lag_s):
         self.topic.delete_hot_copies(lag_s)
 
     # --- the stored entries ----------------------------------------------------------------------
 
     @invariant()
-    def the_last_position_is_that_of_the_last_entry(self) -> None:
+    def the_last_position_is_that_of_the_last_entry(self):
         assert self.topic.last_position == (self.entries[-1][0] if self.entries else None)
 
     @invariant()
-    def both_tiers_have_what_the_record_says(self) -> None:
+    def both_tiers_have_what_the_record_says(self):
         info = self.records.read(NAME).info
         hot = {
             ledger.ledger_id

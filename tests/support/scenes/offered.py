@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from entries import read_through
@@ -21,10 +19,10 @@ from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, LedgerRecord, OffloadContext
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.writing.offload import OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.storage.tier import MemoryBudget
+from offload_core.writing.offload import OfferResult, SegmentOffloader
 from offload_drivers.local import LocalDriver
-from offload_hooks import Capabilities, DriverDescription, hookimpl
+from offload_hooks import Capabilities, hookimpl
 from offload_hooks.ledger_stores import EntryBatch
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
@@ -42,12 +40,12 @@ class Part:
     ended: bool = True
 
     @property
-    def stop_entry_id(self) -> int:
+    def stop_entry_id(self):
         """One past the last."""
         return self.first_entry_id + len(self.payloads)
 
     @property
-    def info(self) -> LedgerInfo:
+    def info(self):
         """The ledger as its managed ledger describes it when it has ended."""
         size = sum(map(len, self.payloads)) + 100 * self.first_entry_id
         return LedgerInfo(
@@ -58,19 +56,17 @@ class Part:
 class LimitedDriver(LocalDriver):
     """A local tier with the limits of another store."""
 
-    def __init__(self, root: Path, **limits: object) -> None:
+    def __init__(self, root, **limits):
         super().__init__(str(root))
         self._limits = Capabilities(stale_uploads=True, **limits)
 
     @hookimpl
-    def describe(self) -> DriverDescription:
+    def describe(self):
         return replace(super().describe(), capabilities=self._limits)
 
 
 @contextmanager
-def offloader_of(
-    tier: Tier, budget: MemoryBudget | None = None, *, threads: int = 4, **options: Any
-) -> Iterator[SegmentOffloader]:
+def offloader_of(tier, budget=None, *, threads=4, **options):
     """An offloader with threads of its own; all memory is given back when its segments have ended."""
     budget = MemoryBudget() if budget is None else budget
     with ThreadPoolExecutor(threads) as executor:
@@ -78,12 +74,12 @@ def offloader_of(
     assert budget.taken_bytes == 0
 
 
-def begin_of(parts: Sequence[Part]) -> EntryPosition:
+def begin_of(parts):
     """The first position of a segment of these parts."""
     return EntryPosition(parts[0].ledger_id, parts[0].first_entry_id)
 
 
-def offer(handle: OffloadHandle, part: Part, cuts: Sequence[int] = ()) -> None:
+def offer(handle, part, cuts=()):
     """Offer a part in batches that end before these of its payloads; all must be accepted."""
     borders = sorted({0, len(part.payloads), *(cut for cut in cuts if cut < len(part.payloads))})
     for first, stop in pairwise(borders):
@@ -94,7 +90,7 @@ def offer(handle: OffloadHandle, part: Part, cuts: Sequence[int] = ()) -> None:
         assert handle.end_ledger(part.info) is OfferResult.ACCEPTED
 
 
-def offer_on(handle: OffloadHandle, ledger_id: int, entries: EntryBatch) -> OfferResult:
+def offer_on(handle, ledger_id, entries):
     """Offer until all is accepted, or the buffer is not the reason that it is not; how it ended."""
     while True:
         offered = handle.offer_entries(ledger_id, entries)
@@ -106,7 +102,7 @@ def offer_on(handle: OffloadHandle, ledger_id: int, entries: EntryBatch) -> Offe
 
 
 @st.composite
-def parts_of_segments(draw: st.DrawFn, largest: int = 400) -> list[Part]:
+def parts_of_segments(draw, largest=400):
     """Parts of a few ledgers; the first may begin anywhere and have no entry left, the last may go on."""
     made, ledger_id = [], draw(st.integers(0, 5))
     first = draw(st.sampled_from([0, 0, 7]))
@@ -122,9 +118,9 @@ def parts_of_segments(draw: st.DrawFn, largest: int = 400) -> list[Part]:
 # --- the reference implementation --------------------------------------------------------------
 
 
-def plain_object(parts: Sequence[Part], *, max_block_bytes: int, min_block_bytes: int) -> tuple[bytes, bytes]:
+def plain_object(parts, *, max_block_bytes, min_block_bytes):
     """The data and the index object of a segment of these parts, if memory is never short."""
-    blocks: list[tuple[int, int, list[bytes]]] = []
+    blocks = []
     for part in parts:
         length = max_block_bytes
         for entry_id, payload in enumerate(part.payloads, part.first_entry_id):
@@ -154,7 +150,7 @@ def plain_object(parts: Sequence[Part], *, max_block_bytes: int, min_block_bytes
     return data, struct.pack(">Iiqq", 0x3D1FB0BC, 24 + len(index), len(data), 128) + index
 
 
-def _record(part: Part) -> ManagedLedgerInfo.LedgerInfo:
+def _record(part):
     if not part.ended:
         return ManagedLedgerInfo.LedgerInfo(ledgerId=part.ledger_id, entries=part.stop_entry_id)
     return ManagedLedgerInfo.LedgerInfo(
@@ -168,14 +164,14 @@ def _record(part: Part) -> ManagedLedgerInfo.LedgerInfo:
 # --- read back ---------------------------------------------------------------------------------
 
 
-def stored(tier: Tier, uuid: UUID) -> tuple[bytes, bytes]:
+def stored(tier, uuid):
     """The data and the index object."""
     keys = (str(uuid), f"{uuid}-index")
     data, index = (bytes(tier.read_range(key, 0, tier.stat(key).size_bytes)) for key in keys)
     return data, index
 
 
-def read_back(tier: Tier, uuid: UUID, part: Part) -> list[bytes]:
+def read_back(tier, uuid, part):
     """A part's payloads by a read handle, by the record that its segment would have."""
     context = OffloadContext.of_segments(
         [segment(uuid, part.stop_entry_id - 1, driver=tier_record(tier))], complete=True

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from entries import read_object
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import (
     EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    Segment,
     assign_segment,
     complete_segment,
     extend_segment,
@@ -31,15 +26,12 @@ from offload_core.metadata.records import (
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.managed_ledger import (
-    Environment,
-    ManagedLedger,
     RolloverPolicy,
     StreamingPool,
     StreamingSettings,
-    StreamingStatus,
     open_managed_ledger,
 )
-from offload_core.writing.offload import OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.writing.offload import OfferResult, SegmentOffloader
 from offload_hooks.ledger_stores import LedgerStore
 
 DEFAULT_BLOCK_BYTES = 300
@@ -57,12 +49,12 @@ class SegmentedOffloads:
     max_block_bytes: int = DEFAULT_BLOCK_BYTES
 
     @property
-    def info(self) -> ManagedLedgerInfo:
+    def info(self):
         """The record."""
         known = self.records.read(self.name)
         return known.info
 
-    def begin(self) -> EntryPosition:
+    def begin(self):
         """The begin of the next segment: after the last one, or with the first ledger."""
         info = self.info
         segments = segments_of(info)
@@ -76,15 +68,7 @@ class SegmentedOffloads:
             return EntryPosition(following.ledger_id, 0)
         return EntryPosition(end.ledger_id, end.entry_id + 1)
 
-    def offload(
-        self,
-        end: EntryPosition,
-        *,
-        begin: EntryPosition | None = None,
-        uuid: UUID | None = None,
-        history: bool = False,
-        completes: bool = True,
-    ) -> UUID:
+    def offload(self, end, *, begin=None, uuid=None, history=False, completes=True):
         """A segment up to this entry.
 
         `history` records all its ledgers at once; without `completes` it stays assigned, with its objects.
@@ -131,7 +115,7 @@ class SegmentedOffloads:
             )
         return uuid
 
-    def _offer(self, handle: OffloadHandle, ledger: LedgerRecord, first: int, last: int) -> None:
+    def _offer(self, handle, ledger, first, last):
         with closing(self.hot.open(ledger.ledger_id)) as reader:
             while first <= last:
                 batch = reader.read(first, last)
@@ -142,9 +126,7 @@ class SegmentedOffloads:
             assert handle.end_ledger(ledger.info) is OfferResult.ACCEPTED
 
 
-def _parts(
-    info: ManagedLedgerInfo, begin: EntryPosition, end: EntryPosition
-) -> Iterator[tuple[LedgerRecord, int, int]]:
+def _parts(info, begin, end):
     """The ledgers from one entry to another, and the first and last entry of each in between."""
     for ledger in info.in_order:
         if begin.ledger_id <= ledger.ledger_id <= end.ledger_id:
@@ -153,7 +135,7 @@ def _parts(
             yield ledger, first, end.entry_id if is_last else (ledger.info.entries or 0) - 1
 
 
-def segment_keys(uuids: Sequence[UUID]) -> list[str]:
+def segment_keys(uuids):
     """The keys of the objects of these segments, in order."""
     return sorted(key for uuid in uuids for key in (str(uuid), f"{uuid}-index"))
 
@@ -168,60 +150,60 @@ SETTINGS = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block
 class Topic:
     """An open topic, and the entries added to it; `run` does the work that is due."""
 
-    def __init__(self, environment: Environment, cold: Path) -> None:
+    def __init__(self, environment, cold):
         self.environment, self.cold = environment, cold
-        self.added: list[tuple[EntryPosition, bytes]] = []
+        self.added = []
         self.open()
 
-    def open(self, **given: Any) -> ManagedLedger:
+    def open(self, **given):
         """Open it again."""
         rollover = RolloverPolicy(min_age_s=0)
         self.ledger = open_managed_ledger(self.environment, NAME, rollover=rollover, **given)
         return self.ledger
 
-    def add(self, count: int, size: int = 100) -> None:
+    def add(self, count, size=100):
         """Add entries, each of them another."""
         for _ in range(count):
             payload = (b"%d " % len(self.added)).ljust(size, b".")
             self.added.append((self.ledger.add_entry(payload), payload))
 
-    def run(self) -> None:
+    def run(self):
         """Do the work that is due."""
         self.environment.streaming.run_due()
 
     @property
-    def info(self) -> ManagedLedgerInfo:
+    def info(self):
         """The record."""
         known = self.environment.records.read(NAME)
         return known.info
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self):
         """Of the record."""
         return segments_of(self.info)
 
     @property
-    def status(self) -> StreamingStatus:
+    def status(self):
         """The state of the streaming."""
         return self.ledger.streaming_status
 
-    def cold_entries(self) -> list[tuple[EntryPosition, bytes]]:
+    def cold_entries(self):
         """The entries in complete segments."""
         return in_segments(self.cold, self.info)
 
-    def left(self) -> set[str]:
+    def left(self):
         """Leftovers in the tier."""
         return left_in(self.cold, self.info)
 
 
-def pool_of(tier: Tier, clock: Clock, **given: Any) -> StreamingPool:
+def pool_of(tier, clock, **given):
     """A pool without threads; `run_due` drives it."""
     tiers = KnownTiers(tier)
     options = {"threads": 0, "budget_bytes": 1 << 20, "buffer_bytes": 1 << 20, "now_ms": clock}
     return StreamingPool(lambda _: nullcontext(tiers), **(options | given))
 
 
-def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]]:
+def in_segment(cold, segment):
     """The entries of a segment's object, in their order."""
     key = ObjectKey(folder="", uuid=segment.uuid, ledger_id=None, is_index=False)
     data, index = ((cold / name).read_bytes() for name in (key.data_key, key.index_key))
@@ -232,15 +214,15 @@ def in_segment(cold: Path, segment: Segment) -> list[tuple[EntryPosition, bytes]
     return sorted(found)
 
 
-def is_sparse(cold: Path, segment: Segment) -> bool:
+def is_sparse(cold, segment):
     """Return whether a segment's object is marked as having gaps."""
     about = json.loads((cold / f"{segment.uuid}.metadata.json").read_text())
     return ObjectMarks.of(about["user_metadata"]).has_gaps
 
 
-def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
+def in_segments(cold, info):
     """The entries of all complete segments, each as its record has it."""
-    found: list[tuple[EntryPosition, bytes]] = []
+    found = []
     for segment in segments_of(info):
         if segment.is_finished:
             entries = in_segment(cold, segment)
@@ -253,7 +235,7 @@ def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition
     return found
 
 
-def left_in(cold: Path, info: ManagedLedgerInfo) -> set[str]:
+def left_in(cold, info):
     """Objects and uploads that no complete copy of the record has; a name that a kill cut off means nothing."""
     keys = {str(segment.uuid) for segment in segments_of(info) if segment.is_finished}
     keys |= {

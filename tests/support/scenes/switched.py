@@ -3,11 +3,11 @@
 It is set up by a configuration alone, as an operator would: policies name the tier and say how it is offloaded.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from uuid import uuid4
 
 from entries import entry
@@ -16,7 +16,7 @@ from stores import Store
 from tiers import put_object
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.records import EntryPosition, OffloadContext
 from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
@@ -49,7 +49,7 @@ class SwitchedTopic:
     records: str
     entries: list[Entry] = field(default_factory=list)
 
-    def add(self, count: int):
+    def add(self, count):
         """Append messages, by ones and by batches."""
         payloads = [entry(b"%d" % (len(self.entries) + i)) for i in range(count)]
         half = count // 2
@@ -64,7 +64,7 @@ class SwitchedTopic:
         self.topic.roll()
         self.topic.offload_prefix(EntryPosition(1 << 40, 0))
 
-    def stream(self, *, on: bool):
+    def stream(self, *, on):
         """Switch streaming."""
         self.topic.set_streaming(STREAMED if on else None)
 
@@ -79,24 +79,24 @@ class SwitchedTopic:
             driver = replace(tier_record(tier), name="filesystem")
         context = OffloadContext(uuid=key.uuid, complete=True, timestamp_ms=1, driver=driver)
 
-        def record(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        def record(info):
             ledger = info.ledger(ledger_id)
             assert ledger is not None
             return info.with_ledger(replace(ledger, context=context))
 
         self.environment.records.update(NAME, record)
 
-    def ledgers(self) -> tuple[LedgerRecord, ...]:
+    def ledgers(self):
         """As they are recorded."""
         return self.topic.read_info().in_order
 
-    def cold(self) -> list[Entry]:
+    def cold(self):
         """The entries that complete copies have, by the record."""
         stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in self.ledgers()}
         return [each for each in self.entries if each[0].entry_id < stops[each[0].ledger_id]]
 
 
-def live(switched: SwitchedTopic):
+def live(switched):
     """Switched back and forth: what PIP-76 asks for in its Tests Plan."""
     for count in (20, 15):
         switched.add(count)
@@ -127,7 +127,7 @@ def live(switched: SwitchedTopic):
 
 
 @contextmanager
-def switched_topic(store: Store, folder: Path) -> Iterator[SwitchedTopic]:
+def switched_topic(store, folder):
     """An empty topic whose tier is that store."""
     if store.name == "local":
         options = {"root": store.url}

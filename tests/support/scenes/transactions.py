@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,14 +22,8 @@ from offload_core.format.messages.entry import (
     split_entry,
 )
 from offload_core.metadata.records import EntryPosition
-from offload_core.reading.transaction_buffers import (
-    BufferSnapshot,
-    BufferState,
-    SnapshotStore,
-    TransactionBuffer,
-)
+from offload_core.reading.transaction_buffers import BufferState, SnapshotStore, TransactionBuffer
 from offload_core.writing.managed_ledger import (
-    Environment,
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
@@ -37,7 +31,6 @@ from offload_core.writing.managed_ledger import (
 )
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
-from offload_proto.messages_pb2 import MessageMetadata
 
 Position = tuple[int, int]
 """Ledger, entry."""
@@ -58,7 +51,7 @@ class Event:
     transaction: Transaction | None = None
     messages: int = 0
 
-    def pack(self, number: int) -> bytes:
+    def pack(self, number):
         """The entry, the `number`th of its topic."""
         ids = {}
         if self.transaction is not None:
@@ -74,26 +67,26 @@ class Event:
 
 
 PLAIN = Event(kind="messages")
-ONE: Transaction = (0, 1)
-OTHER: Transaction = (0, 2)
+ONE = (0, 1)
+OTHER = (0, 2)
 
 
-def of(transaction: Transaction, messages: int = 0) -> Event:
+def of(transaction, messages=0):
     """A message of a transaction."""
     return Event(kind="messages", transaction=transaction, messages=messages)
 
 
-def commit(transaction: Transaction) -> Event:
+def commit(transaction):
     """The marker of its commit."""
     return Event(kind="commit", transaction=transaction)
 
 
-def abort(transaction: Transaction) -> Event:
+def abort(transaction):
     """The marker of its abort."""
     return Event(kind="abort", transaction=transaction)
 
 
-def ledger(ledger_id: int, *events: Event) -> WrittenObject:
+def ledger(ledger_id, *events):
     """A ledger in which these happen, a few entries a block."""
     payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
     return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
@@ -111,7 +104,7 @@ class Seen:
     uncommitted: list[tuple[int, int, int, str | None]]
 
 
-def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: Position) -> Seen:
+def simulate(history, start, stop):
     """Go through a topic as a broker does that keeps it, from `start`, and read it up to `stop`.
 
     A transaction is ongoing from its first entry to its marker; nothing from the first ongoing one on is read. What was
@@ -119,7 +112,7 @@ def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: P
     """
     together = list(history)
     events = [(position, event) for position, event in together if position >= start]
-    ongoing: dict[Transaction, Position] = {}
+    ongoing = {}
     aborted = {
         event.transaction for position, event in together if event.kind == "abort" and position < start
     }
@@ -133,8 +126,8 @@ def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: P
             if event.kind == "abort":
                 aborted.add(event.transaction)
     end = min([stop, *ongoing.values()])
-    committed: list[tuple[int, int, int]] = []
-    uncommitted: list[tuple[int, int, int, str | None]] = []
+    committed = []
+    uncommitted = []
     for position, event in events:
         if event.kind != "messages" or position >= stop:
             continue
@@ -152,13 +145,11 @@ def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: P
 # --- reference implementations of kernels ------------------------------------------------------
 
 
-def found_in(
-    entries: Sequence[bytes], first_entry_id: int, *, verify_checksums: bool = True
-) -> tuple[list[list[int]], list[list[int]], list[list[int]], tuple[int, int]]:
+def found_in(entries, first_entry_id, *, verify_checksums=True):
     """Ranges, markers, tombstones and times of entries: the reference implementation of `find_transactions`."""
-    ranges: list[list[int]] = []
-    markers: list[list[int]] = []
-    tombstones: list[list[int]] = []
+    ranges = []
+    markers = []
+    tombstones = []
     times = []
     for entry_id, payload in enumerate(entries, start=first_entry_id):
         metadata = split_entry(payload, verify_checksum=verify_checksums).metadata
@@ -180,7 +171,7 @@ def found_in(
     return ranges, markers, tombstones, (min(times), max(times))
 
 
-def outcomes_of(ranges: Sequence[Sequence[int]], markers: Sequence[Sequence[int]]) -> list[str]:
+def outcomes_of(ranges, markers):
     """The reference implementation of `outcomes`, by looking at all markers for each range."""
     states = []
     for part, first, *ids in ranges:
@@ -194,14 +185,14 @@ def outcomes_of(ranges: Sequence[Sequence[int]], markers: Sequence[Sequence[int]
     return states
 
 
-def _ids(metadata: MessageMetadata) -> tuple[int, int] | None:
+def _ids(metadata):
     if not (metadata.HasField("txnid_most_bits") and metadata.HasField("txnid_least_bits")):
         return None
     ids = _signed(metadata.txnid_most_bits), _signed(metadata.txnid_least_bits)
     return None if -1 in ids else ids
 
 
-def _signed(number: int) -> int:
+def _signed(number):
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
@@ -215,7 +206,7 @@ NEVER = SnapshotPolicy(max_entries=1 << 40, interval_s=1 << 40)
 _numbers = itertools.count()
 
 
-def message(transaction: TransactionId | None = None, *, publish_time_ms: int = 1) -> bytes:
+def message(transaction=None, *, publish_time_ms=1):
     """An entry with one message, which no other has."""
     return pack_entry(
         [NewMessage(value=b"%d" % next(_numbers))],
@@ -226,7 +217,7 @@ def message(transaction: TransactionId | None = None, *, publish_time_ms: int = 
     )
 
 
-def next_to(position: EntryPosition, by: int = 1) -> EntryPosition:
+def next_to(position, by=1):
     """The position `by` entries after it, in the same ledger."""
     return EntryPosition(position.ledger_id, position.entry_id + by)
 
@@ -244,14 +235,14 @@ class Model:
     aborted: set[TransactionId] = field(default_factory=set)
 
     @classmethod
-    def of(cls, entries: Iterable[tuple[EntryPosition, bytes | memoryview]]) -> Model:
+    def of(cls, entries):
         """A model of all entries that there are."""
         model = cls()
         for position, payload in entries:
             model.add(position, bytes(payload))
         return model
 
-    def add(self, position: EntryPosition, payload: bytes) -> None:
+    def add(self, position, payload):
         """The next entry."""
         metadata = split_entry(payload).metadata
         transaction = None
@@ -269,12 +260,12 @@ class Model:
             self.first.setdefault(transaction, position)
 
     @property
-    def stable(self) -> EntryPosition | None:
+    def stable(self):
         """The last entry before the first of any open transaction."""
         first = min(self.first.values(), default=EntryPosition(1 << 62, 0))
         return max((position for position, _ in self.entries if position < first), default=None)
 
-    def check(self, topic: TransactionalTopic, where: object = "", since: EntryPosition = START) -> None:
+    def check(self, topic, where="", since=START):
         """Compare with a topic's status; entries before `since` were deleted."""
         status = topic.status()
         if status.state is BufferState.NO_SNAPSHOT:
@@ -290,17 +281,13 @@ class Model:
                 expected = self.decide(position, transaction, stable)
                 assert topic.decide(position, transaction) == expected, where
 
-    def decide(
-        self, position: EntryPosition, transaction: TransactionId | None, stable: EntryPosition | None
-    ) -> str:
+    def decide(self, position, transaction, stable):
         """The decision on an entry, with this stable position."""
         if stable is None or position > stable:
             return "undecided"
         return "aborted" if transaction in self.aborted else "committed"
 
-    def check_snapshot(
-        self, snapshot: BufferSnapshot, where: object = "", since: EntryPosition = START
-    ) -> None:
+    def check_snapshot(self, snapshot, where="", since=START):
         """Check a snapshot, and the buffer made of it and the entries after it."""
         buffer = TransactionBuffer.restore(snapshot)
         buffer.become_ready()
@@ -325,7 +312,7 @@ class Model:
 # --- Drawn histories of transactions, over ledgers in all formats.
 
 
-TRANSACTIONS: Sequence[Transaction] = [(0, 0), (0, 1), (1, 0), (2, 7)]
+TRANSACTIONS = [(0, 0), (0, 1), (1, 0), (2, 7)]
 FATES = ("commit", "abort", "open")
 
 
@@ -337,7 +324,7 @@ class History:
     objects: Mapping[int, Sequence[WrittenObject]]
 
     @property
-    def in_order(self) -> list[tuple[Position, Event]]:
+    def in_order(self):
         return [
             ((ledger_id, entry_id), event)
             for ledger_id, events in self.events.items()
@@ -346,11 +333,11 @@ class History:
 
 
 @st.composite
-def events(draw: st.DrawFn, *, late: bool) -> list[Event]:
+def events(draw, *, late):
     """The events of a topic. With `late`, messages also come to transactions that were aborted."""
     fates = {each: draw(st.sampled_from(FATES)) for each in TRANSACTIONS}
-    ended: set[Transaction] = set()
-    happened: list[Event] = []
+    ended = set()
+    happened = []
     for kind in draw(
         st.lists(st.sampled_from(["plain", "sent", "sent", "end", "other"]), min_size=1, max_size=40)
     ):
@@ -372,7 +359,7 @@ def events(draw: st.DrawFn, *, late: bool) -> list[Event]:
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, late: bool = False) -> History:
+def histories(draw, *, late=False):
     happened = draw(events(late=late))
     borders = sorted(draw(st.sets(st.integers(1, max(1, len(happened) - 1)), max_size=3)))
     ledgers = {}
@@ -387,7 +374,7 @@ def histories(draw: st.DrawFn, *, late: bool = False) -> History:
     return History(events=ledgers, objects=objects)
 
 
-def as_segments(ledger_id: int, payloads: Sequence[bytes]) -> list[WrittenObject]:
+def as_segments(ledger_id, payloads):
     """Two segments of two blocks each, as far as there are entries."""
     half = (len(payloads) + 1) // 2
     made = []
@@ -415,19 +402,19 @@ FORMATS = [
 class TransactionalStores:
     """A topic whose record, snapshot and ledgers outlive processes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.metadata = MemoryMetadataStore()
         self.ledgers = MemoryLedgers()
 
-    def environment(self, points: Points) -> Environment:
+    def environment(self, points):
         return environment_of(self.metadata, MemoryLedgerStore(self.ledgers), None, points, cache_bytes=0)
 
-    def open(self, points: Points) -> TransactionalTopic:
+    def open(self, points):
         environment = self.environment(points)
         topic = open_managed_ledger(environment, NAME, rollover=RolloverPolicy(max_entries=5, min_age_s=0))
         return TransactionalTopic(environment, topic, SnapshotPolicy(max_entries=4, interval_s=1 << 40))
 
-    def live(self, points: Points) -> None:
+    def live(self, points):
         """The life of the topic."""
         topic = self.open(points)
         topic.add_entries([message()])
@@ -443,7 +430,7 @@ class TransactionalStores:
         topic.add_entries([message(), message(), message()])
         topic.status()
 
-    def end(self, points: Points) -> None:
+    def end(self, points):
         """End what was left open."""
         topic = self.open(points)
         for place, transaction in enumerate(topic.status().open_transactions):
@@ -451,7 +438,7 @@ class TransactionalStores:
         topic.snapshot()
         topic.topic.close()
 
-    def check(self, where: object) -> None:
+    def check(self, where):
         """Open the topic anew, and compare."""
         topic = self.open(Points())
         model = Model.of(topic.topic.read_entries(START, 1000))
@@ -461,12 +448,12 @@ class TransactionalStores:
         else:
             model.check_snapshot(self.snapshot(), where)
 
-    def snapshot(self) -> BufferSnapshot:
+    def snapshot(self):
         """The one that is persisted."""
         snapshot = SnapshotStore(self.metadata).read(NAME)
         assert snapshot is not None
         return snapshot
 
-    def entries(self) -> list[tuple[EntryPosition, memoryview]]:
+    def entries(self):
         """All of them, read by a new owner."""
         return list(self.open(Points()).topic.read_entries(START, 1 << 20, 1 << 30))
