@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
-PYTEST := $(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --no-loadscope-reorder
+
+# Tests start Python some hundred times: its compiled modules are kept, whatever the caller's environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo servers test check bench nightly proto reference docs clean
 

@@ -36,11 +36,11 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 pytest_plugins = ["effort", "crash_matrix", "pytester"]
 
 _GROUPS = {
-    "spark": "pulsar",
-    "broker": "pulsar",
-    "zookeeper": "pulsar",
-    "zookeeper_broker": "pulsar",
-    "oracle": "pulsar",
+    "spark": "spark",
+    "broker": "broker",
+    "zookeeper": "broker",
+    "zookeeper_broker": "broker",
+    "oracle": "spark",
     "fake_gcs": "stores",
     "azurite": "stores",
     "minihdfs": "stores",
@@ -48,14 +48,19 @@ _GROUPS = {
     "stores": "stores",
     "test_on_servers": "stores",
     "test_retry_on_servers": "stores",
-    "test_provider": "pulsar",
-    "test_progress": "pulsar",
-    "test_code_blocks": "pulsar",
+    "airflow": "airflow",
+    "test_code_blocks": "spark",
     "versitygw": "",
     "chromium": "",
     "start_server": "",
 }
 """By fixture, or by folder or file where tests choose servers as they run: the group that shares costly processes."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: one waits for a server most of the time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
