@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.drawn import filtered_topics
@@ -14,6 +15,7 @@ from pulsar_offload import export, open_tier, scan
 PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
 
+@effort(0.3)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
 def test_a_growing_topic_with_gaps_is_exported_once(topic, data):
     with_records = data.draw(st.booleans())

@@ -37,6 +37,7 @@ def export(tier: Path, to: Path, **options: object) -> ExportReport:
         return pulsar_offload.export(reader, to, **{"topics": ORDERS} | options)
 
 
+@pytest.mark.nightly
 def test_a_brokers_topics_are_exported_as_they_are_scanned(tmp_path):
     lay_out_broker_objects(tmp_path / "tier")
     with open_tier(tmp_path / "tier") as reader:

@@ -84,6 +84,10 @@ def delete_cold(copies: TwoCopies):
     copies.tier.delete([copies.data_key])
 
 
+def delete_cold_root(copies: TwoCopies):
+    shutil.rmtree(cold_file(copies).parent)
+
+
 def delete_cold_index(copies: TwoCopies):
     copies.tier.delete([f"{copies.data_key}-index"])
 
@@ -99,6 +103,7 @@ FAILURES: dict[str, tuple[Copy, Callable[[TwoCopies], None], FallbackReason]] = 
     "hot ledger unreadable": (Copy.HOT, unreadable_hot, FallbackReason.FAILED),
     "hot ledger damaged": (Copy.HOT, damage_hot, FallbackReason.DAMAGED),
     "cold object deleted": (Copy.COLD, delete_cold, FallbackReason.MISSING),
+    "cold root deleted": (Copy.COLD, delete_cold_root, FallbackReason.MISSING),
     "cold index deleted": (Copy.COLD, delete_cold_index, FallbackReason.MISSING),
     "cold object damaged": (Copy.COLD, damage_cold, FallbackReason.DAMAGED),
 }
@@ -117,7 +122,7 @@ def test_every_priority_reads_the_ledger_and_its_own_copy(copies, priority):
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_when_the_first_copy_fails_the_other_gives_all_entries(copies, name):
+def test_when_the_first_copy_fails_the_other_gives_all_entries_or_an_only_priority_its_error(copies, name):
     copy, fail, reason = FAILURES[name]
     fail(copies)
     readers = copies.readers()
@@ -127,19 +132,12 @@ def test_when_the_first_copy_fails_the_other_gives_all_entries(copies, name):
     ((failed, why, _),) = copies.seen()
     assert (failed, why) == (copy.value, reason.value)
     assert readers.fallback_counts == {(copy, reason): 1}
-
-
-@pytest.mark.parametrize("name", FAILURES)
-def test_an_only_priority_gives_the_error_of_its_copy(copies, name):
-    copy, fail, _ = FAILURES[name]
-    fail(copies)
-    readers = copies.readers()
     only, other = (HOT_ONLY, COLD_ONLY) if copy is Copy.HOT else (COLD_ONLY, HOT_ONLY)
     with pytest.raises(OffloadError) as raised:
         rest(readers.open(copies.record(), only))
     assert not isinstance(raised.value, NoReadableCopyError)
     assert rest(readers.open(copies.record(), other)) == PAYLOADS
-    assert copies.seen() == []
+    assert readers.fallback_counts == {(copy, reason): 1}
 
 
 @pytest.mark.parametrize("name", DURING)
@@ -284,9 +282,3 @@ def test_each_kind_of_failure_is_told_of_by_its_code_and_logged(copies, error, r
     shown = {name: getattr(line, name) for name in ("ledger_id", "copy", "reason", "entry_id")}
     assert shown == {"ledger_id": copies.ledger_id, "copy": "hot", "reason": reason.value, "entry_id": None}
     assert line.levelno == (logging.ERROR if reason is FallbackReason.DAMAGED else logging.WARNING)
-
-
-def test_a_cold_root_that_is_gone_is_a_missing_copy(copies):
-    shutil.rmtree(cold_file(copies).parent)
-    assert rest(copies.readers().open(copies.record(), COLD_FIRST)) == PAYLOADS
-    assert copies.seen() == [("cold", "missing", None)]

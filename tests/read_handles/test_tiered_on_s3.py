@@ -42,6 +42,7 @@ def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
     return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 
+@pytest.mark.nightly
 def test_a_refused_connection_at_opening_and_in_the_middle(copies, store):
     with (
         Proxy(store.endpoint) as proxy,

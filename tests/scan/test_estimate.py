@@ -63,6 +63,7 @@ def told_topics(told: ScanEstimate) -> set[str]:
     return {topic.rpartition("/")[2] for topic in told.by_topic}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("isolation", ["committed", "uncommitted"])
 @pytest.mark.parametrize("task_bytes", [1 << 30, 60_000, 7_000])
 @pytest.mark.parametrize("range_bytes", [1 << 20, 16_384, 1_024])

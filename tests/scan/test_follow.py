@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from effort import effort
 from entries import LedgerPart, pip17_object, streaming_object
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,6 +139,7 @@ TRIGGERS = st.lists(
 )
 
 
+@effort(0.4)
 @given(histories(), st.data())
 def test_everything_is_read_once_and_in_order(arrivals, data):
     with tempfile.TemporaryDirectory() as folder, open_tier(folder) as tier:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from effort import effort
 from entries import PUBLISH_TIME_MS, batch_entry, entry, ledger_metadata, pip17_of_blocks, streaming_of_blocks
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,7 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(topic, data):
         assert len(driver.reads) <= len(whole.reads) + begins_in_a_gap
 
 
+@effort(0.4)
 @given(topic=filtered_topics(), data=st.data())
 def test_times_and_conditions_choose_from_what_is_left(topic, data):
     first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))

@@ -22,6 +22,7 @@ def tiers(tmp_path_factory):
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("broker", "topic"),
     [(BROKER, topic) for topic in TOPICS if topic != "chunk"]

@@ -199,14 +199,6 @@ def test_tasks_cover_each_block_once_and_in_order(min_partitions, task_bytes):
     assert len(tasks) >= min(min_partitions, 9)
 
 
-@pytest.mark.parametrize("level", ["messages", "entries"])
-@pytest.mark.parametrize("task_bytes", [1, 600, 1500, 5000])
-def test_the_rows_do_not_depend_on_how_tasks_are_cut(level, task_bytes):
-    reading = scan(TIER, level=level, task_bytes=task_bytes)
-    assert len(reading.planned) > 1
-    assert reading.to_table().to_pylist() == FULL[level]
-
-
 def test_a_large_ledger_is_split_between_its_blocks():
     blocks = [[entry(b"x" * 100)] * 2] * 20
     tier = in_memory(streaming_object([LedgerPart(ledger_id=7, blocks=blocks)]))

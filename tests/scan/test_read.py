@@ -118,14 +118,6 @@ def test_every_batch_has_the_scans_schema(level, columns):
         batch.validate(full=True)
 
 
-def test_only_asked_for_columns_are_made_and_in_that_order():
-    tier = in_memory(pip17_object([b"a", b"b"]))
-    assert scan(tier, level="entries", columns=["__entryId", "__topic"]).to_table().to_pydict() == {
-        "__entryId": [0, 1],
-        "__topic": [TOPIC, TOPIC],
-    }
-
-
 @pytest.mark.parametrize(
     "options",
     [

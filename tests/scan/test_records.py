@@ -55,19 +55,15 @@ def streamed(tmp_path_factory):
     return root
 
 
-def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True) -> list[tuple[int, int]]:
+def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True, **bounds: Position):
+    given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
+    records = {TOPIC: managed_ledger(*ledgers)}
     with open_tier(root) as tier:
         planned = scan(
-            tier,
-            TOPIC,
-            level="entries",
-            records={TOPIC: managed_ledger(*ledgers)},
-            fail_on_data_loss=fail_on_data_loss,
+            tier, TOPIC, level="entries", records=records, fail_on_data_loss=fail_on_data_loss, **given
         )
-        return [
-            (row["__ledgerId"], row["__entryId"])
-            for row in planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
-        ]
+        rows = planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
+    return [(row["__ledgerId"], row["__entryId"]) for row in rows]
 
 
 def segmented(root: Path, *sizes: int, ledger_id: int = 5):
@@ -81,6 +77,7 @@ def segmented(root: Path, *sizes: int, ledger_id: int = 5):
 # --- golden ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
 def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless, topic):
     with open_tier(nameless) as tier:
@@ -250,19 +247,11 @@ def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path):
 # --- what is not offloaded yet, by positions ---------------------------------------------------
 
 
-def scan_of(root: Path, *ledgers: LedgerRecord, **bounds: Position) -> list[tuple[int, int]]:
-    with open_tier(root) as tier:
-        given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
-        planned = scan(tier, TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)
-        rows = planned.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
-    return [(row["__ledgerId"], row["__entryId"]) for row in rows]
-
-
 def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_path):
     lay_out(tmp_path, pip17_object([b"a", b"b"], ledger_id=1), attempt=1)
     ledgers = (closed(1, 2, copied(uuid_of(1))), closed(2, 5), still_open(3))
     for stop in (Position(1, 2), Position(2, 0)):
-        assert scan_of(tmp_path, *ledgers, stop=stop) == [(1, 0), (1, 1)]
+        assert entry_ids(tmp_path, *ledgers, stop=stop) == [(1, 0), (1, 1)]
     for stop, positions in (
         (Position(2, 3), "positions 2:0 to 2:2"),
         (Position(2, 3, 1), "positions 2:0 to 2:3"),
@@ -271,10 +260,10 @@ def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_pat
         (Position(9, 0), "positions from 2:0 on, to ledger 3"),
     ):
         with pytest.raises(DataLossError, match=r"complete copy \(ledger 2\)") as caught:
-            scan_of(tmp_path, *ledgers, stop=stop)
+            entry_ids(tmp_path, *ledgers, stop=stop)
         assert caught.value.expected == positions
     with pytest.raises(DataLossError) as caught:
-        scan_of(tmp_path, *ledgers, start=Position(2, 1), stop=Position(2, 3))
+        entry_ids(tmp_path, *ledgers, start=Position(2, 1), stop=Position(2, 3))
     assert caught.value.expected == "positions 2:1 to 2:2"
 
 
@@ -282,23 +271,23 @@ def test_a_stop_in_the_part_of_the_last_ledger_that_is_not_offloaded_yet_is_loss
     segmented(tmp_path, 4)
     context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
     for ledger in (still_open(5, context), closed(5, 15, context)):
-        assert len(scan_of(tmp_path, ledger, stop=Position(5, 4))) == 4
+        assert len(entry_ids(tmp_path, ledger, stop=Position(5, 4))) == 4
         with pytest.raises(DataLossError, match="expected entries 4 to 6"):
-            scan_of(tmp_path, ledger, stop=Position(5, 7))
+            entry_ids(tmp_path, ledger, stop=Position(5, 7))
 
 
 def test_a_start_in_a_ledger_that_retention_has_trimmed_is_loss(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=7))
     ledger = closed(7, 1, copied(uuid_of(0)))
-    assert scan_of(tmp_path, ledger) == [(7, 0)]
+    assert entry_ids(tmp_path, ledger) == [(7, 0)]
     with pytest.raises(DataLossError, match="asked for from 3:2:0, but begins with ledger 7 now"):
-        scan_of(tmp_path, ledger, start=Position(3, 2))
+        entry_ids(tmp_path, ledger, start=Position(3, 2))
 
 
 def test_many_ledgers_of_a_gap_are_not_all_named(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=99))
     hot = [closed(number, 2) for number in range(1, 31)]
     with pytest.raises(DataLossError, match=r"30 ledgers of .* have no complete copy") as caught:
-        scan_of(tmp_path, *hot, closed(99, 1, copied(uuid_of(0))))
+        entry_ids(tmp_path, *hot, closed(99, 1, copied(uuid_of(0))))
     assert caught.value.expected == "positions 1:0 to 30:1"
     assert str(caught.value.found).endswith("; and 20 more")

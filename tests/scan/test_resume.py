@@ -34,6 +34,7 @@ ALL = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "position",
     [Position(*place) for place in ALL]

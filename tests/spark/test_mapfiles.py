@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.storage.tier import open_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 _numbers = itertools.count()
 

@@ -21,7 +21,7 @@ from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
 from offload_hooks.errors import OptionError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders"):
@@ -137,14 +137,15 @@ def writer(tmp_path):
     return [sys.executable, str(WRITER), *(str(tmp_path / name) for name in ("tier", "out", "checkpoint"))]
 
 
-def test_a_query_that_is_killed_reads_nothing_twice_and_misses_nothing(spark, tmp_path, writer, sample):
+@pytest.mark.nightly
+def test_a_query_that_is_killed_reads_nothing_twice_and_misses_nothing(spark, tmp_path, writer):
     values = [b"%04d" % i for i in range(400)]
     for ledger_id in range(4):
         put(tmp_path / "tier", ledger_id, values[100 * ledger_id : 100 * (ledger_id + 1)])
     log = tmp_path / "log"
     commits = tmp_path / "checkpoint" / "commits"
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    for kills in range(1, 1 + len(sample(range(2), 2))):
+    for kills in (1, 2):
         with log.open("wb") as output:
             process = subprocess.Popen(
                 writer, stdout=output, stderr=output, start_new_session=True, env=environment

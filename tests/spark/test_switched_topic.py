@@ -20,7 +20,7 @@ from pulsar_offload import scan
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module", params=["local", "s3"])
+@pytest.fixture(scope="module", params=["local", pytest.param("s3", marks=pytest.mark.nightly)])
 def switched(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("switched")
     with switched_topic(new_store(request.param, request.getfixturevalue, folder), folder) as made:
