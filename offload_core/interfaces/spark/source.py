@@ -6,7 +6,6 @@ Source: docs/spark.md.
 from __future__ import annotations
 
 import os
-from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -43,10 +42,10 @@ class PulsarOffloadDataSource(DataSource):
     """The data source `pulsar_offload`; its options are in docs/spark.md.
 
     Attributes:
-        report: called with the metrics of each task, where it is read; None for nothing.
+        report: an object, no function, that is called with the metrics of each task where it is read; None for none.
     """
 
-    report: ClassVar[Report | None] = None
+    report: Report | None = None
 
     @classmethod
     def name(cls) -> str:
