@@ -41,7 +41,7 @@ def wait_for_files(process, out, count):
         time.sleep(0.01)  # a loop that only looks takes a processor from what it waits for
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_follow_ends_cleanly_by_a_signal(number, workers, tier, tmp_path):
@@ -58,7 +58,7 @@ def test_follow_ends_cleanly_by_a_signal(number, workers, tier, tmp_path):
     assert parquet_rows(out) == scanned(tier)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 def test_follow_killed_again_and_again_loses_and_doubles_nothing(workers, tier, tmp_path):
     out, more = tmp_path / "out", ("--file-bytes", "2048", workers)
@@ -76,9 +76,9 @@ def test_follow_killed_again_and_again_loses_and_doubles_nothing(workers, tier, 
     assert parquet_rows(out) == scanned(tier)
 
 
-def test_a_bar_is_shown_on_a_terminal_and_only_there(tier, tmp_path):
+def test_a_bar_is_shown_on_a_terminal_and_only_there(offload, tier, tmp_path):
     terminal, inside = pty.openpty()
-    with started(tier, tmp_path / "shown", "--file-bytes=2048", "--workers=1", stderr=inside) as process:
+    with started(tier, tmp_path / "shown", "--file-bytes=2048", "--workers=1", stderr=inside):
         os.close(inside)
         shown = b""
         with contextlib.suppress(OSError):  # the terminal's other end is closed
@@ -89,7 +89,6 @@ def test_a_bar_is_shown_on_a_terminal_and_only_there(tier, tmp_path):
     assert re.search(r"exporting .*\d+/\d+", text), text
     assert "B/s" in text
     assert re.search(REPORT + "$", text.replace("\r\n", "\n")), text
-    with started(tier, tmp_path / "piped", "--file-bytes=2048") as process:
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert re.fullmatch(REPORT, said)
+    piped = offload("export", tier, "-t", ORDERS, "--to", tmp_path / "piped", "--file-bytes=2048")
+    assert piped.code == 0
+    assert re.fullmatch(REPORT, piped.err)

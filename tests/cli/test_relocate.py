@@ -119,6 +119,7 @@ def gone_copies(info):
     return ManagedLedgerInfo(ledgers=(replace(first, context=replace(first.context, uuid=uuid4())),))
 
 
+@pytest.mark.nightly
 def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
     world, arguments, url, offload, tmp_path
 ):

@@ -33,7 +33,7 @@ def test_no_command_is_imported_to_list_them(arguments):
     assert "offload_core.interfaces.cli.commands" in done.stderr.split()
 
 
-def test_no_kernel_is_compiled_to_list_a_tier(broker):
+def test_no_kernel_is_compiled_to_list_a_tier_and_no_bar_is_imported(broker):
     """The import of numba alone takes longer than all else of it."""
     key = next(path.name for path in broker.rglob("*-ledger-*") if "index" not in path.name)
     program = f"""
@@ -47,6 +47,7 @@ for command in ("ls", "ls --json", "du", "cost", "verify", "inspect {key}"):
     except SystemExit as ended:
         assert not ended.code, (command, ended.code)
     assert "numba" not in sys.modules, command
+    assert name != "ls" or sys.modules.keys().isdisjoint(["rich.progress", "rich.logging"]), command
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
@@ -92,7 +93,7 @@ main()
 """
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name",
     [

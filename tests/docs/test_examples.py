@@ -1,5 +1,6 @@
 """Examples of the documentation do what the pages say that they do: conformance suites, prices, Python programs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,13 +21,16 @@ def blocks(page, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def run(folder, *arguments):
-    """What Python writes to its output, and after that to its error output; it must end well."""
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """What a program of a page writes, in an empty folder; a warning is an error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(code):
+        exec(compile(code, "page", "exec"), {"__name__": "__main__"})
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -35,9 +39,17 @@ def run(folder, *arguments):
 )
 def test_the_suite_of_a_page_passes(page, number, options, most, tmp_path):
     (tmp_path / "test_page.py").write_text(blocks(page)[number])
-    quiet = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *options]
-    said = run(tmp_path, "-m", "pytest", *quiet, "test_page.py")
-    assert int(re.findall(r"(\d+) passed", said)[0]) > most
+    quiet = ["-q", "-p", "no:cacheprovider", "-p", "effort", "--rootdir", str(tmp_path), *options]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *quiet, "test_page.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > most
 
 
 def test_the_plan_of_faults_is_one():
@@ -46,31 +58,31 @@ def test_the_plan_of_faults_is_one():
     assert len(FaultPlan.parse(text[1]).faults) == 3
 
 
-def test_verifying_finds_the_damage(tmp_path):
+def test_verifying_finds_the_damage(run, tmp_path):
     root = tmp_path / "tier"
     root.mkdir()
     key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]))
     data = bytearray((root / key).read_bytes())
     data[-1] ^= 1
     (root / key).write_bytes(data)
-    found, counts = run(tmp_path, "-W", "error", "-c", *blocks("verify")).splitlines()[:2]
+    found, counts = run(*blocks("verify")).splitlines()[:2]
     assert (found.split()[0], counts) == ("message.checksum", "1 1")
 
 
-def test_repairing_writes_an_index(tmp_path):
+def test_repairing_writes_an_index(run, tmp_path):
     root = tmp_path / "tier"
     root.mkdir()
     key = lay_out(root, pip17_object([entry(b"a"), entry(b"b")]), parts=("data",))
-    planned, written = run(tmp_path, "-W", "error", "-c", *blocks("repair")).splitlines()[:2]
+    planned, written = run(*blocks("repair")).splitlines()[:2]
     assert planned.split()[:2] == [key, "rebuild-index"]
     assert written == f"('{key}-index',)"
 
 
-def test_costs_are_estimated(tmp_path):
+def test_costs_are_estimated(run, tmp_path):
     lay_out_broker_objects(tmp_path, {"json"})
     assert len(blocks("cost")) == 3
     code = "\n".join(blocks("cost")).replace("s3://bucket/prefix", str(tmp_path))
-    said = run(tmp_path, "-c", code.replace("cold/orders", "cold/json"))
+    said = run(code.replace("cold/orders", "cold/json"))
     assert said.split()[0] == "1"
     assert "persistent://acme/cold/json" in said
 
@@ -81,10 +93,10 @@ def test_prices_load(tmp_path):
     assert load_prices(tmp_path / "ours.toml").currency == "EUR"
 
 
-def test_a_report_is_written(tmp_path):
+def test_a_report_is_written(run, tmp_path):
     lay_out_broker_objects(tmp_path / "tier", {"json"})
     (code,) = blocks("report")
-    assert "'topics': 1" in run(tmp_path, "-c", code.replace("s3://bucket/prefix", str(tmp_path / "tier")))
+    assert "'topics': 1" in run(code.replace("s3://bucket/prefix", str(tmp_path / "tier")))
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from commands import as_a_process
+from commands import in_this_process
 from required import need
 from servers import install
 from servers.toolchains import ToolchainMissing
@@ -23,9 +23,9 @@ def distribution():
 
 
 @pytest.fixture
-def offload():
-    """Run the command as a process: `offload("serve")`."""
-    return as_a_process
+def offload(capsys, monkeypatch):
+    """Run the command in this process, beside the service: `offload("ls", root)`."""
+    return in_this_process(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")

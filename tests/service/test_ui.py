@@ -5,6 +5,7 @@ import pytest
 from service import Service, offloading, owner
 
 from offload_core.interfaces.service.app import MOST_TOPICS
+from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.writing.managed_ledger import RolloverPolicy, open_managed_ledger
 
 KEY = b"k" * 64
@@ -64,7 +65,9 @@ def test_the_page_lets_nothing_else_in_and_nobody_from_elsewhere(service):
 
 
 def test_many_topics_are_told_in_part(service, tmp_path):
-    write(service, tmp_path, *(f"t{i:03}" for i in range(MOST_TOPICS + 3)))
+    with owner(service.metadata, tmp_path) as environment:
+        for i in range(MOST_TOPICS + 3):
+            environment.records.write(f"acme/n/persistent/t{i:03}", ManagedLedgerInfo(ledgers=()), None)
     told = service.ask("GET", "/ui/status").json
     assert (told["count"], len(told["topics"])) == (MOST_TOPICS + 3, MOST_TOPICS)
     assert service.ask("GET", "/ui/status?namespace=acme%2Fother").json == {"count": 0, "topics": []}

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import stamina
 import typer
-from rich.logging import RichHandler
 from typer.models import ArgumentInfo
 
 from offload_core.interfaces.cli.terminal import err, print_failure, printable
@@ -301,6 +300,8 @@ def _reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
     """Turn errors into one line and an exit code: 2 for wrong options and names, `failed` for all else."""
     handler: logging.Handler = logging.StreamHandler()
     if err.is_terminal:
+        from rich.logging import RichHandler
+
         handler = RichHandler(console=err, show_time=False, show_path=False)
     handler.setFormatter(_OneLine("%(message)s"))
     stamina.instrumentation.set_on_retry_hooks([])  # the layer `retry` logs it with hook and key

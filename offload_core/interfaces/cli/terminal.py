@@ -9,20 +9,22 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from offload_hooks.private_files import replacing
+
+if TYPE_CHECKING:  # imported by commands that show a bar
+    from rich.progress import Progress
 
 _READER_WAIT_S = 5
 """The time to wait for a process that reads a pipe."""
@@ -93,11 +95,14 @@ def print_failure(text: str) -> None:
 
 def byte_bar(*, shown: bool = True) -> Progress:
     """Bars of bytes on the standard error, while it is a terminal; gone in the end."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        _Rate(),
+    from rich import progress
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
         console=err,
         disable=not (shown and err.is_terminal),
         transient=True,
@@ -107,23 +112,16 @@ def byte_bar(*, shown: bool = True) -> Progress:
 @contextmanager
 def count_bar(what: str) -> Iterator[Callable[[int], None]]:
     """A line with the present count on the standard error, if that is a terminal; gone in the end."""
-    columns = (TextColumn("{task.completed:,} {task.description}"),)
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import Progress, TextColumn
+
+    with Progress(
+        TextColumn("{task.completed:,} {task.description}"), console=err, transient=True
+    ) as progress:
         task = progress.add_task(what, total=None)
         yield lambda count: progress.update(task, completed=count)
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        """Rate and time left, once something is done."""
-        seconds = task.finished_time or task.elapsed
-        if not seconds or not task.completed:
-            return Text("")
-        rate = task.completed / seconds
-        text = f"{decimal(int(rate))}/s"
-        if task.remaining:
-            text += f", {timedelta(seconds=round(task.remaining / rate))} left"
-        return Text(text, style="progress.remaining")
 
 
 def print_streamed(value: Any) -> None:
