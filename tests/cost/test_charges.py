@@ -1,7 +1,5 @@
 """Counts times prices, by hand, and what moves and merging save."""
 
-from __future__ import annotations
-
 import pytest
 
 from offload_core.maintenance.inventory.charges import money_of, month_of_storage, offload_requests, weigh

@@ -1,7 +1,5 @@
 """Files of prices: the examples, what a file may say, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is stored, by topic and month: objects, bytes, parts, small objects and young ones."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import partial
 

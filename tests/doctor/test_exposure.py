@@ -1,7 +1,5 @@
 """What doctor says of files that other users can read or write: only of these, with the command that ends it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`offload doctor` as people run it, on each of the five stores: what it finds, what it leaves, what it never shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

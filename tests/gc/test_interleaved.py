@@ -1,7 +1,5 @@
 """Between any two calls of a collection others write records, and the other way round: no record loses a copy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Attempts that somebody is at, records that change or are not complete, uploads, failures: what is unsure stays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

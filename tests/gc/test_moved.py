@@ -1,7 +1,5 @@
 """Old copies of ledgers that were moved to another tier go, if the new ones are there and whole; else they stay."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator, Sequence

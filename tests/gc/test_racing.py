@@ -5,8 +5,6 @@ of a collection as well; they are killed, or stand still; clocks differ. In the 
 nothing is left but what records need, and what may be another cluster's.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

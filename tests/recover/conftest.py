@@ -1,7 +1,5 @@
 """What tests of recovery share: a tier without objects, and a metadata store without records."""
 
-from __future__ import annotations
-
 import pytest
 
 from offload_core.metadata.stores import ManagedLedgerRecords

@@ -1,7 +1,5 @@
 """Records are rebuilt of topics of all kinds of messages; by them all is read that Pulsar's clients read."""
 
-from __future__ import annotations
-
 import pytest
 from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
 from records import recover

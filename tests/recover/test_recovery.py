@@ -1,7 +1,5 @@
 """Records are rebuilt from objects; what no object tells is said, and what is there is never changed."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Records that were wiped come back from the objects, but for what no object tells."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wherever a relocation is cut off: all entries are read, and the next run ends it and leaves nothing behind."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator

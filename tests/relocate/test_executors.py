@@ -1,7 +1,5 @@
 """Moves whose copies executors make: the same records and objects, whoever does it, and nothing lost when one goes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Pulsar's own objects are moved, as they are and into each format, and every entry is what Pulsar wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Topics of which a part has moved: one tier alone says what it lacks and where that is; several are read together."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

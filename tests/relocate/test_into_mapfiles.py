@@ -1,7 +1,5 @@
 """Whole ledgers go into MapFiles, and out of them again; what a MapFile cannot hold is left where it is, and said."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Copies are moved, of any format to any other, entry by entry the same; and what goes wrong leaves the old one."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

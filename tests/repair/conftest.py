@@ -1,7 +1,5 @@
 """No power fails in these tests: what a disk keeps is tested with the driver."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

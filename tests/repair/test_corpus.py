@@ -1,9 +1,7 @@
 """Every kind of damage: all that the bytes still hold is restored, entry by entry; the rest is said, and left."""
 
-from __future__ import annotations
-
 import pytest
-from damage import DAMAGES, SCENES, Damage
+from damage import DAMAGES, SCENES
 from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, mapfiles, one_ledger, pip17, streaming
 from damage.sealed import checksums_key, sealed
 from entries import entry, pip17_object
@@ -82,17 +80,6 @@ LEFT_ALONE = {
 """What repairing objects does not help against."""
 
 
-def damages(*actions: Action) -> list[Damage]:
-    """Those of which one of these must be done about the first object."""
-    found = []
-    for damage in DAMAGES.values():
-        scene, _ = damage.make()
-        planned = list(repair_of(scene, scene.tier()).plan())
-        if any(each.choice.action in actions for each in planned):
-            found.append(damage)
-    return found
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("quarantine", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
@@ -166,14 +153,6 @@ def test_the_original_lies_in_quarantine_with_a_note():
     assert [line.key for line in lines.lines if line.action.value == "move"] == list(before)
 
 
-def test_an_object_that_a_record_names_is_not_moved():
-    scene, _ = DAMAGES["the-data-of-the-only-copy-is-gone"].make()
-    tier = scene.tier()
-    before = contents_of(tier)
-    repaired(scene, tier, quarantine=True)
-    assert contents_of(tier) == before
-
-
 # --- Repairs that processes verify, judge and count for: the same plan as with threads.
 
 
@@ -199,17 +178,6 @@ def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene):
     repaired(scene, tier)
     assert findings_of(scene, tier) == []
     assert checksums_key(scene.written[0].key) in contents_of(tier)
-
-
-def test_the_checksums_of_blocks_stay_as_they_were():
-    scene = pip17(records=False)
-    key = checksums_key(sealed(scene).written[0].key)
-    tier = scene.tier()
-    tier.delete([scene.index_key()])
-    before = contents_of(tier)[key]
-    repaired(scene, tier)
-    after = contents_of(tier)[key]
-    assert (len(after), after[36:-4]) == (len(before), before[36:-4])
 
 
 def test_checksums_go_with_an_object_that_is_put_aside():

@@ -1,7 +1,5 @@
 """Records that count what is not so say what their verified copies have; and where nothing tells it, they stay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Wherever a repair ends, what was readable is; the next one goes on, to the same end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest
@@ -28,7 +26,7 @@ class DamagedTier:
     store: MemoryMetadataStore | None
 
     @classmethod
-    def of(cls, name: str, *, ours: bool) -> DamagedTier:
+    def of(cls, name: str, *, ours: bool):
         scene, _ = DAMAGES[name].make() if not ours else (recorded_damage(name), None)
         return cls(scene, in_memory_tier(scene.objects), recorded(scene) if ours else None)
 

@@ -1,7 +1,5 @@
 """A ledger whose cold copy is damaged or gone goes to a new copy from its hot one, and its record names that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace

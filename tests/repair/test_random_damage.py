@@ -1,7 +1,5 @@
 """Flipped bits, zeroed and cut ranges anywhere: what is untouched and can be told apart is found, and nothing else."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

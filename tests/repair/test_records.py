@@ -1,7 +1,5 @@
 """A record that is ours goes on to what was saved; one that is not is left, and what it must say is told."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 
@@ -85,15 +83,6 @@ def test_a_uuid_is_told_as_pulsars_records_have_it():
 
     assert pulsars_bits(UUID("ffffffff-ffff-ffff-8000-000000000001")) == (-1, -(1 << 63) + 1)
     assert pulsars_bits(UUID("00000000-0000-0001-0000-000000000002")) == (1, 2)
-
-
-def test_checksums_of_blocks_are_put_aside_with_what_they_are_of():
-    scene, _ = DAMAGES["a-block-is-zeros"].make()
-    scene.records = {}
-    tier = scene.tier()
-    tier.write_index(f"{scene.key()}-checksums", b"of a copy that is damaged")
-    repaired(scene, tier, quarantine=True)
-    assert [key for key in contents_of(tier) if key.endswith("-checksums")] == []
 
 
 def ours_of(name: str) -> tuple[Scene, ManagedLedgerRecords]:

@@ -1,7 +1,5 @@
 """What the page is told: states of ledgers, what is left out, times and sizes; and that it stays small."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page in a real browser: what it shows, asks for, and how it is used without a mouse and in the dark."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

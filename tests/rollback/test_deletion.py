@@ -1,7 +1,5 @@
 """Deleting streaming objects: what goes and stays, in which order, what is recorded, and what fails."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import replace

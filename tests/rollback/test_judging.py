@@ -1,7 +1,5 @@
 """Which streaming objects may go: each thing that records can say, not say, or contradict the tier in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The streaming objects of a tier: told apart by key and magic, whole or not."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """What a rollback would lose: each kind of ledger, by records and without, on objects of Pulsar's own as well."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

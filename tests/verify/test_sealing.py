@@ -1,7 +1,5 @@
 """`--seal`: who gets checksums, which, and what is left when it is broken off."""
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 from collections.abc import Callable

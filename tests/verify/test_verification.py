@@ -1,7 +1,5 @@
 """The course of a verification: what is not said, what fails, and what vanishes."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -392,7 +390,9 @@ def test_an_entry_that_its_windows_cut_in_its_length_is_verified():
     assert (finding.code, finding.entry_id) == (Code.MESSAGE_CHECKSUM, 2)
 
 
-@pytest.mark.parametrize("executor", [ThreadExecutor(3), ProcessExecutor(1)], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "executor", [ThreadExecutor(3), pytest.param(ProcessExecutor(1), marks=pytest.mark.nightly)]
+)
 def test_threads_and_processes_find_the_same(tmp_path, executor):
     for attempt in range(3):
         written = pip17_object(PAYLOADS, ledger_id=LEDGER + attempt)
@@ -405,16 +405,17 @@ def test_threads_and_processes_find_the_same(tmp_path, executor):
     ]
 
 
-def test_many_objects_are_listed_some_at_a_time():
+def test_many_objects_are_listed_some_at_a_time(monkeypatch):
+    monkeypatch.setattr("offload_core.maintenance.verify.verification.AT_ONCE", 100)
     scene = Scene()
     written = pip17_object([b"x"], ledger_id=LEDGER)
-    for number in range(2500):
+    for number in range(250):
         scene.add(written, number)
         key = scene.written[-1].key
         for name in (key.data_key, key.index_key):
             scene.objects[name].metadata["managedledgername"] = f"{MANAGED_LEDGER}-{number}"
     verification = scene.verification(deep=False)
-    assert (list(verification), verification.summary.objects) == ([], 2500)
+    assert (list(verification), verification.summary.objects) == ([], 250)
 
 
 def test_findings_are_given_as_objects_are_looked_at():

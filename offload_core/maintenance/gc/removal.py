@@ -25,6 +25,7 @@ from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_core.maintenance.gc.garbage import Garbage, GarbageKind, ListedPair, RemovalOutcome, Scope
 from offload_core.maintenance.gc.garbage_judging import GarbageJudge, Kept, Naming, forget, give_up, naming_of
 from offload_core.metadata.catalogue import Records, read_each
+from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
 from offload_core.metadata.records import ManagedLedgerInfo
@@ -38,7 +39,6 @@ from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
     FormatError,
-    ObjectNotFoundError,
     OffloadError,
     OptionError,
     StoreError,
@@ -264,12 +264,9 @@ class Removal:
         return all(self._is_same(key, listed) for key, listed in known)
 
     def _is_same(self, key: str, listed: ListedObject | None) -> bool:
-        try:
-            stat = self.tier.stat(key)
-        except ObjectNotFoundError:
-            return listed is None
-        if listed is None:
-            return False
+        stat = look_up(self.tier, key)
+        if stat is None or listed is None:
+            return stat is None and listed is None
         apart_s = abs((stat.modified_at - listed.modified_at).total_seconds())
         return stat.size_bytes == listed.size_bytes and apart_s <= _TIME_TOLERANCE_S
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
@@ -40,6 +41,7 @@ from offload_core.maintenance.relocate.planning import How, Move, TopicPlan
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
+from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.recorded_copies import (
     MAPFILE_DRIVER,
     RecordedCopy,
@@ -65,7 +67,6 @@ from offload_hooks.errors import (
     AttemptError,
     DataLossError,
     LiveAttemptError,
-    ObjectNotFoundError,
     OffloadError,
     OptionError,
     OutcomeUnknownError,
@@ -183,19 +184,12 @@ class CopyMaker:
         """Return the bytes that were written, checksums of the entries, and filter records."""
         move = order.move
         if move.how is How.BYTES:
-            old = next((key for key in order.old_keys if _is_there(self._source, key)), order.old_keys[0])
+            there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
+            old = next(there, order.old_keys[0])
             return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
         copied = self._entries.copy(move.name, order.ledgers, order.uuid, move.format, check, order.marks)
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
-
-
-def _is_there(tier: Tier, key: ObjectKey) -> bool:
-    try:
-        tier.stat(key.index_key)
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 _log = logging.getLogger(__name__)
@@ -533,7 +527,7 @@ def make_moves(
         try:
             while True:
                 while len(under_way) < parallel and (move := _next(waiting, under_way.values())) is not None:
-                    under_way[pool.submit(_make, mover, move)] = move
+                    under_way[pool.submit(_outcome, move, partial(mover.move, move))] = move
                 if not under_way:
                     return
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
@@ -580,7 +574,7 @@ class _Round:
     def _end(self, made: Made | OffloadError) -> Outcome:
         begun, held = self._under_way.popleft()
         with held:
-            return _outcome(begun.order.move, lambda: self._mover.end(begun, made))
+            return _outcome(begun.order.move, partial(self._mover.end, begun, made))
 
 
 def _next(waiting: list[Move], under_way: Collection[Move]) -> Move | None:
@@ -609,10 +603,6 @@ def throttled(tier: Tier, bytes_per_s: int | None) -> Tier:
         return Tier.open(spec)
     limit = LayerSpec(name="rate-limit", options={"bytes_per_second": bytes_per_s})
     return Tier.open(replace(spec, layers=(*spec.layers, limit)))
-
-
-def _make(mover: Mover, move: Move) -> Outcome:
-    return _outcome(move, lambda: mover.move(move))
 
 
 def _outcome(move: Move, make: Callable[[], Outcome]) -> Outcome:

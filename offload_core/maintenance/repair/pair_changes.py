@@ -1,31 +1,184 @@
 """Changes of one pair: make objects anew beside or under the old keys, put originals aside, switch the record.
 
-Each change is in the audit log before it is made, and can be made again. Source: docs/repair.md.
+Each change is in the audit log before it is made, and can be made again.
+
+Objects that nothing reads any more go to `quarantine/`, byte for byte, each with a note beside it: `KEY` goes to
+`quarantine/KEY.quarantined` (with `-2`, `-3`, … where other bytes lie there already), which is no key of an offloaded
+object, so that nothing lists or reads it; its note to the same with `.json`. The original is deleted once the copy has
+been read back. Source: docs/repair.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums
 from offload_core.format.codec.mapfile.crc_files import make_checksums
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.maintenance.repair.damage_judging import Evidence, is_whole
-from offload_core.maintenance.repair.quarantine import Reason, keep_copy, move
 from offload_core.maintenance.repair.repair_plan import RecordedAttempt
 from offload_core.maintenance.verify import Finding
 from offload_core.metadata.catalogue.index_reading import read_block_checksums
-from offload_core.metadata.catalogue.listing import Pair
+from offload_core.metadata.catalogue.listing import Pair, look_up
 from offload_core.metadata.records import OtherCopy, OtherRole
 from offload_core.metadata.records.attempts import place_of
 from offload_core.metadata.records.replacements import CopyForm, other_copies
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.tier import Tier
+from offload_core.storage.tier import Tier, upload_blocks
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Replacement
 from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError
+from offload_hooks.values import ObjectStat
+
+QUARANTINE = "quarantine/"
+NOTE_VERSION = 1
+
+_SUFFIX = ".quarantined"
+_PART_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Reason of a move: codes of findings, in words, and what took the objects' place."""
+
+    codes: tuple[str, ...]
+    why: str
+    replaced_by: str | None = None
+    managed_ledger: str | None = None
+    ledger_id: int | None = None
+
+    def change(self, action: ChangeAction, key: str, after: str, before: str | None = None) -> Change:
+        """The line of the audit log for a change for this reason."""
+        return Change(
+            action=action,
+            why=self.why,
+            managed_ledger=self.managed_ledger,
+            ledger_id=self.ledger_id,
+            key=key,
+            before=before,
+            after=after,
+        )
+
+
+def keep_copy(tier: Tier, key: str, reason: Reason, audit: AuditLog, now_ms: int) -> str | None:
+    """Copy an object there, with its note; the copy's key, None if there is no such object.
+
+    It can be called again: a copy that exists stays.
+
+    Raises:
+        DataLossError: the copy does not have the bytes of the object.
+        StoreError: the tier fails, or the audit log.
+    """
+    stat = _stat(tier, key)
+    if stat is None:
+        return None
+    digest = _digest(tier, key, stat.size_bytes)
+    target, is_there = _place(tier, key, digest)
+    if not is_there:
+        audit.record(reason.change(ChangeAction.WRITE, target, f"a copy of {key}"))
+        _copy(tier, stat, target)
+        found = _stat(tier, target)
+        if found is None or _digest(tier, target, found.size_bytes) != digest:
+            raise DataLossError("a copy does not have the bytes of its original", key=target, expected=digest)
+    note = f"{target}.json"
+    if _stat(tier, note) is None:
+        tier.write_index(note, _note(stat, target, digest, reason, now_ms), content_type="application/json")
+    return target
+
+
+def move(tier: Tier, keys: Sequence[str], reason: Reason, audit: AuditLog, now_ms: int) -> list[str]:
+    """Move objects there, those that are; where they went. All are copied before the first is deleted.
+
+    Raises:
+        DataLossError, StoreError: as `keep_copy`; it can be called again.
+    """
+    places = {key: keep_copy(tier, key, reason, audit, now_ms) for key in keys}
+    for key, target in places.items():
+        if target is None:
+            continue
+        audit.record(reason.change(ChangeAction.MOVE, key, target, before=key))
+        tier.delete([key])
+    return [target for target in places.values() if target is not None]
+
+
+def is_put_aside(tier: Tier, key: str) -> bool:
+    """Return whether an object of this key was moved there before. `StoreError`."""
+    return _stat(tier, f"{QUARANTINE}{key}{_SUFFIX}") is not None
+
+
+def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
+    """Return the key for an object of these bytes, and True if it exists."""
+    number = 1
+    while True:
+        target = f"{QUARANTINE}{key}{_SUFFIX}" + (f"-{number}" if number > 1 else "")
+        stat = _stat(tier, target)
+        if stat is None:
+            return target, False
+        if _digest(tier, target, stat.size_bytes) == digest:
+            return target, True
+        number += 1
+
+
+def _stat(tier: Tier, key: str) -> ObjectStat | None:
+    """Return the object under a key, without user metadata if these cannot be read."""
+    try:
+        return look_up(tier, key)
+    except FormatError:
+        listed = next((each for each in tier.list_objects(key) if each.key == key), None)
+        if listed is None:
+            return None
+        return ObjectStat(key=key, size_bytes=listed.size_bytes, modified_at=listed.modified_at)
+
+
+def _parts(tier: Tier, key: str, size: int, part_bytes: int = _PART_BYTES) -> Iterator[memoryview]:
+    for offset in range(0, size, part_bytes):
+        yield tier.read_range(key, offset, min(part_bytes, size - offset))
+
+
+def _digest(tier: Tier, key: str, size: int) -> str:
+    digest = hashlib.sha256()
+    for part in _parts(tier, key, size):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _copy(tier: Tier, stat: ObjectStat, target: str) -> None:
+    metadata: Mapping[str, str] = stat.user_metadata
+    if stat.size_bytes <= _PART_BYTES:
+        data = tier.read_range(stat.key, 0, stat.size_bytes) if stat.size_bytes else b""
+        tier.write_index(target, data, content_type=stat.content_type, user_metadata=metadata)
+        return
+    part_bytes = max(_PART_BYTES, tier.describe().capabilities.min_block_bytes)
+    upload_blocks(
+        tier,
+        target,
+        _parts(tier, stat.key, stat.size_bytes, part_bytes),
+        block_bytes=part_bytes,
+        content_type=stat.content_type,
+        user_metadata=metadata,
+    )
+
+
+def _note(stat: ObjectStat, target: str, digest: str, reason: Reason, now_ms: int) -> bytes:
+    at = datetime.fromtimestamp(now_ms / 1000, UTC)
+    fields = {
+        "version": NOTE_VERSION,
+        "at": at.isoformat(timespec="milliseconds"),
+        "from": stat.key,
+        "to": target,
+        "size_bytes": stat.size_bytes,
+        "sha256": digest,
+        "user_metadata": dict(stat.user_metadata),
+        "codes": list(reason.codes),
+        "why": reason.why,
+        "replaced_by": reason.replaced_by,
+    }
+    return json.dumps(fields, indent=2).encode() + b"\n"
 
 
 def checksums_with_index(tier: Tier, pair: Pair, index: bytes) -> bytes | None:
@@ -61,19 +214,19 @@ class PairChanges:
         """Write an index that was made anew, under the key of the old one, a copy of which is put aside."""
         assert evidence.index is not None
         key, reason = evidence.key, _reason(evidence)
-        keep_copy(self._tier, key.index_key, reason, self._audit, self._now_ms())
+        self._keep(key.index_key, reason)
         checksums = (
             key.checksum_keys if evidence.pair.index_checksums or evidence.pair.data_checksums else None
         )
         made = make_checksums(evidence.index)
         if checksums is not None and not self._has(checksums[1], made):
-            keep_copy(self._tier, checksums[1], reason, self._audit, self._now_ms())
+            self._keep(checksums[1], reason)
         self._audit.record(_write(evidence, key.index_key, "an index made anew from its data object"))
         # The checksums first: an index that they do not fit is found, and made anew by the next call.
         checksum_file = checksums_with_index(self._tier, evidence.pair, evidence.index)
         if checksum_file is not None and not self._has(key.block_checksums_key, checksum_file):
             user_metadata = self._tier.stat(key.block_checksums_key).user_metadata
-            keep_copy(self._tier, key.block_checksums_key, reason, self._audit, self._now_ms())
+            self._keep(key.block_checksums_key, reason)
             self._audit.record(
                 _write(evidence, key.block_checksums_key, "checksums with that of the index made anew")
             )
@@ -83,20 +236,22 @@ class PairChanges:
         self._tier.write_index(key.index_key, evidence.index, user_metadata=evidence.index_metadata or {})
         return (key.index_key,)
 
+    def _keep(self, key: str, reason: Reason) -> None:
+        keep_copy(self._tier, key, reason, self._audit, self._now_ms())
+
     def _has(self, key: str, data: bytes) -> bool:
         """Return whether these bytes are under a key already."""
-        try:
-            size = self._tier.stat(key).size_bytes
-        except ObjectNotFoundError:
+        stat = look_up(self._tier, key)
+        if stat is None or stat.size_bytes != len(data):
             return False
-        return size == len(data) and bytes(self._tier.read_range(key, 0, size)) == data
+        return bytes(self._tier.read_range(key, 0, stat.size_bytes)) == data
 
     def write_checksums(self, evidence: Evidence) -> tuple[str, ...]:
         """Write the `.crc` file of a MapFile's data anew."""
         checksums, data = evidence.key.checksum_keys, evidence.pair.data
         assert checksums is not None
         assert data is not None
-        keep_copy(self._tier, checksums[0], _reason(evidence), self._audit, self._now_ms())
+        self._keep(checksums[0], _reason(evidence))
         self._audit.record(_write(evidence, checksums[0], "checksums made anew from the data file"))
         whole = self._tier.read_range(evidence.key.data_key, 0, data.size_bytes)
         self._tier.write_index(checksums[0], make_checksums(whole))
@@ -151,15 +306,8 @@ def _reason(evidence: Evidence) -> Reason:
 
 def _write(evidence: Evidence, key: str, after: str) -> Change:
     reason = _reason(evidence)
-    return Change(
-        action=ChangeAction.WRITE,
-        why=f"{evidence.choice.why}: {', '.join(reason.codes)}",
-        managed_ledger=reason.managed_ledger,
-        ledger_id=reason.ledger_id,
-        uuid=evidence.key.uuid,
-        key=key,
-        after=after,
-    )
+    written = reason.change(ChangeAction.WRITE, key, after)
+    return replace(written, why=f"{reason.why}: {', '.join(reason.codes)}", uuid=evidence.key.uuid)
 
 
 def replacement_for(

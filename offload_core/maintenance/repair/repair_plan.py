@@ -1,27 +1,22 @@
-"""Plan of a repair: its actions and results, its targets, and the attempts that managed ledgers' records name.
+"""Plan of a repair: its actions and results, and the attempts that managed ledgers' records name.
 
-Records name an object's topic, state which entries it must hold, and whether it is read. Objects that were asked for by
-name must exist.
+Records name an object's topic, state which entries it must hold, and whether it is read.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
-from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.object_marks import LostEntries
 from offload_core.maintenance.repair.damaged_contents import Expected
-from offload_core.maintenance.repair.quarantine import is_put_aside
 from offload_core.maintenance.verify import Code, Finding
-from offload_core.maintenance.verify.pair_checks import examine
-from offload_core.metadata.catalogue import Records, TopicName, parse_topic, read_each
-from offload_core.metadata.catalogue.listing import find_pair, stream_pairs
-from offload_core.metadata.catalogue.topics import is_chosen, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.catalogue import Records, TopicName, read_each
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
@@ -31,8 +26,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.ledger_changes import LedgerCounts
 from offload_core.metadata.records.offload_context import DAMAGED_PROPERTY
-from offload_core.storage.tier import Tier
-from offload_hooks.errors import FormatError, MetadataError, OffloadError, OptionError
+from offload_hooks.errors import FormatError, MetadataError, OffloadError
 
 
 class Action(enum.Enum):
@@ -296,113 +290,3 @@ def _replaced(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
 
 
 OpenRecords = Callable[[], AbstractContextManager[Records]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairTargets:
-    """Targets of a repair.
-
-    Attributes:
-        prefix: only objects whose keys begin so.
-        keys: only these objects, data or index; none: all.
-        ledger_ids: only objects of these ledgers; none: all.
-        topics: only these, and partitions of them, by objects or records; none: all.
-    """
-
-    prefix: str = ""
-    keys: Sequence[ObjectKey] = ()
-    ledger_ids: frozenset[int] = frozenset()
-    topics: Sequence[TopicName] = ()
-
-    @property
-    def prefixes(self) -> list[str]:
-        """Return the prefixes of all target keys."""
-        return sorted({stem_of(key) for key in self.keys}) or [self.prefix]
-
-    def has_key(self, key: ObjectKey) -> bool:
-        """Return whether an object may be a target, by its key."""
-        if self.keys and key.data_key not in {each.data_key for each in self.keys}:
-            return False
-        return not self.ledger_ids or key.ledger_id is None or key.ledger_id in self.ledger_ids
-
-    def has_ledger(self, topic: str | None, ledger_id: int | None) -> bool:
-        """Return whether a ledger in a topic's record is a target."""
-        return self.has_topic(topic) and (
-            not self.ledger_ids or ledger_id is None or ledger_id in self.ledger_ids
-        )
-
-    def has_topic(self, topic: str | None) -> bool:
-        """Return whether a topic is a target."""
-        return not self.topics or (topic is not None and is_chosen(parse_topic(topic), self.topics))
-
-    def has_object(self, tier: Tier, key: ObjectKey) -> bool:
-        """Return whether an object names one of these topics. `StoreError`."""
-        name = None
-        pair = find_pair(tier, key)
-        if pair is not None:
-            examined = examine(tier, pair)
-            name = None if examined is None else examined.managed_ledger
-        return name is not None and is_chosen(topic_of_managed_ledger(name), self.topics)
-
-    def check(self, tier: Tier, records: OpenRecords | None) -> None:
-        """Check that all that was asked for by name exists.
-
-        Raises:
-            OptionError: something does not; it is named.
-            StoreError: of the tier or the records.
-        """
-        for key in self.keys:
-            is_there = find_pair(tier, key) is not None or is_put_aside(tier, key.data_key)
-            if not is_there and not _is_recorded(key, records):
-                raise OptionError("there is no such object", key=key.data_key)
-        topics, ledger_ids = list(self.topics), set(self.ledger_ids)
-        if records is not None and (topics or ledger_ids):
-            with records() as opened:
-                _take_recorded(opened, topics, ledger_ids)
-        if topics or ledger_ids:
-            _take_stored(tier, self.prefix, topics, ledger_ids)
-        if topics:
-            raise OptionError("there is nothing of this topic", found=topics[0])
-        if ledger_ids:
-            raise OptionError("there is nothing of this ledger", ledger_id=min(ledger_ids))
-
-
-def stem_of(key: ObjectKey) -> str:
-    """Return the prefix of the keys of a pair's objects."""
-    return key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
-
-
-def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
-    if records is None:
-        return False
-    with records() as opened:
-        return key.uuid in known_of(opened, {key.uuid})
-
-
-def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
-    names = records.topics()
-    topics[:] = [each for each in topics if not any(is_chosen(topic, [each]) for topic in names)]
-    if not ledger_ids:
-        return
-    for _, info in readable(records, names):
-        ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
-        if not ledger_ids:
-            return
-
-
-def _take_stored(tier: Tier, prefix: str, topics: list[TopicName], ledger_ids: set[int]) -> None:
-    """Remove the topics and ledgers that objects have; one that cannot be read may be of any ledger."""
-    for pair in stream_pairs(tier, prefix):
-        if pair.key.ledger_id is not None:
-            ledger_ids.discard(pair.key.ledger_id)
-        if not topics and not ledger_ids:
-            return
-        examined = examine(tier, pair) if topics or pair.key.ledger_id is None else None
-        if examined is None:
-            continue
-        if examined.managed_ledger is not None:
-            topic = topic_of_managed_ledger(examined.managed_ledger)
-            topics[:] = [each for each in topics if not is_chosen(topic, [each])]
-        if pair.key.ledger_id is None and not examined.extents:
-            ledger_ids.clear()
-        ledger_ids.difference_update(extent.ledger_id for extent in examined.extents)

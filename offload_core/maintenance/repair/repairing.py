@@ -2,7 +2,7 @@
 
 Each change is in the audit log first; no original is touched before the copy that takes its place was read back and
 verified; and all can be made again after a crash, since new objects have the same keys each time. Executors verify and
-judge; all decisions are made here. Source: docs/repair.md.
+judge; all decisions are made here. Objects that were asked for by name must exist. Source: docs/repair.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -25,7 +25,12 @@ from offload_core.maintenance.repair.damage_judging import (
     plan_pair,
 )
 from offload_core.maintenance.repair.offloading_again import HotCopies, find_hot
-from offload_core.maintenance.repair.pair_changes import PairChanges, can_name, replacement_for
+from offload_core.maintenance.repair.pair_changes import (
+    PairChanges,
+    can_name,
+    is_put_aside,
+    replacement_for,
+)
 from offload_core.maintenance.repair.repair_plan import (
     OF_MESSAGES,
     Action,
@@ -34,13 +39,15 @@ from offload_core.maintenance.repair.repair_plan import (
     PlannedRepair,
     RecordedAttempt,
     Repaired,
-    RepairTargets,
     known_of,
+    readable,
 )
 from offload_core.maintenance.verify import Code, Finding, Verification
-from offload_core.metadata.catalogue import TopicName
+from offload_core.maintenance.verify.pair_checks import examine
+from offload_core.metadata.catalogue import Records, TopicName, parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_another_place, tier_record
-from offload_core.metadata.catalogue.listing import find_pair
+from offload_core.metadata.catalogue.listing import find_pair, stream_pairs
+from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_ledger
 from offload_core.metadata.records.ledger_changes import mark_damaged
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
@@ -48,11 +55,117 @@ from offload_core.storage.clock import system_now_ms
 from offload_core.storage.executors import Executor, ThreadExecutor
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
-from offload_hooks.errors import AttemptError
+from offload_hooks.errors import AttemptError, OptionError
 
 _COUNTS = (Code.RECORD_ENTRIES, Code.RECORD_SIZE)
 _OF_DAMAGE = (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
 _LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST, Code.LOST_ENTRIES, Code.BROKEN_COPY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTargets:
+    """Targets of a repair.
+
+    Attributes:
+        prefix: only objects whose keys begin so.
+        keys: only these objects, data or index; none: all.
+        ledger_ids: only objects of these ledgers; none: all.
+        topics: only these, and partitions of them, by objects or records; none: all.
+    """
+
+    prefix: str = ""
+    keys: Sequence[ObjectKey] = ()
+    ledger_ids: frozenset[int] = frozenset()
+    topics: Sequence[TopicName] = ()
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Return the prefixes of all target keys."""
+        stems = {key.data_key.removesuffix("data") if key.is_mapfile else key.data_key for key in self.keys}
+        return sorted(stems) or [self.prefix]
+
+    def has_key(self, key: ObjectKey) -> bool:
+        """Return whether an object may be a target, by its key."""
+        if self.keys and key.data_key not in {each.data_key for each in self.keys}:
+            return False
+        return not self.ledger_ids or key.ledger_id is None or key.ledger_id in self.ledger_ids
+
+    def has_ledger(self, topic: str | None, ledger_id: int | None) -> bool:
+        """Return whether a ledger in a topic's record is a target."""
+        return self.has_topic(topic) and (
+            not self.ledger_ids or ledger_id is None or ledger_id in self.ledger_ids
+        )
+
+    def has_topic(self, topic: str | None) -> bool:
+        """Return whether a topic is a target."""
+        return not self.topics or (topic is not None and is_chosen(parse_topic(topic), self.topics))
+
+    def has_object(self, tier: Tier, key: ObjectKey) -> bool:
+        """Return whether an object names one of these topics. `StoreError`."""
+        name = None
+        pair = find_pair(tier, key)
+        if pair is not None:
+            examined = examine(tier, pair)
+            name = None if examined is None else examined.managed_ledger
+        return name is not None and is_chosen(topic_of_managed_ledger(name), self.topics)
+
+    def check(self, tier: Tier, records: OpenRecords | None) -> None:
+        """Check that all that was asked for by name exists.
+
+        Raises:
+            OptionError: something does not; it is named.
+            StoreError: of the tier or the records.
+        """
+        for key in self.keys:
+            is_there = find_pair(tier, key) is not None or is_put_aside(tier, key.data_key)
+            if not is_there and not _is_recorded(key, records):
+                raise OptionError("there is no such object", key=key.data_key)
+        topics, ledger_ids = list(self.topics), set(self.ledger_ids)
+        if records is not None and (topics or ledger_ids):
+            with records() as opened:
+                _take_recorded(opened, topics, ledger_ids)
+        if topics or ledger_ids:
+            _take_stored(tier, self.prefix, topics, ledger_ids)
+        if topics:
+            raise OptionError("there is nothing of this topic", found=topics[0])
+        if ledger_ids:
+            raise OptionError("there is nothing of this ledger", ledger_id=min(ledger_ids))
+
+
+def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
+    if records is None:
+        return False
+    with records() as opened:
+        return key.uuid in known_of(opened, {key.uuid})
+
+
+def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
+    names = records.topics()
+    topics[:] = [each for each in topics if not any(is_chosen(topic, [each]) for topic in names)]
+    if not ledger_ids:
+        return
+    for _, info in readable(records, names):
+        ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
+        if not ledger_ids:
+            return
+
+
+def _take_stored(tier: Tier, prefix: str, topics: list[TopicName], ledger_ids: set[int]) -> None:
+    """Remove the topics and ledgers that objects have; one that cannot be read may be of any ledger."""
+    for pair in stream_pairs(tier, prefix):
+        if pair.key.ledger_id is not None:
+            ledger_ids.discard(pair.key.ledger_id)
+        if not topics and not ledger_ids:
+            return
+        examined = examine(tier, pair) if topics or pair.key.ledger_id is None else None
+        if examined is None:
+            continue
+        if examined.managed_ledger is not None:
+            topic = topic_of_managed_ledger(examined.managed_ledger)
+            topics[:] = [each for each in topics if not is_chosen(topic, [each])]
+        if pair.key.ledger_id is None and not examined.extents:
+            ledger_ids.clear()
+        ledger_ids.difference_update(extent.ledger_id for extent in examined.extents)
 
 
 class Repair:

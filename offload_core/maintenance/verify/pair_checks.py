@@ -41,7 +41,7 @@ from offload_core.metadata.catalogue.index_reading import (
     read_block_checksums,
     read_index_bytes,
 )
-from offload_core.metadata.catalogue.listing import Pair, listed_of
+from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
     BadMagicError,
@@ -188,7 +188,8 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         index_checksums=listed.index_checksums,
         block_checksums=listed.block_checksums,
     )
-    metadata = (data or index or _NOTHING).user_metadata
+    stat = data or index
+    metadata: Mapping[str, str] = {} if stat is None else stat.user_metadata
     examined = Examined(
         pair=pair,
         cluster=metadata.get(CLUSTER_KEY),
@@ -197,12 +198,12 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         stat=None if data is None else CopyStat.of(data),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
-        for stat, role in ((data, "data"), (index, "index")):
-            if stat is not None:
-                found.extend(_user_metadata(stat, role))
+        for each, role in ((data, "data"), (index, "index")):
+            if each is not None:
+                found.extend(_user_metadata(each, role))
         if data is not None and index is not None:
             found.extend(_contradictions(data.user_metadata, index))
-        found.extend(_lost(data or index))
+        found.extend(_lost(stat))
     try:
         if data is not None and index is not None:
             _read(tier, examined, found)
@@ -232,9 +233,7 @@ def try_examine(tier: Tier, listed: Pair, *, keeps_index: bool = False) -> Exami
 def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:
     """Return what the tier has under a key, without user metadata if that cannot be read."""
     try:
-        return tier.stat(key)
-    except ObjectNotFoundError:
-        return None
+        return look_up(tier, key)
     except FormatError as error:
         found.add(of_error(Code.UNREADABLE_METADATA, error, key=key))
         if listed is None:
@@ -264,13 +263,6 @@ def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
         managed_ledger=listed.key.managed_ledger or metadata.get(TOPIC_KEY),
         marks=NO_MARKS,
     )
-
-
-class _Nothing:
-    user_metadata: Mapping[str, str] = {}
-
-
-_NOTHING = _Nothing()
 
 
 def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:

@@ -27,12 +27,12 @@ from offload_core.maintenance.verify.record_checks import (
 from offload_core.maintenance.verify.verified_objects import Sealable, Sealing, VerifiedObjects, is_sealable
 from offload_core.metadata.catalogue import Records, TopicName, concurrently, read_each
 from offload_core.metadata.catalogue.concurrency import AT_ONCE, inspect_batches
-from offload_core.metadata.catalogue.listing import Pair, stream_attempts
+from offload_core.metadata.catalogue.listing import Pair, look_up, stream_attempts
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.executors import Executor, ThreadExecutor
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
+from offload_hooks.errors import FormatError, OffloadError, StoreError
 
 STALE_AFTER = timedelta(days=1)
 """Age of an upload that no process goes on with."""
@@ -296,12 +296,9 @@ class Verification:
 
     def _is_there(self, key: str) -> bool:
         try:
-            self._tier.stat(key)
-        except ObjectNotFoundError:
-            return False
+            return look_up(self._tier, key) is not None
         except FormatError:
             return True  # its sidecar is damaged
-        return True
 
     def _uploads(self) -> Iterator[Finding]:
         if not self._tier.describe().capabilities.stale_uploads:

@@ -43,13 +43,18 @@ DAMAGES: dict[str, Damage] = {}
 Do = Callable[[Scene], Place]
 
 
+def add(name: str, scene: Callable[[], Scene], code: Code, do: Do, *also: Code, deep: bool = False):
+    """Add a kind of damage; `_` in its name are `-` in the corpus."""
+    name = name.replace("_", "-")
+    assert name not in DAMAGES, name
+    DAMAGES[name] = Damage(name=name, scene=scene, do=do, code=code, also=frozenset(also), deep=deep)
+
+
 def damage(scene: Callable[[], Scene], code: Code, *also: Code, deep: bool = False) -> Callable[[Do], Do]:
     """The function below does this damage; it is called as the function is."""
 
     def take(do: Do) -> Do:
-        name = do.__name__.replace("_", "-")
-        assert name not in DAMAGES, name
-        DAMAGES[name] = Damage(name=name, scene=scene, do=do, code=code, also=frozenset(also), deep=deep)
+        add(do.__name__, scene, code, do, *also, deep=deep)
         return do
 
     return take

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 
 from entries import entry, frame_entry, pip17_object
 
-from damage.corpus import Place, damage
+from damage.corpus import Place, add, damage
 from damage.in_indexes import alone, of_index, repacked, segments
 from damage.scenes import LEDGER, PAYLOADS, Scene, filtered
 from offload_core.format.codec.block_layout import padding
@@ -232,6 +233,10 @@ def checksum_has_a_flipped_bit(scene: Scene) -> Place:
     return {"key": scene.key(0), "ledger_id": LEDGER, "entry_id": 4}
 
 
+def place_of_entry(scene: Scene, entry_id: int) -> Place:
+    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": entry_id}
+
+
 def with_entry(make: Callable[[], bytes]) -> Callable[[], Scene]:
     """A ledger that has an entry in its middle that is not right, whose checksum is."""
 
@@ -255,69 +260,34 @@ def metadata(**changes: object) -> bytes:
     return found.SerializeToString()
 
 
-@damage(with_entry(lambda: frame_entry(b"\x07\xff", b"x")), Code.MESSAGE_BAD_METADATA, deep=True)
-def message_metadata_is_garbage(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(with_entry(lambda: frame_entry(b"\x0a\x01p", b"x")), Code.MESSAGE_BAD_METADATA, deep=True)
-def message_metadata_lacks_what_is_required(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(with_entry(lambda: frame_entry(b"", struct.pack(">i", 99))[:-4]), Code.MESSAGE_CHECKSUM, deep=True)
-def an_entry_is_shorter_than_its_checksum_covers(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(with_entry(lambda: b"\0\0\1\0" + metadata()), Code.MESSAGE_BAD_LENGTH, deep=True)
-def metadata_is_longer_than_its_entry(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(
-    with_entry(lambda: frame_entry(metadata(compression=LZ4, uncompressed_size=100), b"no lz4 block")),
-    Code.MESSAGE_DECOMPRESSION,
-    deep=True,
-)
-def payload_does_not_decompress(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(
-    with_entry(lambda: entry(b"x" * 100, compression=LZ4, uncompressed_size=99)),
-    Code.MESSAGE_DECOMPRESSION,
-    deep=True,
-)
-def payload_decompresses_to_another_size(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(
-    with_entry(lambda: frame_entry(metadata(compression=9, uncompressed_size=1), b"x")),
-    Code.MESSAGE_DECOMPRESSION,
-    deep=True,
-)
-def compression_is_not_known(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(
-    with_entry(lambda: frame_entry(metadata(num_messages_in_batch=3), b"\0\0\0\2\x18\0")),
-    Code.MESSAGE_BAD_BATCH,
-    deep=True,
-)
-def batch_has_fewer_messages_than_it_declares(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
-
-
-@damage(
-    with_entry(lambda: frame_entry(metadata(num_messages_in_batch=1), b"\0\0\0\2\x18\0more")),
-    Code.MESSAGE_BAD_BATCH,
-    deep=True,
-)
-def batch_goes_on_behind_its_last_message(scene: Scene) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 4}
+ENTRIES = {
+    "message_metadata_is_garbage": (lambda: frame_entry(b"\x07\xff", b"x"), Code.MESSAGE_BAD_METADATA),
+    "message_metadata_lacks_what_is_required": (
+        lambda: frame_entry(b"\x0a\x01p", b"x"), Code.MESSAGE_BAD_METADATA
+    ),
+    "an_entry_is_shorter_than_its_checksum_covers": (
+        lambda: frame_entry(b"", struct.pack(">i", 99))[:-4], Code.MESSAGE_CHECKSUM
+    ),
+    "metadata_is_longer_than_its_entry": (lambda: b"\0\0\1\0" + metadata(), Code.MESSAGE_BAD_LENGTH),
+    "payload_does_not_decompress": (
+        lambda: frame_entry(metadata(compression=LZ4, uncompressed_size=100), b"no lz4 block"),
+        Code.MESSAGE_DECOMPRESSION,
+    ),
+    "payload_decompresses_to_another_size": (
+        lambda: entry(b"x" * 100, compression=LZ4, uncompressed_size=99), Code.MESSAGE_DECOMPRESSION
+    ),
+    "compression_is_not_known": (
+        lambda: frame_entry(metadata(compression=9, uncompressed_size=1), b"x"), Code.MESSAGE_DECOMPRESSION
+    ),
+    "batch_has_fewer_messages_than_it_declares": (
+        lambda: frame_entry(metadata(num_messages_in_batch=3), b"\0\0\0\2\x18\0"), Code.MESSAGE_BAD_BATCH
+    ),
+    "batch_goes_on_behind_its_last_message": (
+        lambda: frame_entry(metadata(num_messages_in_batch=1), b"\0\0\0\2\x18\0more"), Code.MESSAGE_BAD_BATCH
+    ),
+}  # fmt: skip
+for _name, (_entry, _code) in ENTRIES.items():
+    add(_name, with_entry(_entry), _code, partial(place_of_entry, entry_id=4), deep=True)
 
 
 @damage(alone, Code.WRONG_SIZE, deep=True)

@@ -8,7 +8,7 @@ from functools import partial
 
 from entries import pip17_object
 
-from damage.corpus import Place, damage
+from damage.corpus import Place, add, damage
 from damage.scenes import (
     LEDGER,
     PAYLOADS,
@@ -84,28 +84,18 @@ def index_has_no_user_metadata_but_names(scene: Scene) -> Place:
     return of_index(scene)
 
 
-@damage(alone, Code.UNKNOWN_VERSION)
-def version_is_two(scene: Scene) -> Place:
-    scene.objects[scene.index_key()].metadata[VERSION_NAME] = "2"
+def say_in_index(scene: Scene, name: str, value: str) -> Place:
+    scene.objects[scene.index_key()].metadata[name] = value
     return of_index(scene)
 
 
-@damage(alone, Code.WRONG_ROLE)
-def index_says_it_is_data(scene: Scene) -> Place:
-    scene.objects[scene.index_key()].metadata["role"] = "data"
-    return of_index(scene)
-
-
-@damage(alone, Code.CONTRADICTION)
-def index_names_another_topic(scene: Scene) -> Place:
-    scene.objects[scene.index_key()].metadata["managedledgername"] = "acme/cold/persistent/others"
-    return of_index(scene)
-
-
-@damage(alone, Code.CONTRADICTION)
-def index_names_another_cluster(scene: Scene) -> Place:
-    scene.objects[scene.index_key()].metadata["pulsarclustername"] = "west"
-    return of_index(scene)
+for _name, _code, _said in (
+    ("version_is_two", Code.UNKNOWN_VERSION, (VERSION_NAME, "2")),
+    ("index_says_it_is_data", Code.WRONG_ROLE, ("role", "data")),
+    ("index_names_another_topic", Code.CONTRADICTION, ("managedledgername", "acme/cold/persistent/others")),
+    ("index_names_another_cluster", Code.CONTRADICTION, ("pulsarclustername", "west")),
+):
+    add(_name, alone, _code, lambda scene, said=_said: say_in_index(scene, *said))
 
 
 # --- PIP-17 indexes --------------------------------------------------------------------------------
@@ -135,28 +125,18 @@ def index_is_empty(scene: Scene) -> Place:
     return of_index(scene, offset=0)
 
 
-@damage(alone, Code.INDEX_BAD_LENGTH)
-def index_is_shorter_than_its_blocks(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "i", 4, 60)
-    return of_index(scene, offset=4)
+def set_in_index(scene: Scene, form: str, offset: int, value: int) -> Place:
+    scene.set(scene.index_key(), form, offset, value)
+    return of_index(scene, offset=offset)
 
 
-@damage(alone, Code.INDEX_BAD_LENGTH)
-def index_declares_other_headers(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "q", 16, 127)
-    return of_index(scene, offset=16)
-
-
-@damage(alone, Code.INDEX_BAD_LENGTH)
-def index_declares_a_negative_data_length(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "q", 8, -1)
-    return of_index(scene, offset=8)
-
-
-@damage(alone, Code.INDEX_BAD_LENGTH)
-def index_has_no_block(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "i", 24, 0)
-    return of_index(scene, offset=24)
+for _name, _field in {
+    "index_is_shorter_than_its_blocks": ("i", 4, 60),
+    "index_declares_other_headers": ("q", 16, 127),
+    "index_declares_a_negative_data_length": ("q", 8, -1),
+    "index_has_no_block": ("i", 24, 0),
+}.items():
+    add(_name, alone, Code.INDEX_BAD_LENGTH, lambda scene, field=_field: set_in_index(scene, *field))
 
 
 @damage(alone, Code.INDEX_BAD_LENGTH)
