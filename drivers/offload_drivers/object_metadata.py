@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from offload_hooks import ObjectStat
 from offload_hooks.errors import OptionError
 
 
@@ -14,6 +16,16 @@ class ObjectMetadata:
 
     content_type: str = "application/octet-stream"
     user_metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def stat(self, key: str, size_bytes: int, modified_at: datetime) -> ObjectStat:
+        """The stat of an object that has it."""
+        return ObjectStat(
+            key=key,
+            size_bytes=size_bytes,
+            modified_at=modified_at,
+            content_type=self.content_type,
+            user_metadata=self.user_metadata,
+        )
 
 
 def checked_metadata(key: str, content_type: str, user_metadata: Mapping[str, str]) -> ObjectMetadata:

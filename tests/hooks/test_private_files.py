@@ -43,9 +43,7 @@ WAYS: dict[str, Callable[[Path], None]] = {"open": opened, "create": create_file
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_created_is_for_its_owner_alone_from_the_beginning(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_created_is_for_its_owner_alone_from_the_beginning(way, tmp_path, monkeypatch):
     seen = []
     real = os.open
 
@@ -163,9 +161,7 @@ def test_names_of_folders_are_durable(tmp_path: Path, synced: list[Path]) -> Non
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
 
 
-def test_without_hard_links_a_file_is_created_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hard_links_a_file_is_created_all_the_same(tmp_path, monkeypatch):
     def refusing(*arguments: object, **options: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -34,9 +33,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("name", ["s3", "gcs", "azure"])
-def test_the_time_that_a_server_asks_for_is_waited_between_attempts(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path, waits: list[float]
-) -> None:
+def test_the_time_that_a_server_asks_for_is_waited_between_attempts(name, request, tmp_path, waits):
     store = new_store(name, request.getfixturevalue, tmp_path)
     with store.open(layers=[]) as tier:
         tier.write_index("k", b"0123456789")

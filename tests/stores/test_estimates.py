@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from network.fronts import Front, Request
-from servers.versitygw import Versitygw
 from stores import new_store
 from tiers import put_broker_objects
 
@@ -24,9 +22,7 @@ def kind_of(request: Request) -> str:
 
 
 @pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
-def test_an_s3_service_gets_the_requests_that_were_told(
-    versitygw: Versitygw, tmp_path: Path, isolation: str
-) -> None:
+def test_an_s3_service_gets_the_requests_that_were_told(versitygw, tmp_path, isolation):
     store = new_store("s3", lambda _: versitygw, tmp_path)
     with store.open() as tier:
         put_broker_objects(tier)

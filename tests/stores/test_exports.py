@@ -16,7 +16,6 @@ from commands import COMMAND
 from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.catalog import load_catalog
 from scenes.exports import ORDERS, in_order, scanned, two_partitions
-from stores import Store
 
 import pulsar_offload
 from offload_core.reading.export.delta_target import DeltaTarget
@@ -54,9 +53,7 @@ def exported(store: Tier) -> list[dict[str, Any]]:
     return in_order(pa.concat_tables(pq.read_table(pa.BufferReader(each)) for each in data))
 
 
-def test_an_export_that_fails_and_is_killed_goes_on_and_has_every_message_once(
-    store: Store, tmp_path: Path
-) -> None:
+def test_an_export_that_fails_and_is_killed_goes_on_and_has_every_message_once(store, tmp_path):
     tier = two_partitions(tmp_path / "source")
     options = dict(store.options)
     faults = [("fault-plan", {"faults": "fail-before commit_data #2"})]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,14 +32,7 @@ def module_name() -> str:
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Install a distribution: `install("name", {"group": {"name": "module:attr"}}, {"module": "source"})`."""
 
-    def install_one(
-        name: str,
-        entry_points: Mapping[str, Mapping[str, str]],
-        modules: Mapping[str, str],
-        *,
-        version: str = "1.2.3",
-        extras: Sequence[str] = (),
-    ) -> Path:
+    def install_one(name, entry_points, modules, *, version="1.2.3", extras=()):
         site = tmp_path / f"site-{next(_numbers)}"
         info = site / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)

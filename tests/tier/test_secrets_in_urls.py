@@ -97,9 +97,7 @@ USES: dict[str, Callable[[str, Path], None]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_nothing_that_is_shown_of_a_url_has_its_credential(
-    use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_that_is_shown_of_a_url_has_its_credential(use, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     tier = tmp_path / "tier"
     tier.mkdir()
@@ -167,9 +165,7 @@ def test_an_error_of_another_library_is_shown_by_the_command_line_without_creden
         assert SECRET not in result.err
 
 
-def test_the_configuration_shows_no_credential_of_a_url(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_shows_no_credential_of_a_url(tmp_path, capsys, monkeypatch):
     config = tmp_path / "offload.toml"
     config.write_text(f'[metadata]\nurl = "zk:user:{SECRET}@127.0.0.1"\n')
     offload: Offload = in_this_process(capsys, monkeypatch)

@@ -31,16 +31,14 @@ from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
 from offload_hooks.errors import (
     BrokenPluginError,
-    OffloadError,
     OptionError,
     StoreError,
     StoreUnavailableError,
     UploadError,
 )
 from offload_hooks.testing.cases.committing import CommittingCases
-from offload_hooks.testing.cases.processes import ProcessCases
-from offload_hooks.testing.cases.sequences import SequenceCases
 from offload_hooks.testing.cases.uploading import UploadingCases
+from offload_hooks.testing.conformance import ProcessCases, SequenceCases
 from offload_hooks.testing.forks import in_forked_child
 
 DEADLINE_S = 60
@@ -215,9 +213,7 @@ def test_a_killed_process_is_a_store_that_is_not_there_now(faulty: TierSpec) -> 
         (b"exit", BrokenPluginError, "SystemExit"),
     ],
 )
-def test_an_error_that_cannot_be_sent_comes_by_its_type_and_text(
-    faulty: TierSpec, block: bytes, kind: type[OffloadError], text: str
-) -> None:
+def test_an_error_that_cannot_be_sent_comes_by_its_type_and_text(faulty, block, kind, text):
     with opened(faulty) as tier:
         upload = tier.begin_data("key")
         with pytest.raises(kind, match=text) as failed:

@@ -165,24 +165,8 @@ class AzureDriver:
         connect_timeout_s: float | str = 20.0,
         read_timeout_s: float | str = 60.0,
     ) -> None:
-        self._options = checked_options(
-            container=container,
-            prefix=prefix,
-            account_name=account_name,
-            account_key=account_key,
-            sas_token=sas_token,
-            connection_string=connection_string,
-            tenant_id=tenant_id,
-            client_id=client_id,
-            client_secret=client_secret,
-            managed_identity_client_id=managed_identity_client_id,
-            anonymous=anonymous,
-            endpoint_url=endpoint_url,
-            ca_bundle=ca_bundle,
-            proxy=proxy,
-            connect_timeout_s=connect_timeout_s,
-            read_timeout_s=read_timeout_s,
-        )
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._options = checked_options(**given)
         self._keys = BlobKeySpace(prefix=self._options.prefix)
         self._container = Container(self._options)
         self._uploads = Uploads(self._container, self._keys)
@@ -235,13 +219,7 @@ class AzureDriver:
         size_bytes = object_size(upload, receipts, CAPABILITIES)
         blocks = block_ids(upload, receipts)
         modified_at, metadata = self._uploads.commit(upload, blocks, create_only)
-        return ObjectStat(
-            key=upload.key,
-            size_bytes=size_bytes,
-            modified_at=modified_at,
-            content_type=metadata.content_type,
-            user_metadata=metadata.user_metadata,
-        )
+        return metadata.stat(upload.key, size_bytes, modified_at)
 
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
@@ -272,13 +250,7 @@ class AzureDriver:
             block = block_id(new_upload(key), 1, view.nbytes)
             write = partial(self._container.create, name, view, metadata, block)
         modified_at = self._container.call("write an object", key, write)
-        return ObjectStat(
-            key=key,
-            size_bytes=view.nbytes,
-            modified_at=modified_at,
-            content_type=metadata.content_type,
-            user_metadata=metadata.user_metadata,
-        )
+        return metadata.stat(key, view.nbytes, modified_at)
 
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> bytes:

@@ -230,23 +230,8 @@ class GcsDriver:
         connect_timeout_s: float | str = 10,
         read_timeout_s: float | str = 60,
     ) -> None:
-        self._options = checked_options(
-            bucket=bucket,
-            prefix=prefix,
-            region=region,
-            endpoint_url=endpoint_url,
-            service_account_file=service_account_file,
-            service_account_json=service_account_json,
-            token=token,
-            anonymous=anonymous,
-            impersonate_service_account=impersonate_service_account,
-            user_project=user_project,
-            storage_class=storage_class,
-            ca_bundle=ca_bundle,
-            proxy=proxy,
-            connect_timeout_s=connect_timeout_s,
-            read_timeout_s=read_timeout_s,
-        )
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._options = checked_options(**given)
         self._filesystem = ProcessFilesystem(lambda: OneTryFilesystem(self._options), OneTryFilesystem.shut)
         self._keys = KeySpace(prefix=self._options.prefix)
         self._bucket = Bucket(self._options.bucket, self._keys, self._options.storage_class, self._filesystem)

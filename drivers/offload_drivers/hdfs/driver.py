@@ -152,17 +152,8 @@ class HdfsDriver:
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
     ) -> None:
-        self._options = checked_options(
-            url=url,
-            root=root,
-            user=user,
-            config_dir=config_dir,
-            kerberos_principal=kerberos_principal,
-            kerberos_keytab=kerberos_keytab,
-            kerberos_cache=kerberos_cache,
-            replication=replication,
-            timeout_s=timeout_s,
-        )
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._options = checked_options(**given)
         self._paths = HdfsPaths(self._options.root)
         self._connections = Connections(self._options)
         self._runs = Runs()
@@ -317,10 +308,4 @@ def _delete(tier: HdfsTier, key: str) -> None:
 
 
 def _object_stat(key: str, status: Any, metadata: ObjectMetadata) -> ObjectStat:
-    return ObjectStat(
-        key=key,
-        size_bytes=status.length,
-        modified_at=utc_time(status.modification_time / 1000),
-        content_type=metadata.content_type,
-        user_metadata=metadata.user_metadata,
-    )
+    return metadata.stat(key, status.length, utc_time(status.modification_time / 1000))

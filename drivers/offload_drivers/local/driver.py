@@ -29,7 +29,7 @@ from offload_drivers.local.paths import (
     split_key,
 )
 from offload_drivers.local.uploads import Staging
-from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
+from offload_drivers.object_metadata import checked_metadata
 from offload_hooks import (
     BlockReceipt,
     ByteRange,
@@ -146,7 +146,7 @@ class LocalDriver:
         with translated("commit an object", self._root, upload.key):
             metadata = self._staging.metadata(upload)
             info = put_in_place(self._staging, upload, size_bytes, create_only)
-        return _object_stat(upload.key, info, metadata)
+        return metadata.stat(upload.key, info.st_size, utc_time(info.st_mtime))
 
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
@@ -176,7 +176,7 @@ class LocalDriver:
             except Exception:
                 self._staging.drop(upload)
                 raise
-        return _object_stat(key, info, metadata)
+        return metadata.stat(key, info.st_size, utc_time(info.st_mtime))
 
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
@@ -205,7 +205,7 @@ class LocalDriver:
         """See `TierHooks`."""
         with translated("stat", self._root, key):
             info, metadata = object_and_metadata(self._staging, key)
-        return _object_stat(key, info, metadata)
+        return metadata.stat(key, info.st_size, utc_time(info.st_mtime))
 
     @hookimpl
     def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
@@ -232,13 +232,3 @@ class LocalDriver:
         with translated("list uploads", self._root):
             os.stat(self._root)
             return iter(list(self._staging.uploads(prefix)))
-
-
-def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> ObjectStat:
-    return ObjectStat(
-        key=key,
-        size_bytes=info.st_size,
-        modified_at=utc_time(info.st_mtime),
-        content_type=metadata.content_type,
-        user_metadata=metadata.user_metadata,
-    )

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 (the names of the cases state the promises)
 """The conformance suite of ledger stores: all that the contract promises, as tests that an author subclasses.
 
     class TestMyStore(LedgerStoreConformance):
@@ -10,11 +11,23 @@ See docs/hot-tier.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from offload_hooks.ledger_stores import LedgerStore
 from offload_hooks.testing.ledger_cases.appending import AppendingCases
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
 from offload_hooks.testing.ledger_cases.fencing import FencingCases
 from offload_hooks.testing.ledger_cases.racing import RacingCases
 from offload_hooks.testing.ledger_cases.reading import LedgerReadingCases
-from offload_hooks.testing.ledger_cases.sequences import LedgerSequenceCases
+from offload_hooks.testing.ledger_machine import ledger_state_machine
+from offload_hooks.testing.sequences import run_sequences
+
+
+class LedgerSequenceCases(LedgerSuiteBase):
+    """The state machine; the same sequences in every run."""
+
+    def test_any_sequence_of_calls_matches_lists(self, make_store: Callable[[], LedgerStore]) -> None:
+        run_sequences(ledger_state_machine(make_store), self)
 
 
 class LedgerStoreConformance(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import google_crc32c
 
 from offload_core.format.messages.checksum import crc32c
-from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError, TruncatedError
+from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError, FormatError, TruncatedError
 
 FRAME_HEAD_BYTES = 16
 MAX_ENTRY_BYTES = 64 << 20
@@ -60,46 +60,34 @@ def walk_frames(
         TruncatedError, BadLengthError, EntryOrderError, ChecksumError: the first fault there is.
     """
     position = start
+
+    def fault(kind: type[FormatError], what: str, expected: str, found: object) -> FormatError:
+        return kind(what, expected=expected, found=found, entry_id=entry_id, offset=file_offset + position)
+
     while position < len(window):
-        here = {"entry_id": entry_id, "offset": file_offset + position}
-        if len(window) - position < FRAME_HEAD_BYTES:
-            raise TruncatedError(
+        room = len(window) - position - FRAME_HEAD_BYTES
+        if room < 0:
+            raise fault(
+                TruncatedError,
                 "an entry's frame is cut off",
-                expected=f"{FRAME_HEAD_BYTES} bytes",
-                found=len(window) - position,
-                **here,  # type: ignore[arg-type]
+                f"{FRAME_HEAD_BYTES} bytes",
+                len(window) - position,
             )
         (checksum,) = _CHECKSUM.unpack_from(window, position)
         length, found_id = _REST.unpack_from(window, position + 4)
         if length > MAX_ENTRY_BYTES:
-            raise BadLengthError(
-                "an entry's length is too large",
-                expected=f"at most {MAX_ENTRY_BYTES}",
-                found=length,
-                **here,  # type: ignore[arg-type]
+            raise fault(
+                BadLengthError, "an entry's length is too large", f"at most {MAX_ENTRY_BYTES}", length
             )
         if found_id != entry_id:
-            raise EntryOrderError(
-                "an entry is not the one that must come next",
-                expected=f"entry id {entry_id}",
-                found=f"entry id {found_id}",
-                **here,  # type: ignore[arg-type]
-            )
+            what = "an entry is not the one that must come next"
+            raise fault(EntryOrderError, what, f"entry id {entry_id}", f"entry id {found_id}")
+        if length > room:
+            raise fault(TruncatedError, "an entry is cut off", f"{length} bytes", room)
         end = position + FRAME_HEAD_BYTES + length
-        if end > len(window):
-            raise TruncatedError(
-                "an entry is cut off",
-                expected=f"{length} bytes",
-                found=len(window) - position - FRAME_HEAD_BYTES,
-                **here,  # type: ignore[arg-type]
-            )
         found = google_crc32c.extend(ledger_seed, bytes(window[position + 4 : end]))
         if found != checksum:
-            raise ChecksumError(
-                "an entry does not match its checksum",
-                expected=f"{checksum:08x}",
-                found=f"{found:08x}",
-                **here,  # type: ignore[arg-type]
-            )
+            what = "an entry does not match its checksum"
+            raise fault(ChecksumError, what, f"{checksum:08x}", f"{found:08x}")
         yield LedgerFrame(entry_id, position + FRAME_HEAD_BYTES, length)
         position, entry_id = end, entry_id + 1

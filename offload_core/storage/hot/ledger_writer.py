@@ -19,6 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -254,15 +255,8 @@ class FileLedgerWriter:
         with self._turn:
             if not self._state.sealed:
                 self._check_usable()
-                file = self._acquire()
-                try:
-                    self._lock(file)
-                    try:
-                        self._seal(file)
-                    finally:
-                        unlock(file.descriptor)
-                finally:
-                    self._files.release(file)
+                with self._locked_file() as file:
+                    self._seal(file)
                 self._end(LedgerClosedError("the ledger was closed", ledger_id=self.ledger_id))
         return self.status
 
@@ -302,15 +296,8 @@ class FileLedgerWriter:
     def _try_to_write(self, group: _Group) -> None:
         try:
             self._check_usable()
-            file = self._acquire()
-            try:
-                self._lock(file)
-                try:
-                    group.first_entry_id = self._write(file, group.parts)
-                finally:
-                    unlock(file.descriptor)
-            finally:
-                self._files.release(file)
+            with self._locked_file() as file:
+                group.first_entry_id = self._write(file, group.parts)
         except OffloadError as error:
             group.error = error
         except BaseException as error:
@@ -374,6 +361,18 @@ class FileLedgerWriter:
             raise self._end(_fenced(self.ledger_id)) from error
         except OSError as error:
             raise translate(error, "open a ledger", self._path, self.ledger_id) from error
+
+    @contextmanager
+    def _locked_file(self) -> Iterator[OpenFile]:
+        file = self._acquire()
+        try:
+            self._lock(file)
+            try:
+                yield file
+            finally:
+                unlock(file.descriptor)
+        finally:
+            self._files.release(file)
 
     def _lock(self, file: OpenFile) -> None:
         """Step 1, holding the lock from then on; `LedgerFencedError` if another has taken the ledger."""

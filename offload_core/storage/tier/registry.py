@@ -136,8 +136,7 @@ def driver_options_by_own_names(name: str, options: Mapping[str, object]) -> Map
 
 def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
     """Import a layer and construct it over `rest`; errors as `make_driver`."""
-    entry = find(LAYERS, name)
-    return _construct(entry, load_factory_entry(entry), (rest,), options)
+    return _make(LAYERS, name, options, rest)
 
 
 def is_metadata_store(scheme: str) -> bool:
@@ -147,14 +146,12 @@ def is_metadata_store(scheme: str) -> bool:
 
 def make_metadata_store(scheme: str, url: str, options: Mapping[str, object]) -> MetadataStore:
     """Import the metadata store for URLs of this scheme and open it; errors as `make_driver`, and the store's own."""
-    entry = find(METADATA_STORES, scheme.lower())
-    return cast("MetadataStore", _construct(entry, load_factory_entry(entry), (url,), options))
+    return cast("MetadataStore", _make(METADATA_STORES, scheme.lower(), options, url))
 
 
 def make_ledger_store(name: str, options: Mapping[str, object]) -> LedgerStore:
     """Import a ledger store and construct it; errors as `make_driver`, and the store's own."""
-    entry = find(LEDGER_STORES, name)
-    return cast("LedgerStore", _construct(entry, load_factory_entry(entry), (), options))
+    return cast("LedgerStore", _make(LEDGER_STORES, name, options))
 
 
 def make_filter(name: str, options: Mapping[str, object]) -> OffloadFilter:
@@ -178,13 +175,15 @@ def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
 
 
 def _make_with(group: str, name: str, options: Mapping[str, object], method: str) -> object:
-    entry = find(group, name)
-    made = _construct(entry, load_factory_entry(entry), (), options)
+    made = _make(group, name, options)
     if not callable(getattr(made, method, None)):
-        raise BrokenPluginError(
-            f"the {_NOUNS[group]} {name!r} of {distribution_of(entry)} has no method {method!r}"
-        )
+        raise BrokenPluginError(f"{_who(find(group, name))} has no method {method!r}")
     return made
+
+
+def _make(group: str, name: str, options: Mapping[str, object], *args: object) -> object:
+    entry = find(group, name)
+    return _construct(entry, load_factory_entry(entry), args, options)
 
 
 def driver_of_scheme(scheme: str) -> str:
@@ -215,6 +214,10 @@ def distribution_of(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unnamed distribution"
 
 
+def _who(entry: EntryPoint) -> str:
+    return f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
+
+
 def driver_of_entry(scheme: EntryPoint) -> str:
     """Name the driver whose class a URL scheme's entry point names, importing nothing."""
     target = (scheme.module, scheme.attr)
@@ -231,7 +234,7 @@ def driver_of_entry(scheme: EntryPoint) -> str:
 def load_driver_entry(entry: EntryPoint) -> type[Any]:
     """Import an entry point's driver class and check the version of the hooks that it was written for."""
     driver = _load(entry)
-    who = f"the driver {entry.name!r} of {distribution_of(entry)}"
+    who = _who(entry)
     if not inspect.isclass(driver):
         raise BrokenPluginError(f"{who} is not a class", found=entry.value)
     version = getattr(driver, "hook_spec_version", None)
@@ -254,8 +257,7 @@ def load_factory_entry(entry: EntryPoint) -> Callable[..., object]:
     """Import an entry point's factory: of anything but a driver."""
     factory = _load(entry)
     if not callable(factory):
-        who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
-        raise BrokenPluginError(f"{who} is not a factory that can be called", found=entry.value)
+        raise BrokenPluginError(f"{_who(entry)} is not a factory that can be called", found=entry.value)
     return factory  # type: ignore[no-any-return]
 
 
@@ -289,10 +291,7 @@ def _construct(
     except ModuleNotFoundError as error:
         raise _not_loaded(entry, error) from error
     except Exception as error:  # a plugin's own code; its text may quote an option
-        raise BrokenPluginError(
-            f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)} cannot be constructed",
-            found=place_of(error),
-        ) from None
+        raise BrokenPluginError(f"{_who(entry)} cannot be constructed", found=place_of(error)) from None
 
 
 def place_of(error: Exception) -> str:
@@ -344,7 +343,7 @@ def _check_options(
 
 
 def _not_loaded(entry: EntryPoint, error: BaseException) -> MissingExtraError | BrokenPluginError:
-    who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
+    who = _who(entry)
     if isinstance(error, ModuleNotFoundError) and error.name and _is_missing_library(entry, error.name):
         return MissingExtraError(
             f"{who} needs the module {error.name!r}, which is not installed",
