@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.messages.entry import TransactionId
 from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
 from offload_core.format.messages.transaction_finder import TransactionFinder
@@ -367,7 +368,7 @@ def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets)
     entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
-    finder.add(np.asarray(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
+    finder.add(LocatedEntries(np.asarray(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets)))
     ranges, markers, _ = finder.tables()
     if not (len(ranges) or len(markers)):
         return iter(())

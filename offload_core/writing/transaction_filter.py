@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import read_only
+from offload_core.format.codec.arrays import LocatedEntries, read_only
 from offload_core.format.messages.arrow_arrays import Table
 from offload_core.format.messages.entry import TransactionId
 from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
@@ -115,6 +115,6 @@ def _find(ledger_id: int, entries: EntryBatch) -> tuple[Table, Table]:
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets, dtype=np.int64)
     entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
-    finder.add(read_only(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
+    finder.add(LocatedEntries(read_only(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets)))
     ranges, markers, _ = finder.tables()
     return ranges, markers

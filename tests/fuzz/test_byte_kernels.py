@@ -25,6 +25,7 @@ from mapfiles import SYNC, mapfile, read_mapfile
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, reference_rows
 from scenes.transactions import found_in
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.block_layout import pack_frames, padding, walk_frames
 from offload_core.format.codec.kernels import c_functions, frames
 from offload_core.format.codec.kernels import hot_frames as ledger_kernels
@@ -616,7 +617,7 @@ def transactions_of_entries(random: Random) -> None:
     block, offsets, lengths = entry_spans(found)
     if as_written and found and random.randrange(2):
         finder = TransactionFinder(7, verify_checksums=True)
-        finder.add(block, 0, np.arange(3, 3 + len(found)), offsets, lengths)
+        finder.add(LocatedEntries(block, 0, np.arange(3, 3 + len(found)), offsets, lengths))
         *tables, times = found_in(found, 3)
         assert [each.tolist() for each in finder.tables()] == tables
         assert tuple(finder.times.tolist()) == times

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scenes.messages import entry_spans
 from scenes.transactions import found_in, outcomes_of
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.messages.columns import TRANSACTION_STATES
 from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.reading.scan.tasks import EntryRanges
@@ -33,7 +34,7 @@ def look(entries, *, first_entry_id=40, at_once=99):
     for begin in range(0, len(entries), at_once):
         end = begin + at_once
         ids = np.arange(first_entry_id, first_entry_id + len(entries))
-        finder.add(block, 1000, ids[begin:end], offsets[begin:end], lengths[begin:end])
+        finder.add(LocatedEntries(block, 1000, ids[begin:end], offsets[begin:end], lengths[begin:end]))
     return finder
 
 
@@ -74,13 +75,13 @@ def test_checksums_are_verified_where_the_answer_depends_on_them():
             look([plain, wrong])
         assert caught.value.entry_id == 41
     unverified = TransactionFinder(7, verify_checksums=False)
-    unverified.add(*_spans([of_transaction[:-1] + b"x"]))
+    unverified.add(_located([of_transaction[:-1] + b"x"]))
     assert len(unverified.tables()[0]) == 1
 
 
-def _spans(entries):
+def _located(entries):
     block, offsets, lengths = entry_spans(entries)
-    return block, 0, np.arange(len(entries)), offsets, lengths
+    return LocatedEntries(block, 0, np.arange(len(entries)), offsets, lengths)
 
 
 # --- outcomes ----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,17 +44,8 @@ class Fault(enum.Enum):
     """A block does not end with the entry that its index names."""
 
 
-class Resume(NamedTuple):
-    """The place where a cursor goes on after damage: the byte of the object at which an entry's frame begins, and its
-    id.
-    """
-
-    place: int
-    entry_id: int
-
-
-OnFault = Callable[[Fault, FormatError], Resume | None]
-"""Answer to damage: None to leave the block (a wrong header is passed over), or where the walk goes on in it."""
+OnFault = Callable[[Fault, FormatError], None]
+"""Takes a report of damage. The block is left after it, but a wrong header is passed over."""
 
 
 class BlockCursor:
@@ -231,16 +221,15 @@ class BlockCursor:
         return self._indexed.offset + self._indexed.length - self.offset
 
     def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
-        """Take over the answer of a kernel; False if it should be called again: on the window that waits, or after
-        damage.
-        """
+        """Take over the answer of a kernel; False if it should be called again, on the window that waits."""
         self._position = position
         self.next_entry_id = int(next_entry_id)
         if count and self._on_fault is not None and status in (kernels.BAD_FRAME, kernels.ALL_READ):
             return True  # the entries before damage come before its report
         if status == kernels.BAD_FRAME:
-            self._resume(self._report(Fault.ENTRY, self._frame_fault()))
-            return self.done or self.starved
+            self._report(Fault.ENTRY, self._frame_fault())
+            self.done = True
+            return True
         if status == kernels.ALL_READ:
             self._check_end()
         self._cut_off = status == kernels.CUT_OFF
@@ -259,22 +248,11 @@ class BlockCursor:
             "offset": self._indexed.offset,
         }
 
-    def _report(self, fault: Fault, error: FormatError) -> Resume | None:
+    def _report(self, fault: Fault, error: FormatError) -> None:
         error.at(**self._place)
         if self._on_fault is None:
             raise error
-        return self._on_fault(fault, error)
-
-    def _resume(self, at: Resume | None) -> None:
-        """Leave the block, or go on in it after damage, perhaps in a window that is still to come."""
-        if at is None:
-            self.done = True
-            return
-        if at.place <= self.reached:
-            raise AssertionError("a walk resumes behind the damage")
-        self._position, self.next_entry_id = at.place - self.offset, at.entry_id
-        self._cut_off = self._position >= len(self.array)
-        self.starved = self._cut_off and self._ahead is None
+        self._on_fault(fault, error)
 
     def _check_end(self) -> None:
         """Check at the block's end that the last entry is the one that the index names; with gaps, none after it."""

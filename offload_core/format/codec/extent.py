@@ -2,20 +2,20 @@
 
 Everything that reads a cold copy reads extents: a ledger's copy is one extent, or one of each of its segments.
 A cursor gets the bytes window by window and answers where the entries lie in them. What it does at damage is up to
-its caller, who may have it raise, report, or go on after the damage.
+its caller, who may have it raise or report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import Bytes, Longs
-from offload_core.format.codec.blocks import NO_STOP, BlockCursor, Fault, OnFault, Resume
+from offload_core.format.codec.arrays import Bytes, LocatedEntries, Longs
+from offload_core.format.codec.blocks import NO_STOP, BlockCursor, Fault, OnFault
 from offload_core.format.codec.entry_directory import DirectoryPlace
 from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
@@ -102,29 +102,13 @@ class LedgerExtent:
         return replace(self, ledger=ledger, begin_entry_id=begin, stop_entry_id=stop)
 
 
-class LocatedEntries(NamedTuple):
-    """Entries in order, ids ascending: the payload of the i-th is `array[offsets[i] : offsets[i] + lengths[i]]`.
-
-    `base` is the place of `array` (uint8) in the data object; None if its bytes are not the object's, but inflated.
-    `entry_ids`, `offsets` and `lengths` are int64.
-    """
-
-    array: Bytes
-    base: int | None
-    entry_ids: Longs
-    offsets: Longs
-    lengths: Longs
-
-
 class EntryCursor:
     """Walks the entries of an extent once, in order, by the compiled kernels, over blocks that come window by window.
 
     Args:
         extent: its entries from `begin_entry_id` up to `stop_entry_id` are located; the others are walked past.
-        on_fault: the policy at damage. None raises it as a `FormatError`. A function that returns None reports it: a
-            wrong header is passed over, and after a bad frame the walk goes on with the next block. A function that
-            returns a `Resume` resynchronises: the walk goes on there, with what was found to be an entry's frame (not
-            in a MapFile).
+        on_fault: called at damage; None raises it as a `FormatError`. A wrong header is passed over, and after a bad
+            frame the walk goes on with the next block.
 
     Attributes:
         is_sound: no damage was found.
@@ -268,7 +252,7 @@ class EntryCursor:
                 on_fault=on_fault,
             )
 
-    def _fault(self, fault: Fault, error: FormatError) -> Resume | None:
+    def _fault(self, fault: Fault, error: FormatError) -> None:
         assert self._on_fault is not None
         self.is_sound = False
-        return self._on_fault(fault, error)
+        self._on_fault(fault, error)

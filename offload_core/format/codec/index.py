@@ -17,8 +17,8 @@ from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, NamedFiel
 from offload_core.format.codec.entry_directory import DirectoryPlace
 from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.format.codec.mapfile.sequence_file import SequenceFile
-from offload_core.format.codec.object_format import ObjectFormat
-from offload_hooks.errors import BadLengthError, EntryOrderError
+from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
+from offload_hooks.errors import BadLengthError, BadMagicError, EntryOrderError, TruncatedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +264,32 @@ class BlockEntry:
     offset: int
 
 
-def check_lengths(data_length: int, header_length: int) -> None:
-    """Refuse a data length or block header length that no object has."""
+def read_head(data: bytes | memoryview, fields: NamedFields, object_format: ObjectFormat) -> tuple[int, ...]:
+    """The fields of an index's head after its magic; the first three are the lengths of index, data and block header.
+
+    Raises:
+        TruncatedError, BadMagicError, BadLengthError: cut off, of another format, or of lengths that no object has.
+    """
+    size, magic = fields.struct.size, INDEX_MAGIC[object_format]
+    if len(data) < size:
+        raise TruncatedError(
+            "an index is cut off", offset=0, expected=f"{size} bytes or more", found=len(data)
+        )
+    found, length, data_length, header_length, *others = fields.struct.unpack_from(data)
+    if found != magic:
+        name = "PIP-17" if object_format is ObjectFormat.PIP17 else object_format.value
+        raise BadMagicError(
+            f"this is not a {name} index", offset=0, expected=f"{magic:08X}", found=f"{found:08X}"
+        )
+    if length < size:
+        raise BadLengthError(
+            "an index declares to be shorter than its head",
+            offset=4,
+            expected=f"{size} or more",
+            found=length,
+        )
+    if length > len(data):
+        raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
     if data_length < BLOCK_HEADER_BYTES:
         raise BadLengthError(
             "an index declares a data object shorter than one block's header",
@@ -280,6 +304,7 @@ def check_lengths(data_length: int, header_length: int) -> None:
             expected=BLOCK_HEADER_BYTES,
             found=header_length,
         )
+    return length, data_length, header_length, *others
 
 
 def read_block_entries(data: bytes | memoryview, count: int, at: int) -> npt.NDArray[np.void]:

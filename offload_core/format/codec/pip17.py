@@ -21,9 +21,9 @@ from offload_core.format.codec.index import (
     LedgerIndex,
     ObjectIndex,
     block_lengths,
-    check_lengths,
     index_blocks,
     read_block_entries,
+    read_head,
 )
 from offload_core.format.codec.ledger_metadata import (
     LedgerMetadata,
@@ -31,14 +31,7 @@ from offload_core.format.codec.ledger_metadata import (
     parse_ledger_metadata,
 )
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
-from offload_hooks.errors import (
-    BadLengthError,
-    BadMagicError,
-    MetadataError,
-    OptionError,
-    TruncatedError,
-    placed,
-)
+from offload_hooks.errors import BadLengthError, MetadataError, OptionError, placed
 
 HEAD_FIELDS = NamedFields(
     ("magic", "I"),
@@ -98,21 +91,7 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
     Raises:
         FormatError: a subclass that names the byte where the index contradicts itself.
     """
-    if len(data) < _HEAD.size:
-        raise TruncatedError(
-            "an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data)
-        )
-    magic, length, data_length, header_length, count, metadata_length = _HEAD.unpack_from(data)
-    if magic != INDEX_MAGIC[ObjectFormat.PIP17]:
-        raise BadMagicError(
-            "this is not a PIP-17 index",
-            offset=0,
-            expected=f"{INDEX_MAGIC[ObjectFormat.PIP17]:08X}",
-            found=f"{magic:08X}",
-        )
-    if length > len(data):
-        raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
-    check_lengths(data_length, header_length)
+    length, data_length, _, count, metadata_length = read_head(data, HEAD_FIELDS, ObjectFormat.PIP17)
     if count < 1:
         raise BadLengthError("an index declares no block", offset=24, expected="1 or more", found=count)
     needed = _HEAD.size + metadata_length + count * _BLOCK.size

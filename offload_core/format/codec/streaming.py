@@ -18,13 +18,13 @@ from offload_core.format.codec.index import (
     LedgerIndex,
     ObjectIndex,
     block_lengths,
-    check_lengths,
     index_blocks,
     read_block_entries,
+    read_head,
 )
 from offload_core.format.codec.ledger_metadata import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
-from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchError, TruncatedError, placed
+from offload_hooks.errors import BadLengthError, IndexMismatchError, TruncatedError, placed
 
 LEAST_PADDING_BYTES = 4
 """Bytes that stay free at a streaming block's end, so that Pulsar's reader finds the end of its entries."""
@@ -47,28 +47,7 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
     Raises:
         FormatError: a subclass that names the byte where the index contradicts itself.
     """
-    if len(data) < _HEAD.size:
-        raise TruncatedError(
-            "an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data)
-        )
-    magic, length, data_length, header_length = _HEAD.unpack_from(data)
-    if magic != INDEX_MAGIC[ObjectFormat.STREAMING]:
-        raise BadMagicError(
-            "this is not a streaming index",
-            offset=0,
-            expected=f"{INDEX_MAGIC[ObjectFormat.STREAMING]:08X}",
-            found=f"{magic:08X}",
-        )
-    if length < _HEAD.size:
-        raise BadLengthError(
-            "an index declares to be shorter than its head",
-            offset=4,
-            expected=f"{_HEAD.size} or more",
-            found=length,
-        )
-    if length > len(data):
-        raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
-    check_lengths(data_length, header_length)
+    length, data_length, _ = read_head(data, HEAD_FIELDS, ObjectFormat.STREAMING)
     stored = _read_ledgers(data[:length])
     with placed(offset=_HEAD.size):
         lengths = block_lengths(np.concatenate([entries["offset"] for _, entries in stored]), data_length)

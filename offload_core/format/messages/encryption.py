@@ -23,9 +23,6 @@ CRYPTO_FAILURE_ACTIONS: tuple[CryptoFailureAction, ...] = ("FAIL", "DISCARD", "C
 DATA_KEYS_KEPT = 1024
 """Number of data keys that are remembered. A producer makes a new one every few hours."""
 
-TAG_BYTES = 16
-"""AES-GCM's tag, which stands after the ciphertext."""
-
 
 class UndecryptableError(Exception):
     """Internal: the reason why an entry is not decrypted, and whether its key is missing."""
@@ -106,9 +103,11 @@ class Decryptor:
 
 
 def _open(cipher: Any, vector: bytes, payload: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
     try:
         opened: bytes = cipher.decrypt(vector, payload, None)
-    except _invalid_tag():
+    except InvalidTag:
         raise DecryptionError(
             "an entry does not decrypt: its bytes were changed, or the key is another"
         ) from None
@@ -117,12 +116,6 @@ def _open(cipher: Any, vector: bytes, payload: bytes) -> bytes:
             "an entry has an initialisation vector that AES-GCM does not take", expected="8 to 128 bytes"
         ) from None
     return opened
-
-
-def _invalid_tag() -> type[Exception]:
-    from cryptography.exceptions import InvalidTag
-
-    return InvalidTag
 
 
 def _aes(name: str, data_key: bytes) -> Any:

@@ -10,22 +10,25 @@ Source: docs/formats/entry.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import decompress_into
 from offload_hooks.errors import (
     BadLengthError,
     ChecksumError,
     DecompressionError,
+    FormatError,
     MetadataError,
     OptionError,
     TruncatedError,
+    placed,
 )
 from offload_proto.messages_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 
@@ -140,6 +143,36 @@ def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
     metadata = MessageMetadata()
     _parse(metadata, entry[start:position], "message metadata", start)
     return EntryParts(broker=broker, metadata=metadata, payload=entry[position:])
+
+
+def raise_fault(
+    entries: LocatedEntries,
+    row: int,
+    *,
+    ledger_id: int | None,
+    verify_checksum: bool,
+    read: Callable[[EntryParts], object] = lambda _: None,
+) -> NoReturn:
+    """Raise the error of an entry that the kernels refused, by its row; `read` reads what is in it.
+
+    Raises:
+        FormatError: a subclass, with ledger, entry and byte.
+    """
+    start = int(entries.offsets[row])
+    entry = entries.array[start : start + int(entries.lengths[row])].tobytes()
+    place = None if entries.base is None else entries.base + start
+    with placed(ledger_id=ledger_id, entry_id=int(entries.entry_ids[row]), offset=place):
+        try:
+            parts = split_entry(entry, verify_checksum=verify_checksum)
+        except FormatError as error:
+            error.offset = None if place is None else place + (error.offset or 0)
+            raise
+        try:
+            read(parts)
+        except FormatError as error:
+            error.offset = None  # it counts in the decompressed payload
+            raise
+        raise MetadataError("an entry's metadata is not right")
 
 
 def skip_broker_metadata(entry: bytes) -> int:

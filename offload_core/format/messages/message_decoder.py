@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.messages.arrow_arrays import Bytes, Constant, Table
 from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.chunks import Chunk
 from offload_core.format.messages.columns import MAKERS, Group
-from offload_core.format.messages.entry import read_messages, split_entry
+from offload_core.format.messages.entry import EntryParts, raise_fault, read_messages
 from offload_core.format.messages.kernels import batches, entries
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.payload_opener import (
@@ -29,7 +30,7 @@ from offload_core.format.messages.payload_opener import (
     fill_scratch,
     survey_payloads,
 )
-from offload_hooks.errors import FormatError, MetadataError, UnresolvedTransactionError, placed
+from offload_hooks.errors import FormatError, UnresolvedTransactionError
 
 __all__ = ["BATCH_BYTES", "EntryCounts", "MessageDecoder"]
 
@@ -127,8 +128,9 @@ class MessageDecoder:
             FormatError: a subclass, with ledger, entry and byte.
             UnresolvedTransactionError: see `refuse_transactions`.
         """
+        located = LocatedEntries(block, block_offset, entry_ids, offsets, lengths)
         count = len(offsets)
-        table = self._read_entries(block, block_offset, entry_ids, offsets, lengths)
+        table = self._read_entries(located)
         self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
         if states is not None:
             table[:, f.E_TXN_STATE] = states
@@ -145,9 +147,7 @@ class MessageDecoder:
             )
         self.opener.open(block, table, plan, self._ledger_id, entry_ids)
         plan.treatment[left_out] = f.LEAVE_OUT
-        explain = functools.partial(
-            self._explain, block, block_offset, entry_ids, offsets, lengths, plan.opened
-        )
+        explain = functools.partial(self._explain, located, plan.opened)
         too_large = plan.too_large(self._max_message_bytes)
         if too_large is not None:
             explain(too_large)
@@ -213,33 +213,20 @@ class MessageDecoder:
         table[outside & ~is_chunk, f.E_MARKER_TYPE] = 0
         return np.flatnonzero(outside & is_chunk)
 
-    def chunks(
-        self,
-        block: Bytes,
-        block_offset: int | None,
-        entry_ids: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-    ) -> list[Chunk]:
-        """The chunks among entries, decrypted; arguments and errors as of `decode`."""
-        table = self._read_entries(block, block_offset, entry_ids, offsets, lengths)
+    def chunks(self, located: LocatedEntries) -> list[Chunk]:
+        """The chunks among entries, decrypted; errors as of `decode`."""
+        table = self._read_entries(located)
         plan = survey_payloads(table)
-        return self.opener.chunks_of(block, table, plan, self._ledger_id, entry_ids)
+        return self.opener.chunks_of(located.array, table, plan, self._ledger_id, located.entry_ids)
 
-    def _read_entries(
-        self,
-        block: Bytes,
-        block_offset: int | None,
-        entry_ids: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-    ) -> Table:
+    def _read_entries(self, located: LocatedEntries) -> Table:
         """The table of the entries, a row each."""
+        block, _, _, offsets, lengths = located
         count = len(offsets)
         table = self._entry_table.shaped(count, f.E_FIELDS)
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
-            self._explain(block, block_offset, entry_ids, offsets, lengths, {}, right)
+            self._explain(located, {}, right)
         return table
 
     def _room(self, size: int) -> Bytes:
@@ -271,34 +258,16 @@ class MessageDecoder:
                 messages = messages[:, half.shape[1] :]
         return int(messages[f.M_ENTRY, 0])
 
-    def _explain(
-        self,
-        block: Bytes,
-        block_offset: int | None,
-        entry_ids: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-        opened: Mapping[int, bytes],
-        row: int,
-    ) -> NoReturn:
+    def _explain(self, located: LocatedEntries, opened: Mapping[int, bytes], row: int) -> NoReturn:
         """Raise the error of an entry that the kernels refused."""
-        start = int(offsets[row])
-        entry = block[start : start + int(lengths[row])].tobytes()
-        place = None if block_offset is None else block_offset + start
-        with placed(ledger_id=self._ledger_id, entry_id=int(entry_ids[row]), offset=place):
-            try:
-                parts = split_entry(entry, verify_checksum=self._verify_checksums)
-            except FormatError as error:
-                error.offset = None if place is None else place + (error.offset or 0)
-                raise
-            if row in opened:
-                parts = parts.opened(opened[row])
-            try:
-                read_messages(parts, max_message_bytes=self._max_message_bytes)
-            except FormatError as error:
-                error.offset = None  # it counts in the decompressed payload
-                raise
-            raise MetadataError("an entry's metadata is not right")
+
+        def read(parts: EntryParts) -> object:
+            whole = parts.opened(opened[row]) if row in opened else parts
+            return read_messages(whole, max_message_bytes=self._max_message_bytes)
+
+        raise_fault(
+            located, row, ledger_id=self._ledger_id, verify_checksum=self._verify_checksums, read=read
+        )
 
 
 class _Table:

@@ -6,18 +6,13 @@ Payloads are neither decompressed nor read. Source: docs/formats/entry.md (messa
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from offload_core.format.messages.arrow_arrays import Bytes, Table
+from offload_core.format.codec.arrays import LocatedEntries
+from offload_core.format.messages.arrow_arrays import Table
 from offload_core.format.messages.checksum import crc32c_address
-from offload_core.format.messages.entry import split_entry
+from offload_core.format.messages.entry import raise_fault
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.transaction_ranges import find_transactions
-from offload_hooks.errors import FormatError, MetadataError, placed
-
-RANGE_COLUMNS = ("first entry", "stop entry", "txnid_most_bits", "txnid_least_bits")
-MARKER_COLUMNS = ("entry", "marker type", "txnid_most_bits", "txnid_least_bits")
-TOMBSTONE_COLUMNS = ("first entry", "stop entry")
 
 NO_TIMES = (2**63 - 1, -(2**63))
 """Least and greatest publish time of no entries."""
@@ -39,20 +34,14 @@ class TransactionFinder:
         self._found: tuple[list[Table], list[Table], list[Table]] = ([], [], [])
         self.times = np.array(NO_TIMES, dtype=np.int64)
 
-    def add(
-        self,
-        block: Bytes,
-        block_offset: int | None,
-        entry_ids: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
-    ) -> None:
-        """Inspect entries; arguments as of `MessageDecoder.decode`.
+    def add(self, entries: LocatedEntries) -> None:
+        """Inspect entries.
 
         Raises:
             FormatError: metadata that is not right, or a wrong checksum of an entry that matters; with ledger, entry
                 and byte.
         """
+        block, _, entry_ids, offsets, lengths = entries
         count = len(offsets)
         if count > len(self._scratch[0]):
             self._scratch = [np.empty((count, width), dtype=np.int64) for width in (4, 4, 2)]
@@ -60,32 +49,22 @@ class TransactionFinder:
             block, offsets, lengths, count, entry_ids, self._checksum, self._row, *self._scratch, self.times
         )
         if right < count:
-            self._explain(
-                block, block_offset, int(entry_ids[right]), int(offsets[right]), int(lengths[right])
-            )
+            raise_fault(entries, right, ledger_id=self._ledger_id, verify_checksum=self._verify_checksums)
         for tables, scratch, rows in zip(self._found, self._scratch, made, strict=True):
             if rows:
                 tables.append(scratch[:rows].copy())
 
     def tables(self) -> tuple[Table, Table, Table]:
-        """Ranges, markers, tombstones (int64; a row each, columns as the constants say), ascending."""
+        """Ranges, markers, tombstones (int64; a row each), ascending.
+
+        Columns of a range: first entry, stop entry, txnid_most_bits, txnid_least_bits; of a marker: entry, marker type,
+        and the same bits; of a tombstone: first entry, stop entry.
+        """
         ranges, markers, tombstones = (
             np.concatenate(tables) if tables else np.empty((0, width), dtype=np.int64)
             for tables, width in zip(self._found, (4, 4, 2), strict=True)
         )
         return join_ranges(ranges), markers, join_ranges(tombstones)
-
-    def _explain(
-        self, block: Bytes, block_offset: int | None, entry_id: int, offset: int, length: int
-    ) -> None:
-        place = None if block_offset is None else block_offset + offset
-        with placed(ledger_id=self._ledger_id, entry_id=entry_id, offset=place):
-            try:
-                split_entry(block[offset : offset + length].tobytes(), verify_checksum=self._verify_checksums)
-            except FormatError as error:
-                error.offset = None if place is None else place + (error.offset or 0)
-                raise
-            raise MetadataError("an entry's metadata is not right")
 
 
 def join_ranges(ranges: Table) -> Table:

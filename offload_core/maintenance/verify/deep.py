@@ -18,11 +18,11 @@ from typing import Self
 
 import numpy as np
 
-from offload_core.format.codec.arrays import Bytes, Longs
+from offload_core.format.codec.arrays import Bytes, LocatedEntries, Longs
 from offload_core.format.codec.block_checksums import BlockChecksums, RunningChecksums, block_lengths_of
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_core.format.codec.blocks import Fault
-from offload_core.format.codec.extent import EntryCursor, LedgerExtent, LocatedEntries
+from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.format.codec.mapfile.crc_files import ChecksumVerifier
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from offload_core.format.codec.extent import LocatedEntries
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadContext

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offload_core.format.codec.arrays import Bytes, Longs, read_only
+from offload_core.format.codec.arrays import Bytes, LocatedEntries, Longs, read_only
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, walk_frames
 from offload_core.format.codec.blocks import header_faults
 from offload_core.format.codec.entry_directory import (
@@ -25,7 +25,7 @@ from offload_core.format.codec.entry_directory import (
     no_anchors,
     parse_directory,
 )
-from offload_core.format.codec.extent import EntryCursor, LocatedEntries
+from offload_core.format.codec.extent import EntryCursor
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels
 from offload_core.reading.read_handles.cold_copy import ColdExtent

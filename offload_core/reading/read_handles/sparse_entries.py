@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offload_core.format.codec.arrays import Bytes, Longs, read_only
+from offload_core.format.codec.arrays import Bytes, LocatedEntries, Longs, read_only
 from offload_core.format.codec.block_layout import FRAME_HEADER_BYTES
-from offload_core.format.codec.extent import LocatedEntries
 from offload_core.format.codec.kernels.frames import INT32_MAX
 from offload_core.format.codec.kernels.mapfile import copy_values
 from offload_hooks.ledger_stores import EntryBatch

@@ -190,4 +190,4 @@ def read_chunks(
     with placed(key=extent.data_key), contextlib.closing(fetch_windows(tier, (extent,))) as windows:
         for _, cursor in walk_windows(extent, windows):
             for located in cursor.located(BATCH_BYTES):
-                yield from decoder.chunks(*located)
+                yield from decoder.chunks(located)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from isal import igzip_lib, isal_zlib
@@ -398,28 +398,14 @@ class Batch:
     place: int | None
 
 
-class BatchReader(Protocol):
-    """Reads one stretch of a file, batch after batch."""
+def batch_reader(header: SequenceHeader) -> _RecordReader | _BlockReader:
+    """The reader for a file with this header, of one stretch, batch after batch.
 
-    def read(
-        self, window: Bytes, position: int, end: int, previous_key: int, place: int
-    ) -> tuple[Batch | None, int]:
-        """The next batch, and where in `window` reading goes on; None at the stretch's end.
-
-        Args:
-            window: bytes from the file's byte `place` on; the stretch ends at `end` of it, or after it.
-            position: the place to read on, as answered by the last call.
-            previous_key: the last key before.
-
-        Raises:
-            CutOffError: the next record or block goes on after the window.
-            FormatError: a subclass, with the byte, and the entry where it is known.
-        """
-        ...
-
-
-def batch_reader(header: SequenceHeader) -> BatchReader:
-    """The reader for a file with this header."""
+    Its `read(window, position, end, previous_key, place)` answers the next batch, and where in `window` reading goes
+    on; None at the stretch's end. `window` has bytes from the file's byte `place` on, and the stretch ends at `end` of
+    it, or after it. `position` is where to read on, `previous_key` the last key before. Raises `CutOffError` where the
+    next record or block goes on after the window, a `FormatError` with the byte, and the entry where it is known.
+    """
     return _BlockReader(header) if header.compression is FileCompression.BLOCK else _RecordReader(header)
 
 

@@ -10,53 +10,7 @@ import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import load_i32
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.entry_fields import (
-    E_BATCH_SIZE,
-    E_CHUNKS,
-    E_COMPRESSION,
-    E_ENCRYPTION_KEYS,
-    E_EVENT_TIME,
-    E_FIELDS,
-    E_FLAGS,
-    E_KEY,
-    E_KEY_LENGTH,
-    E_MARKER_TYPE,
-    E_METADATA,
-    E_METADATA_END,
-    E_ORDERING_KEY,
-    E_ORDERING_KEY_LENGTH,
-    E_PAYLOAD,
-    E_PAYLOAD_LENGTH,
-    E_PROPERTIES,
-    E_SEQUENCE_ID,
-    E_TXN_LEAST,
-    E_TXN_MOST,
-    E_UNCOMPRESSED_SIZE,
-    KEY_IS_BASE64,
-    LEAVE_OUT,
-    M_BATCH_INDEX,
-    M_ENTRY,
-    M_EVENT_TIME,
-    M_FIELDS,
-    M_FLAGS,
-    M_KEY,
-    M_KEY_LENGTH,
-    M_METADATA,
-    M_METADATA_END,
-    M_ORDERING_KEY,
-    M_ORDERING_KEY_LENGTH,
-    M_PROPERTIES,
-    M_SEQUENCE_ID,
-    M_VALUE,
-    M_VALUE_LENGTH,
-    METADATA_IN_SCRATCH,
-    NULL_KEY,
-    NULL_VALUE,
-    PASS_ON,
-    READ,
-    VALUE_IN_SCRATCH,
-    VALUE_IS_RAW,
-)
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 LEAST_MESSAGE_BYTES = 6
@@ -71,21 +25,21 @@ def survey_entries(entries, sizes, compressed, raw):
     are encrypted, chunks, of transactions (markers as well), and compressed.
     Bounds: the outputs have as many as `entries`, whose rows have `E_FIELDS`.
     """
-    if len(entries) > min(len(sizes), len(compressed), len(raw)) or entries.shape[1] < E_FIELDS:
+    if len(entries) > min(len(sizes), len(compressed), len(raw)) or entries.shape[1] < f.E_FIELDS:
         raise IndexError("entries do not fit the output")
     encrypted = chunks = transactional = packed = 0
     for i in range(len(entries)):
         entry = entries[i]
-        seen = entry[E_MARKER_TYPE] < 0
-        is_encrypted = seen and entry[E_ENCRYPTION_KEYS] > 0
-        is_chunk = seen and entry[E_CHUNKS] > 1
+        seen = entry[f.E_MARKER_TYPE] < 0
+        is_encrypted = seen and entry[f.E_ENCRYPTION_KEYS] > 0
+        is_chunk = seen and entry[f.E_CHUNKS] > 1
         encrypted += is_encrypted
         chunks += is_chunk
-        transactional += entry[E_TXN_MOST] != -1 and entry[E_TXN_LEAST] != -1
-        raw[i] = PASS_ON if is_encrypted or is_chunk else READ
-        compressed[i] = seen and raw[i] == READ and entry[E_COMPRESSION] != 0
+        transactional += entry[f.E_TXN_MOST] != -1 and entry[f.E_TXN_LEAST] != -1
+        raw[i] = f.PASS_ON if is_encrypted or is_chunk else f.READ
+        compressed[i] = seen and raw[i] == f.READ and entry[f.E_COMPRESSION] != 0
         packed += compressed[i]
-        sizes[i] = entry[E_UNCOMPRESSED_SIZE] if compressed[i] else entry[E_PAYLOAD_LENGTH]
+        sizes[i] = entry[f.E_UNCOMPRESSED_SIZE] if compressed[i] else entry[f.E_PAYLOAD_LENGTH]
     return encrypted, chunks, transactional, packed
 
 
@@ -95,12 +49,12 @@ def message_room(entries, first, last, sizes, raw):
 
     Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths.
     """
-    if not 0 <= first <= last <= min(len(entries), len(sizes), len(raw)) or entries.shape[1] < E_FIELDS:
+    if not 0 <= first <= last <= min(len(entries), len(sizes), len(raw)) or entries.shape[1] < f.E_FIELDS:
         raise IndexError("no such entries")
     room = np.int64(0)
     for i in range(first, last):
-        declared = entries[i, E_BATCH_SIZE]
-        if raw[i] != READ or declared < 0:
+        declared = entries[i, f.E_BATCH_SIZE]
+        if raw[i] != f.READ or declared < 0:
             room += 1
         else:
             room += max(min(declared, sizes[i] // LEAST_MESSAGE_BYTES), 0)
@@ -117,7 +71,7 @@ def _read_single(data, position, end, table, at):
     size = np.int64(-1)
     compacted_out = False
     flags = 0
-    table[M_METADATA, at], table[M_METADATA_END, at] = position, end
+    table[f.M_METADATA, at], table[f.M_METADATA_END, at] = position, end
     while position < end:
         tag, position = read_varint(data, position, end)
         if position < 0:
@@ -132,28 +86,28 @@ def _read_single(data, position, end, table, at):
             elif field == 4:
                 compacted_out = value != 0
             elif field == 5:
-                table[M_EVENT_TIME, at] = value
+                table[f.M_EVENT_TIME, at] = value
             elif field == 8:
-                table[M_SEQUENCE_ID, at] = value
+                table[f.M_SEQUENCE_ID, at] = value
             elif field in (6, 9, 10):
-                flag = KEY_IS_BASE64 if field == 6 else (NULL_VALUE if field == 9 else NULL_KEY)
+                flag = f.KEY_IS_BASE64 if field == 6 else (f.NULL_VALUE if field == 9 else f.NULL_KEY)
                 flags = flags | flag if value else flags & ~flag
         elif wire_type == 2 and 0 < field <= LAST_FIELD:
             length, position = read_varint(data, position, end)
             if position < 0 or length < 0 or length > end - position:
                 return np.int64(-1), False
             if field == 1:
-                table[M_PROPERTIES, at] += 1
+                table[f.M_PROPERTIES, at] += 1
             elif field == 2:
-                table[M_KEY, at], table[M_KEY_LENGTH, at] = position, length
+                table[f.M_KEY, at], table[f.M_KEY_LENGTH, at] = position, length
             elif field == 7:
-                table[M_ORDERING_KEY, at], table[M_ORDERING_KEY_LENGTH, at] = position, length
+                table[f.M_ORDERING_KEY, at], table[f.M_ORDERING_KEY_LENGTH, at] = position, length
             position += length
         else:
             position = skip_field(data, position, end, tag)
             if position < 0:
                 return np.int64(-1), False
-    table[M_FLAGS, at] |= flags
+    table[f.M_FLAGS, at] |= flags
     return size, compacted_out
 
 
@@ -171,20 +125,20 @@ def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table
         position += 4
         if metadata_size < 0 or metadata_size > end - position:
             return np.int64(-1)
-        table[M_ENTRY, count] = entry
-        table[M_BATCH_INDEX, count] = i
-        table[M_EVENT_TIME, count] = 0
-        table[M_SEQUENCE_ID, count] = sequence_id
-        table[M_KEY_LENGTH, count] = -1
-        table[M_ORDERING_KEY_LENGTH, count] = -1
-        table[M_PROPERTIES, count] = 0
-        table[M_FLAGS, count] = base_flags
+        table[f.M_ENTRY, count] = entry
+        table[f.M_BATCH_INDEX, count] = i
+        table[f.M_EVENT_TIME, count] = 0
+        table[f.M_SEQUENCE_ID, count] = sequence_id
+        table[f.M_KEY_LENGTH, count] = -1
+        table[f.M_ORDERING_KEY_LENGTH, count] = -1
+        table[f.M_PROPERTIES, count] = 0
+        table[f.M_FLAGS, count] = base_flags
         length, compacted_out = _read_single(data, position, position + metadata_size, table, count)
         position += metadata_size
         if length < 0 or length > end - position:
             return np.int64(-1)
-        table[M_VALUE, count] = position
-        table[M_VALUE_LENGTH, count] = -1 if table[M_FLAGS, count] & NULL_VALUE else length
+        table[f.M_VALUE, count] = position
+        table[f.M_VALUE_LENGTH, count] = -1 if table[f.M_FLAGS, count] & f.NULL_VALUE else length
         position += length
         if not compacted_out:
             count += 1
@@ -197,20 +151,20 @@ def _set_whole(entry, index, offset, length, flags, table, at):
 
     Bounds: column `at`, which `read_messages` has checked.
     """
-    table[M_ENTRY, at] = index
-    table[M_VALUE, at] = offset
-    table[M_VALUE_LENGTH, at] = -1 if entry[E_FLAGS] & NULL_VALUE else length
-    table[M_BATCH_INDEX, at] = -1
-    table[M_EVENT_TIME, at] = entry[E_EVENT_TIME]
-    table[M_SEQUENCE_ID, at] = entry[E_SEQUENCE_ID]
-    table[M_KEY, at], table[M_KEY_LENGTH, at] = entry[E_KEY], entry[E_KEY_LENGTH]
-    table[M_ORDERING_KEY, at], table[M_ORDERING_KEY_LENGTH, at] = (
-        entry[E_ORDERING_KEY],
-        entry[E_ORDERING_KEY_LENGTH],
+    table[f.M_ENTRY, at] = index
+    table[f.M_VALUE, at] = offset
+    table[f.M_VALUE_LENGTH, at] = -1 if entry[f.E_FLAGS] & f.NULL_VALUE else length
+    table[f.M_BATCH_INDEX, at] = -1
+    table[f.M_EVENT_TIME, at] = entry[f.E_EVENT_TIME]
+    table[f.M_SEQUENCE_ID, at] = entry[f.E_SEQUENCE_ID]
+    table[f.M_KEY, at], table[f.M_KEY_LENGTH, at] = entry[f.E_KEY], entry[f.E_KEY_LENGTH]
+    table[f.M_ORDERING_KEY, at], table[f.M_ORDERING_KEY_LENGTH, at] = (
+        entry[f.E_ORDERING_KEY],
+        entry[f.E_ORDERING_KEY_LENGTH],
     )
-    table[M_METADATA, at], table[M_METADATA_END, at] = entry[E_METADATA], entry[E_METADATA_END]
-    table[M_PROPERTIES, at] = entry[E_PROPERTIES]
-    table[M_FLAGS, at] = entry[E_FLAGS] | flags
+    table[f.M_METADATA, at], table[f.M_METADATA_END, at] = entry[f.E_METADATA], entry[f.E_METADATA_END]
+    table[f.M_PROPERTIES, at] = entry[f.E_PROPERTIES]
+    table[f.M_FLAGS, at] = entry[f.E_FLAGS] | flags
 
 
 @kernel
@@ -225,32 +179,34 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, 
     """
     if not 0 <= first <= last <= min(len(entries), len(scratch_offsets), len(sizes), len(raw)):
         raise IndexError("no such entries")
-    if entries.shape[1] < E_FIELDS or table.shape[0] < M_FIELDS:
+    if entries.shape[1] < f.E_FIELDS or table.shape[0] < f.M_FIELDS:
         raise IndexError("a table is too narrow")
     count = np.int64(0)
     for i in range(first, last):
         entry = entries[i]
-        if entry[E_MARKER_TYPE] >= 0 or raw[i] == LEAVE_OUT:
+        if entry[f.E_MARKER_TYPE] >= 0 or raw[i] == f.LEAVE_OUT:
             continue
         in_scratch = scratch_offsets[i] >= 0
-        offset = scratch_offsets[i] if in_scratch else entry[E_PAYLOAD]
-        length = sizes[i] if in_scratch else entry[E_PAYLOAD_LENGTH]
+        offset = scratch_offsets[i] if in_scratch else entry[f.E_PAYLOAD]
+        length = sizes[i] if in_scratch else entry[f.E_PAYLOAD_LENGTH]
         held = len(scratch) if in_scratch else len(block)
         if (offset < 0) | (length < 0) | (length > held - offset):  # with `or` it takes three times as long
             return count, i
-        size = entry[E_BATCH_SIZE]
-        if raw[i] == PASS_ON or size < 0:
+        size = entry[f.E_BATCH_SIZE]
+        if raw[i] == f.PASS_ON or size < 0:
             if count == table.shape[1]:
                 return count, i
-            flags = (VALUE_IN_SCRATCH if in_scratch else 0) | (VALUE_IS_RAW if raw[i] == PASS_ON else 0)
+            flags = (f.VALUE_IN_SCRATCH if in_scratch else 0) | (f.VALUE_IS_RAW if raw[i] == f.PASS_ON else 0)
             _set_whole(entry, i, offset, length, flags, table, count)
             count += 1
             continue
         if size > min(length // LEAST_MESSAGE_BYTES, table.shape[1] - count):
             return count, i
-        flags = VALUE_IN_SCRATCH | METADATA_IN_SCRATCH if in_scratch else 0
+        flags = f.VALUE_IN_SCRATCH | f.METADATA_IN_SCRATCH if in_scratch else 0
         data = scratch if in_scratch else block
-        made = _read_batch(data, offset, offset + length, size, i, flags, entry[E_SEQUENCE_ID], table, count)
+        made = _read_batch(
+            data, offset, offset + length, size, i, flags, entry[f.E_SEQUENCE_ID], table, count
+        )
         if made < 0:
             return count, i
         count = made

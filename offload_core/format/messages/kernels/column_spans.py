@@ -10,11 +10,7 @@ import numpy as np
 from offload_core.format.codec.kernels.frames import INT32_MAX
 from offload_core.format.codec.kernels.intrinsics import copy_bytes
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.entry_fields import (
-    ENTRY_PROPERTIES_TAG,
-    METADATA_IN_SCRATCH,
-    SINGLE_PROPERTIES_TAG,
-)
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.protobuf_fields import read_varint, skip_field
 
 
@@ -193,8 +189,8 @@ def gather_properties(
     for i in range(rows):
         if counts[i] > 0:
             batched = batch_index[i] >= 0
-            expected = SINGLE_PROPERTIES_TAG if batched else ENTRY_PROPERTIES_TAG
-            data = scratch if flags[i] & METADATA_IN_SCRATCH else block
+            expected = f.SINGLE_PROPERTIES_TAG if batched else f.ENTRY_PROPERTIES_TAG
+            data = scratch if flags[i] & f.METADATA_IN_SCRATCH else block
             position, end = starts[i], ends[i]
             if not 0 <= position <= end <= len(data):
                 return False

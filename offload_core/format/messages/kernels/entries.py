@@ -10,51 +10,7 @@ import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import address_of, call_checksum, load_i32, load_u32
 from offload_core.format.kernel import kernel
-from offload_core.format.messages.kernels.entry_fields import (
-    E_BATCH_SIZE,
-    E_BROKER_INDEX,
-    E_BROKER_TIMESTAMP,
-    E_CHUNK_ID,
-    E_CHUNKED_SIZE,
-    E_CHUNKS,
-    E_COMPRESSION,
-    E_DELIVER_AT_TIME,
-    E_ENCRYPTION_ALGORITHM,
-    E_ENCRYPTION_ALGORITHM_LENGTH,
-    E_ENCRYPTION_KEYS,
-    E_ENCRYPTION_PARAM,
-    E_ENCRYPTION_PARAM_LENGTH,
-    E_EVENT_TIME,
-    E_FIELDS,
-    E_FLAGS,
-    E_KEY,
-    E_KEY_LENGTH,
-    E_MARKER_TYPE,
-    E_METADATA,
-    E_METADATA_END,
-    E_ORDERING_KEY,
-    E_ORDERING_KEY_LENGTH,
-    E_PAYLOAD,
-    E_PAYLOAD_LENGTH,
-    E_PRODUCER,
-    E_PRODUCER_LENGTH,
-    E_PROPERTIES,
-    E_PUBLISH_TIME,
-    E_REPLICATE_TO,
-    E_REPLICATED_FROM,
-    E_REPLICATED_FROM_LENGTH,
-    E_SCHEMA_VERSION,
-    E_SCHEMA_VERSION_LENGTH,
-    E_SEQUENCE_ID,
-    E_TXN_LEAST,
-    E_TXN_MOST,
-    E_UNCOMPRESSED_SIZE,
-    E_UUID,
-    E_UUID_LENGTH,
-    KEY_IS_BASE64,
-    NULL_KEY,
-    NULL_VALUE,
-)
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.protobuf_fields import LAST_FIELD, read_varint, skip_field
 
 _BROKER_MAGIC = np.uint32(0x0E02)
@@ -70,7 +26,7 @@ def _read_broker_metadata(data, position, end, row):
             return False
         if tag in (8, 16):
             value, position = read_varint(data, position, end)
-            row[E_BROKER_TIMESTAMP if tag == 8 else E_BROKER_INDEX] = value
+            row[f.E_BROKER_TIMESTAMP if tag == 8 else f.E_BROKER_INDEX] = value
         else:
             position = skip_field(data, position, end, tag)
         if position < 0:
@@ -86,61 +42,61 @@ def _set_number(row, field, value):
     has checked.
     """
     if field == 2:
-        row[E_SEQUENCE_ID] = value
+        row[f.E_SEQUENCE_ID] = value
     elif field == 3:
-        row[E_PUBLISH_TIME] = value
+        row[f.E_PUBLISH_TIME] = value
     elif field == 8:
-        row[E_COMPRESSION] = np.int32(value)
+        row[f.E_COMPRESSION] = np.int32(value)
     elif field == 9:
-        row[E_UNCOMPRESSED_SIZE] = np.uint32(value)
+        row[f.E_UNCOMPRESSED_SIZE] = np.uint32(value)
     elif field == 11:
-        row[E_BATCH_SIZE] = max(np.int64(np.int32(value)), np.int64(0))
+        row[f.E_BATCH_SIZE] = max(np.int64(np.int32(value)), np.int64(0))
     elif field == 12:
-        row[E_EVENT_TIME] = value
+        row[f.E_EVENT_TIME] = value
     elif field == 19:
-        row[E_DELIVER_AT_TIME] = value
+        row[f.E_DELIVER_AT_TIME] = value
     elif field == 20:
-        row[E_MARKER_TYPE] = np.uint32(value)
+        row[f.E_MARKER_TYPE] = np.uint32(value)
     elif field == 22:
-        row[E_TXN_LEAST] = value
+        row[f.E_TXN_LEAST] = value
     elif field == 23:
-        row[E_TXN_MOST] = value
+        row[f.E_TXN_MOST] = value
     elif field == 27:
-        row[E_CHUNKS] = np.int32(value)
+        row[f.E_CHUNKS] = np.int32(value)
     elif field == 28:
-        row[E_CHUNKED_SIZE] = np.int32(value)
+        row[f.E_CHUNKED_SIZE] = np.int32(value)
     elif field == 29:
-        row[E_CHUNK_ID] = np.int32(value)
+        row[f.E_CHUNK_ID] = np.int32(value)
     elif field in (17, 25, 30):
-        flag = KEY_IS_BASE64 if field == 17 else (NULL_VALUE if field == 25 else NULL_KEY)
-        row[E_FLAGS] = row[E_FLAGS] | flag if value else row[E_FLAGS] & ~flag
+        flag = f.KEY_IS_BASE64 if field == 17 else (f.NULL_VALUE if field == 25 else f.NULL_KEY)
+        row[f.E_FLAGS] = row[f.E_FLAGS] | flag if value else row[f.E_FLAGS] & ~flag
 
 
 @kernel
 def _set_span(row, field, offset, length):
     """Store a length-delimited field of `MessageMetadata`."""
     if field == 1:
-        row[E_PRODUCER], row[E_PRODUCER_LENGTH] = offset, length
+        row[f.E_PRODUCER], row[f.E_PRODUCER_LENGTH] = offset, length
     elif field == 4:
-        row[E_PROPERTIES] += 1
+        row[f.E_PROPERTIES] += 1
     elif field == 5:
-        row[E_REPLICATED_FROM], row[E_REPLICATED_FROM_LENGTH] = offset, length
+        row[f.E_REPLICATED_FROM], row[f.E_REPLICATED_FROM_LENGTH] = offset, length
     elif field == 6:
-        row[E_KEY], row[E_KEY_LENGTH] = offset, length
+        row[f.E_KEY], row[f.E_KEY_LENGTH] = offset, length
     elif field == 7:
-        row[E_REPLICATE_TO] += 1
+        row[f.E_REPLICATE_TO] += 1
     elif field == 13:
-        row[E_ENCRYPTION_KEYS] += 1
+        row[f.E_ENCRYPTION_KEYS] += 1
     elif field == 14:
-        row[E_ENCRYPTION_ALGORITHM], row[E_ENCRYPTION_ALGORITHM_LENGTH] = offset, length
+        row[f.E_ENCRYPTION_ALGORITHM], row[f.E_ENCRYPTION_ALGORITHM_LENGTH] = offset, length
     elif field == 15:
-        row[E_ENCRYPTION_PARAM], row[E_ENCRYPTION_PARAM_LENGTH] = offset, length
+        row[f.E_ENCRYPTION_PARAM], row[f.E_ENCRYPTION_PARAM_LENGTH] = offset, length
     elif field == 16:
-        row[E_SCHEMA_VERSION], row[E_SCHEMA_VERSION_LENGTH] = offset, length
+        row[f.E_SCHEMA_VERSION], row[f.E_SCHEMA_VERSION_LENGTH] = offset, length
     elif field == 18:
-        row[E_ORDERING_KEY], row[E_ORDERING_KEY_LENGTH] = offset, length
+        row[f.E_ORDERING_KEY], row[f.E_ORDERING_KEY_LENGTH] = offset, length
     elif field == 26:
-        row[E_UUID], row[E_UUID_LENGTH] = offset, length
+        row[f.E_UUID], row[f.E_UUID_LENGTH] = offset, length
 
 
 @kernel
@@ -180,16 +136,16 @@ def read_entry(data, position, end, checksum, row):
     `checksum` is the address of a C function of CRC-32C, 0 to leave checksums alone.
     Bounds: an entry that is not in `data` is not right; each length in it is checked against `end`.
     """
-    if len(row) < E_FIELDS:
+    if len(row) < f.E_FIELDS:
         raise IndexError("a table's rows are too short")
     if not 0 <= position <= end <= len(data):
         return False
     row[:] = 0
     for field in (
-        E_UNCOMPRESSED_SIZE, E_BATCH_SIZE, E_KEY_LENGTH, E_ORDERING_KEY_LENGTH, E_SCHEMA_VERSION_LENGTH,
-        E_MARKER_TYPE, E_TXN_LEAST, E_TXN_MOST, E_UUID_LENGTH, E_CHUNK_ID, E_CHUNKS, E_CHUNKED_SIZE,
-        E_BROKER_TIMESTAMP, E_BROKER_INDEX, E_ENCRYPTION_ALGORITHM_LENGTH, E_ENCRYPTION_PARAM_LENGTH,
-        E_REPLICATED_FROM_LENGTH, E_DELIVER_AT_TIME,
+        f.E_UNCOMPRESSED_SIZE, f.E_BATCH_SIZE, f.E_KEY_LENGTH, f.E_ORDERING_KEY_LENGTH, f.E_SCHEMA_VERSION_LENGTH,
+        f.E_MARKER_TYPE, f.E_TXN_LEAST, f.E_TXN_MOST, f.E_UUID_LENGTH, f.E_CHUNK_ID, f.E_CHUNKS, f.E_CHUNKED_SIZE,
+        f.E_BROKER_TIMESTAMP, f.E_BROKER_INDEX, f.E_ENCRYPTION_ALGORITHM_LENGTH, f.E_ENCRYPTION_PARAM_LENGTH,
+        f.E_REPLICATED_FROM_LENGTH, f.E_DELIVER_AT_TIME,
     ):  # fmt: skip
         row[field] = _ABSENT
     if end - position >= 6 and load_u32(data, position) >> 16 == _BROKER_MAGIC:
@@ -215,10 +171,10 @@ def read_entry(data, position, end, checksum, row):
     position += 4
     if size < 0 or size > end - position:
         return False
-    row[E_METADATA], row[E_METADATA_END] = position, position + size
+    row[f.E_METADATA], row[f.E_METADATA_END] = position, position + size
     if not _read_message_metadata(data, position, position + size, row):
         return False
-    row[E_PAYLOAD], row[E_PAYLOAD_LENGTH] = position + size, end - position - size
+    row[f.E_PAYLOAD], row[f.E_PAYLOAD_LENGTH] = position + size, end - position - size
     return True
 
 

@@ -8,13 +8,8 @@ written out of bounds.
 from __future__ import annotations
 
 from offload_core.format.kernel import kernel
+from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.entries import is_span, read_entry
-from offload_core.format.messages.kernels.entry_fields import (
-    E_MARKER_TYPE,
-    E_PUBLISH_TIME,
-    E_TXN_LEAST,
-    E_TXN_MOST,
-)
 
 COMMITTING, COMMIT, ABORT = 20, 21, 22
 """Types of the markers of transactions."""
@@ -45,9 +40,9 @@ def find_transactions(
         if not read_entry(data, offsets[i], end, 0, row):
             return i, found, marked, placeholders
         entry_id = entry_ids[i]
-        times[0] = min(times[0], row[E_PUBLISH_TIME])
-        times[1] = max(times[1], row[E_PUBLISH_TIME])
-        kind, most, least = row[E_MARKER_TYPE], row[E_TXN_MOST], row[E_TXN_LEAST]
+        times[0] = min(times[0], row[f.E_PUBLISH_TIME])
+        times[1] = max(times[1], row[f.E_PUBLISH_TIME])
+        kind, most, least = row[f.E_MARKER_TYPE], row[f.E_TXN_MOST], row[f.E_TXN_LEAST]
         is_of_transaction = most != -1 and least != -1
         if kind >= 0 and not COMMITTING <= kind <= ABORT:
             continue

@@ -400,7 +400,7 @@ def survey_extent(tier: Tier, extent: LedgerExtent, data_bytes: int, verify_chec
                 entries = 0
                 finder.times[:] = NO_TIMES
             for located in cursor.located():
-                finder.add(*located)
+                finder.add(located)
                 entries += len(located.entry_ids)
             if window.ends_block:
                 blocks.append((window.block.offset, entries, *finder.times.tolist()))
