@@ -31,6 +31,7 @@ from offload_core.metadata.policies.tier_fields import (
 from offload_hooks.errors import OptionError
 
 Origin = Literal["topic", "namespace", "broker", "default"]
+_LEVELS = ("topic", "namespace", "broker", "default")
 
 _FAMILIES = {
     "s3": "s3",
@@ -116,61 +117,47 @@ class EffectivePolicies:
     @property
     def read_priority(self) -> ReadPriority:
         """The tiered read priority; our field counts before Pulsar's of the same level or one above."""
-        ours, pulsars = self.settings["tiered_read_priority"], self.settings["offloaded_read_priority"]
-        levels = ("topic", "namespace", "broker", "default")
-        if ours.value is not None and levels.index(ours.origin) <= levels.index(pulsars.origin):
-            priority: ReadPriority = ours.value
-        else:
-            priority = pulsars.value
-        return priority
+        return ReadPriority(self._lower_level("tiered_read_priority", "offloaded_read_priority"))
 
     @property
     def max_block_bytes(self) -> int:
         """The most bytes of a block."""
-        size: int = self._of_family("max_block_size_in_bytes")
-        return size
+        return self._size("max_block_size_in_bytes")
 
     @property
     def read_buffer_bytes(self) -> int:
         """The bytes that are read at once where single entries are read."""
-        size: int = self._of_family("read_buffer_size_in_bytes")
-        return size
+        return self._size("read_buffer_size_in_bytes")
 
     @property
     def max_threads(self) -> int:
         """The number of blocks that are built and uploaded at a time."""
-        threads: int = self["max_threads"]
-        return threads
+        return int(self["max_threads"])
 
     @property
     def rate_limit_bytes_per_s(self) -> int | None:
         """The most bytes a second that an offload writes; None for no limit."""
-        limit: int = self["rate_limit_in_bytes_per_second"]
-        return limit or None
+        return int(self["rate_limit_in_bytes_per_second"]) or None
 
     @property
     def is_streamed(self) -> bool:
         """True if entries are offloaded by segments as they arrive, not by whole ledgers."""
-        streaming: bool = self["streaming"]
-        return streaming
+        return bool(self["streaming"])
 
     @property
     def max_segment_bytes(self) -> int:
         """The bytes of payloads with which a segment ends."""
-        size: int = self["max_segment_size_in_bytes"]
-        return size
+        return int(self["max_segment_size_in_bytes"])
 
     @property
     def max_segment_age_s(self) -> int:
         """Time after its first entry when a segment ends, however small."""
-        age: int = self["max_segment_age_in_seconds"]
-        return age
+        return int(self["max_segment_age_in_seconds"])
 
     @property
     def filter_name(self) -> str:
         """The offload filter."""
-        name: str = self["filter"]
-        return name
+        return str(self["filter"])
 
     @property
     def filter_mode(self) -> Literal["tombstone", "gap"]:
@@ -186,8 +173,7 @@ class EffectivePolicies:
     @property
     def writes_checksums(self) -> bool:
         """True if checksums of all blocks and of the index are written beside them."""
-        checksums: bool = self["checksums"]
-        return checksums
+        return bool(self["checksums"])
 
     def tier(self) -> dict[str, Any]:
         """The policies of the tier, by field; credentials in clear."""
@@ -243,14 +229,16 @@ class EffectivePolicies:
             if setting.value is not None
         ]
 
-    def _of_family(self, name: str) -> Any:
-        """A size: the driver's own field or the general one, that of the lower level; its own first."""
-        family = _FAMILIES.get(self.driver or "")
-        general, own = self.settings[name], self.settings.get(f"{family}_{name}")
-        if own is None or own.value is None:
-            return general.value
-        levels = ("topic", "namespace", "broker", "default")
-        return own.value if levels.index(own.origin) <= levels.index(general.origin) else general.value
+    def _size(self, name: str) -> int:
+        """A size: the driver's own field or the general one."""
+        return int(self._lower_level(f"{_FAMILIES.get(self.driver or '')}_{name}", name))
+
+    def _lower_level(self, name: str, other: str) -> Any:
+        """The value of the field that the lower level sets; of one level the first, which may be missing or unset."""
+        first, second = self.settings.get(name), self.settings[other]
+        if first is None or first.value is None:
+            return second.value
+        return first.value if _LEVELS.index(first.origin) <= _LEVELS.index(second.origin) else second.value
 
 
 def _text_of(value: Any) -> str:

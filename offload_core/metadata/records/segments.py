@@ -605,11 +605,7 @@ def _each_ledger(
     info: ManagedLedgerInfo, segment: Segment, change: Callable[[LedgerRecord], LedgerRecord]
 ) -> ManagedLedgerInfo:
     """The record with each of a segment's ledgers changed."""
-    touched = set(segment.ledger_ids)
-    return replace(
-        info,
-        ledgers=tuple(change(ledger) if ledger.ledger_id in touched else ledger for ledger in info.ledgers),
-    )
+    return info.with_ledgers(change(ledger_of(info, ledger_id)) for ledger_id in segment.ledger_ids)
 
 
 def _each_share(
