@@ -27,7 +27,7 @@ from offload_core.metadata.records import (
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
+from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, abandoned
 from offload_core.metadata.records.segments import assign_segment, complete_segment, covered_stop
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
@@ -69,7 +69,7 @@ def segment(uuid: UUID, end: int | None, **changes: Any) -> OffloadSegment:
 
 def failed(of: OffloadSegment) -> OffloadSegment:
     """The same segment, had it failed."""
-    return of.with_status(AttemptStatus.FAILED)
+    return replace(of, complete=False, driver=abandoned(of.driver))
 
 
 def copied(uuid: UUID, **changes: Any) -> OffloadContext:

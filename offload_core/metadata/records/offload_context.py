@@ -116,13 +116,6 @@ class OffloadSegment:
         """The whole segment's last entry, perhaps of a later ledger; None if not recorded. `MetadataError`."""
         return self._position(END_PROPERTY)
 
-    def with_status(self, status: AttemptStatus) -> Self:
-        """Set another status. Failure is recorded in the driver metadata: `OptionError` without."""
-        changed = replace(self, complete=status is AttemptStatus.OFFLOADED)
-        if status is AttemptStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
-            return changed._with(STATUS_PROPERTY, FAILED if status is AttemptStatus.FAILED else None)
-        return changed
-
     @property
     def filter_record(self) -> str | None:
         """The short filter record of the ledger's entries in it; None if no filter ran."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from records import copied, managed_ledger
+from records import copied, failed, managed_ledger
 from tiers import TOPIC, uuid_of
 
 from damage.corpus import Place, damage
@@ -23,7 +23,7 @@ from damage.scenes import (
     streaming,
 )
 from offload_core.maintenance.verify import Code
-from offload_core.metadata.records import AttemptStatus, LedgerRecord, OffloadContext
+from offload_core.metadata.records import LedgerRecord, OffloadContext
 
 OF_LEDGER: Place = {"topic": TOPIC, "ledger_id": LEDGER}
 
@@ -253,7 +253,7 @@ def objects_of_a_segment_that_failed(scene: Scene) -> Place:
     change_context(scene, complete=False)
     change_context(scene, 8, complete=False)
     for ledger_id, number in ((LEDGER, 1), (8, 0)):
-        change_share(scene, number, lambda old: old.with_status(AttemptStatus.FAILED), ledger_id)
+        change_share(scene, number, failed, ledger_id)
     return {"topic": TOPIC, "ledger_id": 8, "key": scene.key(1)}
 
 
