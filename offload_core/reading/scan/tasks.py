@@ -119,24 +119,11 @@ class KeyProviderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options for reading entries.
+    """The options for reading entries: those of `ScanOptions`, of the same names, that workers need.
 
     Attributes:
-        level: `messages` or `entries`.
-        columns: the columns to make, in order; None for the default ones.
-        verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
-        max_message_bytes: the most that one payload may decompress to.
-        fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
         times: leave out messages that were not published in this range.
         payloads: how payloads become typed columns; None to leave `value` as it is.
-        isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
-        mode: the action for messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
-        key_provider: decrypts the data keys of encrypted messages; None for none.
-        crypto_failure_action: the action for messages for which there is no key; None for FAIL with a key provider,
-            CONSUME without.
-        chunks: `joined` to messages, or `raw`, one by one.
-        chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
-        max_pending_chunk_bytes: the most that is held of messages that are not complete yet.
     """
 
     level: Level = "messages"
