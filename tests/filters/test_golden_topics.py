@@ -11,10 +11,11 @@ from tiers import lay_out_broker_objects
 
 from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, OffloadContext
 from offload_core.metadata.records.filter_record import FilterMode
+from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import open_store
-from offload_core.writing.offload import LedgerOffloader
 from pulsar_offload import open_tier, scan
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
@@ -67,10 +68,11 @@ def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_pat
     filtered(tmp_path, "txn", FilterMode.GAP)
     found = {}
     with open_store(tmp_path / "tier") as tier:
+        readers = ColdReaders(KnownTiers(tier))
         for golden in topic_objects("txn"):
             ledger_id, uuid = golden.key.ledger_id, golden.key.uuid
             assert ledger_id is not None
-            reader = LedgerOffloader(tier).read_offloaded(ledger_id, OffloadContext(uuid=uuid, complete=True))
+            reader = readers.read_offloaded(ledger_id, OffloadContext(uuid=uuid, complete=True), None)
             begin, count = 0, reader.status().entry_count
             while begin < count:
                 read = reader.read_sparse(begin, count - 1, 2000)

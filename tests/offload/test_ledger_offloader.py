@@ -17,18 +17,13 @@ from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import plan_blocks
 from offload_core.metadata.catalogue.index_reading import read_index
-from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import DriverMetadata, OffloadContext
+from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.ledger_offloader import LedgerBlocks
-from offload_hooks.errors import (
-    DataLossError,
-    ObjectNotFoundError,
-    OptionError,
-    StoreUnavailableError,
-    UnknownLedgerError,
-)
+from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 from pulsar_offload import open_tier, scan
 
@@ -130,13 +125,6 @@ def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold, sealed):
         assert metadata["s3managedledgeroffloaderformatversion"] == "1"
 
 
-def test_an_entry_larger_than_a_block_has_one_for_itself(cold, sealed):
-    payloads = [b"a" * 100, b"b" * 5000, b"c"]
-    done = LedgerOffloader(cold.store, max_block_bytes=1024).offload(sealed(payloads), UUID_1, NAMES)
-    assert done.blocks == 3
-    assert scan(cold, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
-
-
 def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(cold, hot, sealed):
     writer = hot.create({})
     writer.append(b"x")
@@ -196,30 +184,6 @@ def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold, sealed):
     cold.store.abort_data(kept)
 
 
-@pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
-@pytest.mark.parametrize(
-    ("hook", "calls"), [("begin_data", 1), ("write_block", 3), ("commit_data", 1), ("write_index", 1)]
-)
-def test_after_a_failure_at_any_call_deleting_the_attempt_leaves_nothing_and_another_succeeds(
-    tmp_path, sealed, hook, calls, kind
-):
-    payloads = [b"x" * 100] * 12
-    ledger = sealed(payloads)
-    (tmp_path / "cold").mkdir()
-    for call in range(1, calls + 1):
-        layer = ("fault-plan", {"faults": f"{kind} {hook} #{call}"})
-        with open_tier(tmp_path / "cold", layers=[layer]) as faulty, pytest.raises(StoreUnavailableError):
-            LedgerOffloader(faulty.store, max_block_bytes=512).offload(ledger, UUID_1, NAMES)
-        with open_tier(tmp_path / "cold") as tier:
-            offloader = LedgerOffloader(tier.store, max_block_bytes=512)
-            offloader.delete_offloaded(ledger.ledger_id, UUID_1)
-            assert list(tier.store.list_objects()) == []
-            assert list(tier.store.list_uploads()) == []
-    with open_tier(tmp_path / "cold") as tier:
-        LedgerOffloader(tier.store, max_block_bytes=512).offload(ledger, UUID(int=2), NAMES)
-        assert scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
-
-
 def test_offloads_at_once_keep_to_one_budget(cold, sealed):
     budget = MemoryBudget(3 << 20)
     offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20, max_entry_bytes=1000, budget=budget)
@@ -247,7 +211,8 @@ def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory
     offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20)
     done = offloader.offload(ledger, UUID_1, NAMES)
     context = OffloadContext(uuid=UUID_1, complete=True, driver=tier_record(cold.store))
-    reader = offloader.read_offloaded(ledger.ledger_id, context)
+    readers = ColdReaders(KnownTiers(cold.store))
+    reader = readers.read_offloaded(ledger.ledger_id, context, None)
     assert reader.status() == ledger.status()
     for entry_id in (0, 1, 450, 899):
         assert bytes(reader.read(entry_id, entry_id)[0]) == payloads[entry_id]
@@ -269,7 +234,7 @@ def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory
         head = struct.pack(">iq", len(payloads[entry_id]), entry_id)
         assert data[offset : offset + len(head)] == head
     with pytest.raises(UnknownLedgerError):
-        offloader.read_offloaded(ledger.ledger_id, OffloadContext(uuid=UUID_1))
+        readers.read_offloaded(ledger.ledger_id, OffloadContext(uuid=UUID_1), None)
     elsewhere = DriverMetadata(name="aws-s3", properties=(("bucket", "other"),))
     with pytest.raises(OptionError, match="not configured"):
-        offloader.read_offloaded(ledger.ledger_id, context, elsewhere)
+        readers.read_offloaded(ledger.ledger_id, context, elsewhere)

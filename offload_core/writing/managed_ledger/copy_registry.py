@@ -316,10 +316,7 @@ class MappingRegistry:
     marks: Mapping[str, str] = MappingProxyType({MAPPED_KEY: "1"})
 
     def __init__(
-        self,
-        file: MappingFile,
-        read: Callable[[str], ManagedLedgerInfo | None],
-        now_ms: Callable[[], int],
+        self, file: MappingFile, read: Callable[[str], ManagedLedgerInfo | None], now_ms: Callable[[], int]
     ) -> None:
         self._file = file
         self._read = read
@@ -352,9 +349,7 @@ class MappingRegistry:
         check_reads(info, copy.ledger_ids, replaces)
         as_switched(info, copy, dict.fromkeys(copy.ledger_ids, "{}"))  # it would be allowed
         begun = Relocation(
-            managed_ledger=name,
-            copy=replace(copy, since_ms=self._now_ms()),
-            replaces=tuple(replaces),
+            managed_ledger=name, copy=replace(copy, since_ms=self._now_ms()), replaces=tuple(replaces)
         )
         audit.record(_step_line(name, copy, f"{why}: the mapping has its attempt", replaces))
         with self._lock:

@@ -29,11 +29,7 @@ from offload_core.reading.transaction_buffers import (
 )
 from offload_core.writing.managed_ledger.environment import Environment, KnownWait
 from offload_core.writing.managed_ledger.topic_reader import EntriesRead, LedgersView, TailCache, TopicReader
-from offload_core.writing.offload_filters import (
-    FilterRun,
-    has_unsettled_copies,
-    settled_by_filters,
-)
+from offload_core.writing.offload_filters import FilterRun, has_unsettled_copies, settled_by_filters
 from offload_hooks.errors import OffloadError
 from offload_hooks.filters import SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES

@@ -24,13 +24,7 @@ from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload import OffloadProgress
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
-from offload_hooks.errors import (
-    OffloadError,
-    OffloadStoppedError,
-    OptionError,
-    StoreError,
-    placed,
-)
+from offload_hooks.errors import OffloadError, OffloadStoppedError, OptionError, StoreError, placed
 
 STOP_TIMEOUT_S = 10.0
 """Seconds that closing waits for an offload to stop, which ends with the blocks that are on their way."""

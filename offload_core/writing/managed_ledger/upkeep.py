@@ -28,7 +28,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from offload_core.metadata.policies import EffectivePolicies
@@ -420,9 +419,7 @@ class UpkeepLoop:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -519,8 +516,5 @@ class UpkeepLoop:
                 0.5, 1.0
             )  # processes that got in each other's way do not meet again at once
             self._statuses[name] = UpkeepStatus(
-                last=done,
-                ended_at_ms=now,
-                failures_in_a_row=failures,
-                not_before_ms=now + int(wait_s * 1000),
+                last=done, ended_at_ms=now, failures_in_a_row=failures, not_before_ms=now + int(wait_s * 1000)
             )

@@ -38,10 +38,7 @@ from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
-from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
-from offload_core.reading.read_handles import ColdReader, ColdReaders
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
 from offload_core.writing.offload.attempt_objects import (
@@ -370,18 +367,6 @@ class LedgerOffloader:
             entries=status.entry_count,
             filter=record,
         )
-
-    def read_offloaded(
-        self, ledger_id: int, context: OffloadContext, driver_metadata: DriverMetadata | None = None
-    ) -> ColdReader:
-        """Open the copy that an offload context names; of tiers that others were offloaded to, `ColdReaders` knows.
-
-        Raises:
-            UnknownLedgerError: it is not complete.
-            OptionError: it lies in another tier.
-            StoreError, FormatError: as `ColdReaders.open`.
-        """
-        return ColdReaders(KnownTiers(self._tier)).read_offloaded(ledger_id, context, driver_metadata)
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
         """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.

@@ -43,11 +43,7 @@ from offload_core.storage.tier import Tier
 from offload_core.writing.audit import PROGRAM_LOG, AuditLog, Deletion
 from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_core.writing.offload.hot_copy_check import check_cold_copies, check_settled
-from offload_core.writing.offload.ledger_offloader import (
-    LedgerOffloader,
-    OffloadProgress,
-    ProgressListener,
-)
+from offload_core.writing.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
 from offload_core.writing.offload.running_attempt import (
     DEFAULT_LEASE_S,
     THIS_PROCESS,

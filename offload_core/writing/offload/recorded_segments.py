@@ -23,12 +23,7 @@ from uuid import UUID, uuid4
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import TOPIC_KEY
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.metadata.records import (
-    DriverMetadata,
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-)
+from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.segments import (
     Segment,
     abandon_segment,

@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -49,13 +48,7 @@ from offload_core.storage.hot.file_calls import boot_identity
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Deletion
 from offload_core.writing.offload.attempt_objects import delete_attempt
-from offload_hooks.errors import (
-    AttemptError,
-    LiveAttemptError,
-    OffloadError,
-    OptionError,
-    UnknownTopicError,
-)
+from offload_hooks.errors import AttemptError, LiveAttemptError, OffloadError, OptionError, UnknownTopicError
 
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for yet."""
@@ -209,9 +202,7 @@ class RunningAttempt:
         self._process.running.add(self._uuid)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -16,7 +16,6 @@ from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager
 from functools import partial
 from heapq import heappop, heappush
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
@@ -104,9 +103,7 @@ class StreamingPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -120,11 +117,7 @@ class StreamingPool:
     # --- for topics ----------------------------------------------------------------------------
 
     def segments_of(
-        self,
-        owned: OwnedRecord,
-        records: ManagedLedgerRecords,
-        audit: AuditLog,
-        now_ms: Callable[[], int],
+        self, owned: OwnedRecord, records: ManagedLedgerRecords, audit: AuditLog, now_ms: Callable[[], int]
     ) -> RecordedSegments:
         """The segments of a topic; see `RecordedSegments`."""
         return RecordedSegments(
