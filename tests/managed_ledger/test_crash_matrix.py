@@ -331,6 +331,7 @@ VERBS = {
 """What there is before, what is done, and how it ends."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(crash_matrix, verb):
     prepare, run, is_done = VERBS[verb]
@@ -348,7 +349,6 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
 
 
 WITHIN_S = 1200.0
-SAMPLE = 16
 """How many points of each verb are tried where not all are."""
 
 
@@ -365,15 +365,10 @@ def run(folder, verb, limit):
     return int(counts[1]), int(counts[2])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("verb", kill_matrix.VERBS)
-def test_a_process_that_is_killed_at_a_call_loses_nothing_and_another_goes_on(tmp_path, verb):
-    tried, points = run(tmp_path, verb, SAMPLE)
-    assert tried == min(SAMPLE, points)
+def test_a_process_that_is_killed_at_a_call_loses_nothing_and_another_goes_on(tmp_path, verb, pytestconfig):
+    most = sys.maxsize if pytestconfig.option.nightly else 8
+    tried, points = run(tmp_path, verb, most)
+    assert tried == min(most, points)
     assert points >= 10
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("verb", kill_matrix.VERBS)
-def test_a_process_that_is_killed_at_any_call_loses_nothing_and_another_goes_on(tmp_path, verb):
-    tried, points = run(tmp_path, verb, sys.maxsize)
-    assert tried == points

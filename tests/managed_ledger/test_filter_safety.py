@@ -259,6 +259,7 @@ def changed_record(topic, change):
     return lambda info: replace(info, ledgers=tuple(map(of_ledger, info.ledgers)))
 
 
+@pytest.mark.sampled(4)
 @WAYS
 @pytest.mark.parametrize(
     "change",

@@ -70,6 +70,7 @@ def check_done(topic, where):
     assert leftovers(topic) == set(), where
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", FilterMode)
 def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
     crash_matrix, mode

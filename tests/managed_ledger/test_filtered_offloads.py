@@ -19,7 +19,6 @@ from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterMode, parse_filter_record
 from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import delete_managed_ledger, keep_up, topic_offloads
-from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.offload_filters import OffloadFilterDisable
 from offload_hooks.errors import (
     BrokenPluginError,
@@ -77,28 +76,6 @@ def test_what_is_left_of_any_history_is_what_a_plain_model_keeps(tmp_path_factor
         assert {entry_id: each for entry_id, each in found.items() if entry_id in left} == left
         assert mode is FilterMode.TOMBSTONE or found == left
     assert findings(topic.tier, {NAME: topic.records.read(NAME).info}) == []
-
-
-@pytest.mark.parametrize("mode", FilterMode)
-def test_entries_go_from_a_ledgers_begin_its_middle_and_its_end_and_from_whole_blocks(tmp_path, mode):
-    topic = FilteredTopic(tmp_path, mode=mode, block_bytes=300)
-    topic.do("1", "1", "m", *["1"] * 12, "m", "m", "m", "m", "a1", "|")
-    topic.offload()
-    (ledger,) = topic.ledgers
-    left = topic.left(ledger)
-    assert [i for i in left if i < 19] == [2, 15, 16, 17, 18]
-    found = topic.cold(ledger)
-    assert {i: found[i] for i in left} == left
-    if mode is FilterMode.GAP:
-        assert found == left
-        assert ledger.context.uuid is not None
-        key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        data, stored = topic.tier.stat(key.data_key), topic.tier.stat(key.index_key)
-        index = read_index(topic.tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
-        first, *others = [block.first_entry_id for block in index.ledgers[0].blocks]
-        assert first == 0
-        assert others
-        assert set(others) <= set(left)
 
 
 @pytest.mark.parametrize("mode", FilterMode)
@@ -269,24 +246,6 @@ def test_of_the_proposals_example_those_ledgers_go_that_end_at_or_before_the_sta
     assert [topic.cold(ledger) for ledger in topic.ledgers] == [
         topic.left(ledger) for ledger in topic.ledgers
     ]
-
-
-@pytest.mark.nightly
-def test_of_the_proposals_example_cut_in_any_way(tmp_path):
-    for number, chosen_cuts in enumerate(itertools.product([False, True], repeat=7)):
-        topic = FilteredTopic(tmp_path / str(number))
-        cuts = [i for i, is_cut in enumerate(chosen_cuts, 1) if is_cut]
-        ends, added = [], 0
-        for step in cut(EXAMPLE, cuts):
-            topic.do(step)
-            added += step != "|"
-            if step != "|":
-                continue
-            ends.append(added - 1)
-            for end, ledger in zip(ends, topic.ledgers, strict=True):
-                last = EntryPosition(ledger.ledger_id, (ledger.info.entries or 0) - 1)
-                run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
-                assert run.takes(last) == (end <= STABLE[added - 1]), (cuts, added, end)
 
 
 def test_a_ledger_that_waits_says_for_what_and_those_behind_it_for_that_ledger(tmp_path):

@@ -257,6 +257,7 @@ def another_owner(folder):
             process.kill()
 
 
+@pytest.mark.nightly
 def test_a_topic_is_taken_from_another_process_and_back(tmp_path):
     environment = environment_in(tmp_path)
     with another_owner(tmp_path) as first:

@@ -62,21 +62,6 @@ def no_cache(environment):
     return replace(environment, cache_bytes=0)
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 500, 1 << 20])
-def test_entries_are_read_over_all_ledgers_in_order(environment, cache_bytes):
-    topic = open_managed_ledger(replace(environment, cache_bytes=cache_bytes), NAME)
-    added = {}
-    for i in range(20):
-        added[topic.add_entry(b"%d" % i)] = b"%d" % i
-        if i % 6 == 5:
-            topic.roll()
-    assert list(read_all(topic).items()) == list(added.items())
-    assert list(read_all(topic, max_entries=7)) == list(added)
-    assert list(read_all(topic, max_bytes=3)) == list(added)
-    for place, position in enumerate(added):
-        assert list(read_all(topic, position)) == list(added)[place:]
-
-
 def test_a_read_keeps_to_its_bounds_but_gives_one_entry_however_large(no_cache):
     topic = open_managed_ledger(no_cache, NAME)
     first = topic.add_entry(b"x" * 100)

@@ -218,21 +218,6 @@ def test_a_full_buffer_is_passed_by_and_come_back_to(environment, cold, clock, t
     assert pool.buffer_budget.taken_bytes == pool.budget.taken_bytes == 0
 
 
-def test_segments_are_read_by_the_managed_ledger(streamed, cold, hot, tmp_path):
-    readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
-    topic = Topic(replace(streamed, open_reader=readers.open, cache_bytes=0), tmp_path / "cold")
-    topic.ledger.set_streaming(SETTINGS)
-    for _ in range(3):
-        topic.add(12)
-        topic.run()
-        topic.ledger.roll()
-    topic.ledger.complete_segment()
-    assert topic.ledger.delete_hot_copies(0) == [ledger.ledger_id for ledger in topic.info.in_order]
-    for priority in (ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY):
-        read = topic.ledger.read_entries(EntryPosition(0, 0), 1000, 1 << 20, priority=priority)
-        assert [(at, bytes(payload)) for at, payload in read] == topic.added
-
-
 def test_batches_may_lie_over_the_borders_of_segments(topic):
     topic.ledger.set_streaming(SETTINGS)
     for i in range(6):

@@ -279,6 +279,7 @@ def check_done(world, where):
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(crash_matrix, scenario):
     prepare, run = SCENARIOS[scenario]

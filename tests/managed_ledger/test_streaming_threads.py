@@ -54,6 +54,7 @@ def pool_over(tier, **given):
     return StreamingPool(lambda _: nullcontext(tiers), **given)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("faults", ["delay any 30% 0.01", "delay any 10% 0.01; fail-after any 3%"])
 def test_many_producers_and_a_store_that_is_slow_or_fails(environment, tmp_path, faults, monkeypatch):
     monkeypatch.setattr("offload_core.writing.managed_ledger.streaming.topic_streaming.FIRST_RETRY_S", 0.01)
@@ -132,7 +133,7 @@ def test_a_pool_has_few_threads_however_many_topics_there_are(environment, tmp_p
     before = threading.active_count()
     with pool_over(Tier(LocalDriver(str(tmp_path / "cold"))), threads=3) as pool:
         streamed = replace(environment, streaming=pool)
-        topics = [open_managed_ledger(streamed, f"acme/cold/persistent/{i}") for i in range(40)]
+        topics = [open_managed_ledger(streamed, f"acme/cold/persistent/{i}") for i in range(12)]
         for topic in topics:
             topic.set_streaming(SETTINGS)
             topic.add_entry(b"x")

@@ -413,17 +413,6 @@ def test_what_is_behind_the_stable_position_is_not_there_yet(topic):
     assert [at for at, _ in topic.read_entries(again.next_position, 2)] == [began, next_to(began)]
 
 
-def test_nothing_is_there_before_an_open_first_entry(topic):
-    first = topic.add_entries([message(topic.begin())])
-    assert len(topic.read_entries(START, 100)) == 0
-    assert len(topic.read_entries(first, 100)) == 0
-
-
-def test_without_transactions_all_is_there(topic):
-    topic.add_entries([message(), message()])
-    assert len(topic.read_entries(START, 100)) == 2
-
-
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("priority", [ReadPriority.OFFLOADED_FIRST, ReadPriority.BOOKKEEPER_FIRST])
 def test_an_unfiltered_copy_shows_no_more_than_the_hot_one(topic, priority, deleted):

@@ -93,12 +93,6 @@ def test_ledgers_that_a_segment_is_being_offloaded_of_stay(clock, segment, trimm
     assert len(ledgers_to_trim(info, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == trimmed
 
 
-def test_open_ledgers_stay(clock):
-    info = info_of([(9, 1)] * 3, clock.now_ms)
-    opened = replace(info, ledgers=(*info.ledgers[:2], LedgerRecord(info=LedgerInfo(ledger_id=2))))
-    assert list(ledgers_to_trim(opened, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == [0, 1]
-
-
 @given(
     ledgers=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=8),
     minutes=st.integers(-1, 60),
@@ -237,12 +231,3 @@ def test_a_cold_copy_that_is_recorded_as_complete_is_not_deleted(topic, environm
     with pytest.raises(AttemptError, match="after its record says so"):
         CopyDeletion(environment, NAME, recorded()).delete_copies(recorded().in_order[0], "by hand")
     assert len(objects(cold)) == 2
-
-
-def test_a_topic_of_which_all_was_trimmed_goes_on(opened, recorded, hot):
-    topic = opened()
-    first = topic.add_entry(b"a")
-    topic.roll()
-    assert topic.trim(EVERYTHING) == [first.ledger_id]
-    assert (topic.last_position, recorded().ledgers, hot.ledger_ids()) == (None, (), [])
-    assert topic.add_entry(b"b") > first

@@ -81,14 +81,6 @@ def test_a_round_does_all_that_is_due(topic, clock, hot, cold):
     assert not list(cold.store.list_objects())
 
 
-def test_a_topic_without_a_tier_is_kept_by_retention_and_rollover_alone(topic, clock):
-    for i in range(3):
-        topic.add_entry(b"%d" % i)
-    done = keep_up(topic, policies(driver=None), clock.now_ms)
-    assert set(done.skipped.values()) == {"no tier is configured", "it is open"}
-    assert not done.failures
-
-
 def test_a_topic_that_another_owns_is_offloaded_beside_it(topic, environment, clock, hot):
     for i in range(6):
         topic.add_entry(b"%d" % i)
@@ -355,18 +347,6 @@ def test_what_retention_deletes_was_read_before(environment, topic, clock, recor
     assert kept.status().open_transactions == {}
 
 
-def test_the_loop_keeps_topics_with_transactions_by_their_names(environment, topic, clock):
-    kept = TransactionalTopic(environment, topic, SnapshotPolicy(interval_s=5))
-    kept.commit(kept.begin())
-    clock.pass_s(5)
-    loop = UpkeepLoop(lambda: [kept], lambda _: AT_ONCE, now_ms=clock)
-    for ended in loop.begin_rounds():
-        ended.result(30)
-    assert loop.status(NAME).last.failures == {}
-    assert kept.persisted.stable_position == topic.last_position
-    loop.close()
-
-
 # --- the thresholds of a policy choose the oldest sealed ledgers, as Pulsar's do
 
 NOW_MS = 1_700_000_000_000
@@ -408,12 +388,6 @@ def due(ledgers, **given):
 def test_either_threshold_is_enough(given, expected):
     ledgers = [sealed(1, age_s=30), sealed(2, age_s=20), sealed(3, age_s=10)]
     assert due(ledgers, **given).ledger_ids == expected
-
-
-def test_what_is_offloaded_counts_as_held_and_is_not_offloaded_again():
-    ledgers = [sealed(1), sealed(2, context=OFFLOADED), sealed(3)]
-    assert due(ledgers, size=19).ledger_ids == (1,)
-    assert due([sealed(1, context=OFFLOADED), sealed(2)], size=0).ledger_ids == (2,)
 
 
 def test_an_open_ledger_neither_counts_nor_goes():

@@ -127,31 +127,26 @@ ELSEWHERE = AttemptHolder(machine=1, process=1, started=1)
 # --- real processes ----------------------------------------------------------------------------
 
 
-def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world):
+def test_an_attempt_is_left_alone_while_its_process_lives_and_taken_over_at_once_when_it_was_killed(world):
     with another_process(world) as process:
         for _ in range(3):
             with pytest.raises(LiveAttemptError, match="another process offloads the ledger") as caught:
                 world.offload()
         assert caught.value.ledger_id == world.ledger_id
         assert f"of process {process.pid}" in str(caught.value)
-        assert process.communicate("go on\n", timeout=WITHIN_S)[0] == "done\n"
-    world.check_complete()
-    assert world.offload() is False
-    assert world.audit.changes == []
-
-
-def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world):
-    with another_process(world) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(WITHIN_S)
         uuid = world.ledger.context.uuid
+    assert world.audit.changes == []
     assert world.offload()
     world.check_complete()
     assert [(each.uuid, each.why) for each in world.audit.deletions] == [
         (uuid, "its offload was left unfinished, and is begun anew")
     ]
+    assert world.offload() is False
 
 
+@pytest.mark.nightly
 def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(world):
     with another_process(world, lease_s=4) as process:
         process.send_signal(signal.SIGSTOP)  # between two renewals: it has the database in none of its hands
@@ -298,6 +293,7 @@ def once(call):
     return lambda _: left.pop()() if left else None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("skew_s", [-86_400, -3600, -61, 541, 3600, 86_400])
 def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(world, skew_s):
     one, other = Machine(world, 1, 0), Machine(world, 2, -skew_s)

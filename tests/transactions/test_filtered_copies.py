@@ -8,7 +8,6 @@ from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, events,
 from tiers import TOPIC
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.metadata.records import EntryPosition
 from offload_core.reading.scan import Position as ScanPosition
 from offload_core.reading.scan import read_task
 from offload_core.reading.transaction_buffers import BufferSnapshot, TransactionBuffer
@@ -185,20 +184,6 @@ def test_a_topic_that_was_filtered_is_not_looked_through(mode):
     assert sum(batch.num_rows for batch in scan(TierReader(Tier(driver)), TOPIC, columns=COLUMNS)) == 3
     data = [key for key, *_ in driver.reads if not key.endswith("-index")]
     assert len(data) == len(set(data)) == 2, "each object is fetched once"
-
-
-def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero():
-    buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
-    zero = (0, 0)
-    happened = [of(zero), TOMBSTONE, PLAIN, TOMBSTONE]
-    buffer.add(7, EntryBatch.of(0, [event.pack(i) for i, event in enumerate(happened)]))
-    assert not buffer.aborted
-    assert len(buffer.open_transactions) == 1
-    assert buffer.stable_position is None
-    assert buffer.last_position == EntryPosition(7, 3)
-    ledgers = {1: [PLAIN, *happened], 2: [PLAIN, commit(zero)]}
-    tier = tier_of(copy_of(ledgers, {}, "x", "gap"))
-    assert rows_of(scan(tier, TOPIC, columns=COLUMNS)) == [(1, 0, -1), (1, 1, -1), (1, 3, -1), (2, 0, -1)]
 
 
 def test_a_stop_inside_a_gap_is_one():
