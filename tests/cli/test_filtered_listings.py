@@ -3,7 +3,7 @@
 import pytest
 from scenes.filters import FilteredTopic
 
-from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
+from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode, FilterRecord
 
 
@@ -67,5 +67,5 @@ def test_filters_and_modes_are_summed_up_apart_and_what_cannot_be_read_is_passed
     assert filter_note(records) == "gaps for 200 of 1,201 entries by a, tombstones for 1 of 2 entries by a"
     texts = [records[0].pack(), None, "{}", records[1].pack(short=True)]
     assert [each.kept.entries for each in recorded(texts)] == [1000, 1]
-    assert filter_to_json(records[1])["causes"] == {"cause": [1, 0]}
+    assert records[1].to_json()["causes"] == {"cause": [1, 0]}
     assert filter_note([]) == ""

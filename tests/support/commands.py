@@ -6,21 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from offload_core.interfaces.cli.configured import open_service
 from offload_core.interfaces.cli.main import main
-from offload_core.writing.managed_ledger import Environment, ManagedLedger, open_managed_ledger
-from offload_core.writing.settings import PolicyStore, load_configuration
+from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.settings import load_configuration
 
 
-def configuration_file(folder: Path) -> Path:
+def configuration_file(folder):
     """Records, hot tier, audit log, and a local tier as the broker's."""
     file = folder / "offload.toml"
     file.write_text(f"""
@@ -39,14 +36,14 @@ extra_configurations.root = "{folder}/cold"
 
 
 @contextmanager
-def opened_service(config: Path) -> Iterator[tuple[Environment, PolicyStore]]:
+def opened_service(config):
     """The environment and the policies of managed ledgers by this configuration."""
     with open_service(load_configuration(config)) as (environment, policies):
         yield environment, policies
 
 
 @contextmanager
-def opened_topic(config: Path, name: str, **options: Any) -> Iterator[tuple[Environment, ManagedLedger]]:
+def opened_topic(config, name, **options):
     """A topic of this configuration, owned by this process."""
     with (
         opened_service(config) as (environment, _),
@@ -70,7 +67,7 @@ class Result:
     err: str
 
     @property
-    def json(self) -> Any:
+    def json(self):
         """Its output, as JSON."""
         return json.loads(self.out)
 
@@ -78,10 +75,10 @@ class Result:
 Offload = Callable[..., Result]
 
 
-def in_this_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Offload:
+def in_this_process(capsys, monkeypatch):
     """Runs the command in this process, fast: `offload("ls", root)`."""
 
-    def run(*arguments: object) -> Result:
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["offload", *map(str, arguments)])
         capsys.readouterr()
         try:
@@ -95,7 +92,7 @@ def in_this_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     return run
 
 
-def as_a_process(*arguments: object, env: Mapping[str, str] | None = None) -> Result:
+def as_a_process(*arguments, env=None):
     """Runs the installed command: `as_a_process("ls", root)`."""
     done = subprocess.run(
         [str(COMMAND), *map(str, arguments)],
@@ -107,7 +104,7 @@ def as_a_process(*arguments: object, env: Mapping[str, str] | None = None) -> Re
     return Result(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
 
-def install_into(target: Path, project: Path) -> None:
+def install_into(target, project):
     """Install a project into a directory by pip. Its dependencies are those of this environment; nothing is fetched."""
     pip = [
         sys.executable,

@@ -5,15 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 import jwt
 from commands import COMMAND
@@ -33,12 +31,12 @@ class ServiceAnswer:
     headers: Mapping[str, str]
 
     @property
-    def json(self) -> Any:
+    def json(self):
         """The body; None where there is none."""
         return json.loads(self.text) if self.text else None
 
 
-def offloading(folder: Path, *, service: str = "", policies: str = "") -> str:
+def offloading(folder, *, service="", policies=""):
     """Settings of a service that offloads from a hot tier in this folder to a local tier in it, with an audit log."""
     return f"""
 [hot_tier.options]
@@ -55,7 +53,7 @@ extra_configurations.root = "{folder}/cold"
 
 
 @contextmanager
-def owner(metadata: str, folder: Path) -> Iterator[Environment]:
+def owner(metadata, folder):
     """The environment of another process, beside a service with this metadata and the hot tier in this folder."""
     with (
         closing(open_metadata_store(metadata)) as store,
@@ -73,14 +71,7 @@ class Service:
         env: more of its environment.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: str = "",
-        *,
-        certificate: tuple[Path, Path] | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, folder, settings="", *, certificate=None, env=None):
         self.port = free_port()
         self.metadata = f"sqlite:{folder}/metadata.db"
         self._folder, self._env, self._certificate = folder, env, certificate
@@ -88,17 +79,17 @@ class Service:
         self.config.write_text(f'[metadata]\nurl = "{self.metadata}"\noptions.create = true\n{settings}')
 
     @property
-    def url(self) -> str:
+    def url(self):
         """The service's URL."""
         return f"{'http' if self._certificate is None else 'https'}://127.0.0.1:{self.port}"
 
     @property
-    def log(self) -> list[dict[str, Any]]:
+    def log(self):
         """Its log so far."""
         return [json.loads(line) for line in (self._folder / "service.log").read_text().splitlines()]
 
-    def __enter__(self) -> Self:
-        tls: list[str] = []
+    def __enter__(self):
+        tls = []
         if self._certificate is not None:
             tls = ["--tls-certificate", str(self._certificate[0]), "--tls-key", str(self._certificate[1])]
         command = [str(COMMAND), "serve", "--config", str(self.config), "--port", str(self.port), *tls]
@@ -106,24 +97,24 @@ class Service:
         self._child.wait_until(self._is_up)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._child.stop()
 
     @property
-    def pid(self) -> int:
+    def pid(self):
         """Its process."""
         return self._child.pid
 
-    def open_descriptors(self) -> int:
+    def open_descriptors(self):
         """Number of open descriptors of its process."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
-    def resident_mib(self) -> int:
+    def resident_mib(self):
         """The memory that its process has, in MiB."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
 
-    def end(self, by: signal.Signals) -> None:
+    def end(self, by):
         """End it by a signal, and wait until it has ended."""
         os.kill(self._child.pid, by)
         deadline = time.monotonic() + 60
@@ -131,9 +122,7 @@ class Service:
             assert time.monotonic() < deadline, "it has not ended"
             time.sleep(0.01)
 
-    def ask(
-        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
-    ) -> ServiceAnswer:
+    def ask(self, method, path, body=None, *, headers=None):
         """Make a request; a body that is no bytes is sent as JSON."""
         connection: http.client.HTTPConnection
         if self._certificate is None:
@@ -152,7 +141,7 @@ class Service:
         finally:
             connection.close()
 
-    def _is_up(self) -> bool:
+    def _is_up(self):
         try:
             return self.ask("GET", "/admin/v2/brokers/health").status == 200
         except (OSError, http.client.HTTPException):
@@ -169,7 +158,7 @@ BUCKET = "managedLedgerOffloadBucket"
 DRIVER = "managedLedgerOffloadDriver"
 
 
-def bearer(role: str) -> dict[str, str]:
+def bearer(role):
     """The headers of a role's token."""
     return {"Authorization": "Bearer " + jwt.encode({"sub": role}, KEY, "HS256")}
 
@@ -181,7 +170,7 @@ class TenantService(Service):
         service: more of the section `service`, as TOML.
     """
 
-    def __init__(self, folder: Path, settings: str = "", *, service: str = "", **more: Any) -> None:
+    def __init__(self, folder, settings="", *, service="", **more):
         (folder / "secret.key").write_bytes(KEY)
         tokens = f"""[service]
 {service}
@@ -192,19 +181,19 @@ tenant_admin_roles = {{acme = ["acme-admin"], zeta = ["zeta-admin"]}}
 """
         super().__init__(folder, tokens + settings, **more)
 
-    def set(self, role: str, path: str, policies: Mapping[str, Any]) -> ServiceAnswer:
+    def set(self, role, path, policies):
         """Have a role set offload policies: of `acme/n`, or of a topic `acme/n/t`."""
         return self.ask("POST", f"{_path(path)}/offloadPolicies", dict(policies), headers=bearer(role))
 
-    def get(self, role: str, path: str, what: str = "offloadPolicies") -> ServiceAnswer:
+    def get(self, role, path, what="offloadPolicies"):
         """The answer that a role gets."""
         return self.ask("GET", f"{_path(path)}/{what}", headers=bearer(role))
 
-    def remove(self, role: str, path: str) -> ServiceAnswer:
+    def remove(self, role, path):
         """Have a role remove offload policies."""
         return self.ask("DELETE", f"{_path(path)}/offloadPolicies", headers=bearer(role))
 
-    def schema(self, role: str, topic: str) -> ServiceAnswer:
+    def schema(self, role, topic):
         """Ask for a schema, which opens the topic's tier."""
         return self.ask("GET", f"/admin/v2/schemas/{topic}/schema", headers=bearer(role))
 
@@ -212,15 +201,15 @@ tenant_admin_roles = {{acme = ["acme-admin"], zeta = ["zeta-admin"]}}
 class SilentServer:
     """A server on loopback that accepts connections and never answers."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._listening.close()
 
 
-def _path(name: str) -> str:
+def _path(name):
     level = "namespaces" if name.count("/") == 1 else "persistent"
     return f"/admin/v2/{level}/{name}"

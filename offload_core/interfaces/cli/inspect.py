@@ -27,7 +27,6 @@ from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, T
 from offload_core.interfaces.cli.ledger_facts import (
     Mention,
     filter_note,
-    filter_to_json,
     find_mentions,
     record_to_json,
     recorded_state,
@@ -244,7 +243,7 @@ def _to_json(
             {
                 "ledger": ledger.ledger_id,
                 "metadata": _plain(ledger.metadata),
-                "filter": None if (record := indexed_filter(ledger)) is None else filter_to_json(record),
+                "filter": None if (record := indexed_filter(ledger)) is None else record.to_json(),
                 "blocks": [{**_plain(block), "header": headers[block.offset]} for block in ledger.blocks],
             }
             for ledger in index.ledgers

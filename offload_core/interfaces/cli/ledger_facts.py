@@ -134,8 +134,3 @@ def _readable(reads: Iterable[Callable[[], FilterRecord | None]]) -> list[Filter
         with suppress(FormatError):
             found.append(read())
     return [record for record in found if record is not None]
-
-
-def filter_to_json(record: FilterRecord) -> dict[str, Any]:
-    """Return it as it is stored; see docs/formats/filter-record.md."""
-    return record.to_json()

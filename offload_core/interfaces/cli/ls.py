@@ -24,7 +24,6 @@ from offload_core.interfaces.cli.command_options import (
 )
 from offload_core.interfaces.cli.ledger_facts import (
     filter_note,
-    filter_to_json,
     indexed,
     record_to_json,
     recorded_state,
@@ -340,7 +339,7 @@ def row_to_json(row: Row, level: RowLevel) -> dict[str, Any]:
         "storage_classes": list(row.storage_classes),
         "oldest": row.oldest.isoformat() if row.oldest else None,
         "newest": row.newest.isoformat() if row.newest else None,
-        "filters": [filter_to_json(each) for each in row.filters.values()],
+        "filters": [each.to_json() for each in row.filters.values()],
         **({"record": record_to_json(row.record)} if row.record else {}),
     }
 
@@ -352,7 +351,7 @@ def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "size_bytes": ledger.data_bytes,
         "formats": [known.value for known in ledger.formats],
         "read_from": [extent.key.data_key for extent in ledger.extents],
-        "filters": [filter_to_json(record) for record in indexed(ledger.extents)],
+        "filters": [record.to_json() for record in indexed(ledger.extents)],
         "attempts": [object_to_json(stored) for stored in ledger.attempts],
         **({"record": record_to_json(ledger.record)} if ledger.record else {}),
     }

@@ -15,7 +15,7 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.messages.entry import TransactionId
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_topics
-from offload_core.interfaces.cli.ledger_facts import filter_note, filter_to_json, recorded
+from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
@@ -387,5 +387,5 @@ def _range_to_json(part: RecordedRange) -> dict[str, Any]:
         "format": None if part.key is None else part.key.object_format.value,
         "complete": part.is_complete,
         "hot": part.is_hot,
-        "filter": next(map(filter_to_json, recorded([part.filter_record])), None),
+        "filter": next((each.to_json() for each in recorded([part.filter_record])), None),
     }

@@ -1,18 +1,13 @@
 """A broker's admin REST on a real socket: golden answers, or those of a test."""
 
-from __future__ import annotations
-
 import json
 import traceback
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from golden import BROKER
-from network.fronts import Answer, Front, Request, json_answer
+from network.fronts import Answer, Front, json_answer
 
 from offload_core.storage.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
 from offload_hooks.tls_options import tls_context
@@ -20,7 +15,7 @@ from offload_hooks.tls_options import tls_context
 ADMIN = "/admin/v2"
 
 
-def reason(status: int, text: str) -> Answer:
+def reason(status, text):
     """An error as Pulsar answers it."""
     return json_answer({"reason": text}, status)
 
@@ -31,40 +26,36 @@ class AdminRest(Front):
     With `tls`, a certificate and its key.
     """
 
-    def __init__(self, answers: Mapping[str, object] | None = None, **more: Any) -> None:
+    def __init__(self, answers=None, **more):
         super().__init__(rule=self._answer, **more)
-        self.answers: dict[str, object] = dict(answers or {})
+        self.answers = dict(answers or {})
 
     @property
-    def asked(self) -> list[str]:
+    def asked(self):
         """The paths that were asked for, in order."""
         return [_path(request) for request in self.requests]
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request):
         answer = self.answers.get(_path(request))
         if answer is None:
             return reason(404, "Topic not found")
         return answer if isinstance(answer, Answer) else json_answer(answer)
 
 
-def _path(request: Request) -> str:
+def _path(request):
     """With its %-escapes."""
     return urlsplit(request.target).path.removeprefix(ADMIN)
 
 
-def ledger(ledger_id: int, entries: int | None = None, uuid: str | None = None) -> dict[str, Any]:
+def ledger(ledger_id, entries=None, uuid=None):
     """A ledger as `internal-info` has it; open without entries."""
-    found: dict[str, Any] = {
-        "ledgerId": ledger_id,
-        "timestamp": 1795215804532,
-        "isOffloaded": uuid is not None,
-    }
+    found = {"ledgerId": ledger_id, "timestamp": 1795215804532, "isOffloaded": uuid is not None}
     if entries is not None:
         found |= {"entries": entries, "size": 10 * entries}
     return found if uuid is None else found | {"offloadedContextUuid": uuid}
 
 
-def topic_answers(topic: str, *ledgers: dict[str, Any], offloaded: tuple[int, ...] = ()) -> dict[str, object]:
+def topic_answers(topic, *ledgers, offloaded=()):
     """The two answers about a topic `tenant/namespace/name`, of whose ledgers these are `offloaded`."""
     stats = [
         {
@@ -80,9 +71,9 @@ def topic_answers(topic: str, *ledgers: dict[str, Any], offloaded: tuple[int, ..
     }
 
 
-def namespace_answers(*topics: str) -> dict[str, object]:
+def namespace_answers(*topics):
     """The listings of tenants, namespaces and these topics, `tenant/namespace/name`."""
-    answers: dict[str, Any] = {"/tenants": []}
+    answers = {"/tenants": []}
     for topic in topics:
         tenant, namespace, _ = topic.split("/", 2)
         below = answers.setdefault(f"/namespaces/{tenant}", [])
@@ -94,7 +85,7 @@ def namespace_answers(*topics: str) -> dict[str, object]:
     return answers
 
 
-def golden_answers(folder: str = "s3") -> dict[str, object]:
+def golden_answers(folder="s3"):
     """The answers of a broker about the golden topics `acme/cold/…` of an offload driver."""
     topics = sorted((BROKER.parent / folder / "topics").iterdir())
     answers = namespace_answers(*(f"acme/cold/{topic.name}" for topic in topics))
@@ -116,14 +107,7 @@ PATH = "/admin/v2/tenants"
 
 
 @contextmanager
-def client_of(
-    url: str,
-    *,
-    token: str | None = TOKEN,
-    ca_bundle: Path | None = None,
-    timeout_s: float = 30,
-    attempts: int = 1,
-) -> Iterator[PulsarAdminClient]:
+def client_of(url, *, token=TOKEN, ca_bundle=None, timeout_s=30, attempts=1):
     servers = parse_servers(url)
     tls = tls_context(str(ca_bundle), None, None) if ca_bundle else None
     made = PulsarAdminClient(
@@ -135,7 +119,7 @@ def client_of(
         made.close()
 
 
-def asked(url: str, **options: object) -> object:
+def asked(url, **options):
     with client_of(url, **options) as client:
         return client.get_json(PATH)
 
@@ -144,9 +128,7 @@ def asked(url: str, **options: object) -> object:
 
 
 @contextmanager
-def raises_without(
-    secret: str, kind: type[Exception], match: str | None = None
-) -> Iterator[pytest.ExceptionInfo[Exception]]:
+def raises_without(secret, kind, match=None):
     """Exactly this kind of error, without the secret in anything that a log would show."""
     with pytest.raises(kind, match=match) as caught:
         yield caught

@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Self
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from servers.azurite import Azurite
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
+def make_certificate(folder):
     """A certificate for loopback that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -73,12 +71,12 @@ class Request:
     body: bytes
 
     @property
-    def path(self) -> str:
+    def path(self):
         """The path, its %-escapes taken away."""
         return unquote(urlsplit(self.target).path)
 
     @property
-    def parameters(self) -> dict[str, str]:
+    def parameters(self):
         """The parameters of the query."""
         return {name: values[0] for name, values in parse_qs(urlsplit(self.target).query).items()}
 
@@ -92,7 +90,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def json_answer(value: object, status: int = 200) -> Answer:
+def json_answer(value, status=200):
     """JSON as an answer."""
     headers = {"Content-Type": "application/json"}
     return Answer(status=status, body=json.dumps(value).encode(), headers=headers)
@@ -121,12 +119,10 @@ class Front:
         requests: those that came, in order.
     """
 
-    def __init__(
-        self, endpoint: str = "", rule: Rule = lambda _: None, tls: tuple[Path, Path] | None = None
-    ) -> None:
+    def __init__(self, endpoint="", rule=lambda _: None, tls=None):
         self.rule = rule
-        self.change: Callable[[Request], Request] = lambda request: request
-        self.requests: list[Request] = []
+        self.change = lambda request: request
+        self.requests = []
         self._behind = urlsplit(endpoint)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self._answered))
         self._scheme = "http"
@@ -138,25 +134,25 @@ class Front:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="http-front")
 
     @property
-    def port(self) -> int:
+    def port(self):
         """The front's own port."""
         return self._server.server_port
 
     @property
-    def url(self) -> str:
+    def url(self):
         """The front's own URL, with the path that the endpoint has."""
         return f"{self._scheme}://127.0.0.1:{self.port}{self._behind.path}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
-    def _answered(self, request: Request) -> Answer | Lost:
+    def _answered(self, request):
         self.requests.append(request)
         ruled = self.rule(request)
         if ruled is None or ruled is NEVER_ANSWERED:
@@ -164,17 +160,17 @@ class Front:
         return ruled or answer
 
 
-def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPRequestHandler]:
+def _handler(answered):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def handle_one_request(self) -> None:
+        def handle_one_request(self):
             try:
                 super().handle_one_request()
             except ConnectionError:  # the client went away, or the server is down
                 self.close_connection = True
 
-        def do(self) -> None:
+        def do(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
             answer = answered(Request(method=self.command, target=self.path, headers=headers, body=body))
@@ -194,13 +190,13 @@ def _handler(answered: Callable[[Request], Answer | Lost]) -> type[BaseHTTPReque
         # The names are the library's.
         do_GET = do_HEAD = do_POST = do_DELETE = do_PUT = do_CONNECT = do  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     return Handler
 
 
-def _passed_on(server: SplitResult, request: Request) -> Answer:
+def _passed_on(server, request):
     if not server.hostname:
         raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
@@ -230,23 +226,23 @@ TENANT = "11111111-2222-3333-4444-555555555555"
 class SecureAzurite(Azurite):
     """Azurite with https, which takes the tokens of identities."""
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate, key):
         super().__init__()
         self._tls = ["--cert", str(certificate), "--key", str(key), "--oauth", "basic"]
         self._trust = ssl.create_default_context(cafile=str(certificate))
 
-    def command(self) -> list[str]:
+    def command(self):
         return super().command() + self._tls
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self):
         return super().endpoint.replace("http://", "https://")
 
     @property
-    def connection_string(self) -> str:
+    def connection_string(self):
         return super().connection_string.replace("Protocol=http;", "Protocol=https;")
 
-    def is_ready(self) -> bool:
+    def is_ready(self):
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=5, context=self._trust)
         try:
             connection.request("GET", "/")
@@ -270,31 +266,31 @@ class Identities:
     client_secret = "a-client-secret-nobody-may-see"
     lifetime_s = 3600
 
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self.asked: list[dict[str, str]] = []
+    def __init__(self, certificate, key):
+        self.asked = []
         self._secure = Front(rule=self._answer, tls=(certificate, key))
         self._plain = Front(rule=self._answer)
 
     @property
-    def authority(self) -> str:
+    def authority(self):
         """The value of AZURE_AUTHORITY_HOST."""
         return self._secure.url
 
     @property
-    def machine_endpoint(self) -> str:
+    def machine_endpoint(self):
         """The value of IDENTITY_ENDPOINT."""
         return f"{self._plain.url}/msi"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._fronts = ExitStack()
         for front in (self._secure, self._plain):
             self._fronts.enter_context(front)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._fronts.close()
 
-    def _token(self) -> str:
+    def _token(self):
         now = int(time.time())
         claims = {
             "aud": "https://storage.azure.com",
@@ -308,7 +304,7 @@ class Identities:
             [*(_base64url(json.dumps(part).encode()) for part in parts), _base64url(b"signature")]
         )
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request):
         if request.method == "GET":
             self.asked.append(request.parameters | {"header": request.headers.get("x-identity-header", "")})
             until = {"expires_on": str(int(time.time()) + self.lifetime_s)}
@@ -323,5 +319,5 @@ class Identities:
         return json_answer({"access_token": self._token(), "token_type": "Bearer", **until, **about})
 
 
-def _base64url(data: bytes) -> str:
+def _base64url(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

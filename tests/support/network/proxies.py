@@ -10,10 +10,10 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlsplit
 
 CHUNK = 1 << 16
@@ -53,7 +53,7 @@ class Proxy:
         spoiled: how many of them were cut short.
     """
 
-    def __init__(self, url: str, choose: Choose = lambda _: WHOLE) -> None:
+    def __init__(self, url, choose=lambda _: WHOLE):
         split = urlsplit(url)
         assert split.hostname
         assert split.port
@@ -62,31 +62,31 @@ class Proxy:
         self.choose = choose
         self.connections = 0
         self.spoiled = 0
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="spoiling-proxy")
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(30)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
 
     @property
-    def url(self) -> str:
+    def url(self):
         """The proxy's own URL, for clients."""
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
-    def cut_all(self) -> None:
+    def cut_all(self):
         """Reset all connections that are open."""
 
-        async def cut() -> None:
+        async def cut():
             for writer in list(self._open):
                 _reset(writer)
 
         asyncio.run_coroutine_threadsafe(cut(), self._loop).result(30)
 
-    def close(self) -> None:
+    def close(self):
         """Stop listening, drop all connections, end the thread."""
 
-        async def end() -> None:
+        async def end():
             self._server.close()
             for writer in list(self._open):
                 writer.transport.abort()
@@ -100,20 +100,20 @@ class Proxy:
         self._thread.join(30)
         self._loop.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.close()
 
-    async def _listen(self) -> asyncio.Server:
+    async def _listen(self):
         return await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader, writer):
         number, self.connections = self.connections, self.connections + 1
         spoil = self.choose(number)
         self._open.add(writer)
-        upstream: asyncio.StreamWriter | None = None
+        upstream = None
         try:
             if spoil.refuse:
                 self._spoil(writer)
@@ -135,13 +135,7 @@ class Proxy:
                     self._open.discard(each)
                     each.transport.abort()
 
-    async def _requests(
-        self,
-        reader: asyncio.StreamReader,
-        upstream: asyncio.StreamWriter,
-        client: asyncio.StreamWriter,
-        spoil: Spoil,
-    ) -> None:
+    async def _requests(self, reader, upstream, client, spoil):
         passed = 0
         async for chunk in _delayed(reader, spoil.delay_s):
             room = None if spoil.reset_request_after is None else spoil.reset_request_after - passed
@@ -156,9 +150,7 @@ class Proxy:
         if upstream.can_write_eof():
             upstream.write_eof()
 
-    async def _answers(
-        self, answers: asyncio.StreamReader, client: asyncio.StreamWriter, spoil: Spoil
-    ) -> None:
+    async def _answers(self, answers, client, spoil):
         passed = 0
         limits = (spoil.silent_after, spoil.truncate_after, spoil.reset_after)
         limit = min((each for each in limits if each is not None), default=None)
@@ -180,17 +172,17 @@ class Proxy:
             passed += len(chunk)
         client.close()
 
-    def _spoil(self, client: asyncio.StreamWriter) -> None:
+    def _spoil(self, client):
         self.spoiled += 1
         _reset(client)
 
 
-async def _delayed(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterator[bytes]:
+async def _delayed(reader, delay_s):
     """The chunks as they come, each `delay_s` later than it came."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+    queue = asyncio.Queue(maxsize=256)
 
-    async def fill() -> None:
+    async def fill():
         try:
             while chunk := await reader.read(CHUNK):
                 await queue.put((loop.time() + delay_s, chunk))
@@ -211,7 +203,7 @@ async def _delayed(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterato
         filling.cancel()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def _reset(writer):
     """Close with RST instead of FIN."""
     handle = writer.get_extra_info("socket")
     if handle is not None and handle.fileno() >= 0:  # not closed already
@@ -242,26 +234,26 @@ class ZooKeeperProxy:
         on_loss: called before the connection is cut, when the server has done all that it will.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port):
         self._target = ("127.0.0.1", port)
-        self.lose: Iterator[Loss | None] = iter(())
+        self.lose = iter(())
         self.transactions = 0
-        self.on_loss: Callable[[], object] = lambda: None
+        self.on_loss = lambda: None
         self._lock = threading.Lock()
-        self._sockets: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
+        self._sockets = set()
+        self._threads = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._start(self._accept)
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self):
         """The URL of our metadata store."""
         return f"zk://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -269,25 +261,25 @@ class ZooKeeperProxy:
         for thread in self._threads:
             thread.join()
 
-    def _start(self, work: Callable[[], None]) -> None:
+    def _start(self, work):
         thread = threading.Thread(target=work)
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self) -> None:
+    def _accept(self):
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 self._start(lambda client=client: self._serve(client))
 
-    def _serve(self, client: socket.socket) -> None:
+    def _serve(self, client):
         try:
             server = socket.create_connection(self._target)
         except OSError:
             client.close()
             return
         self._sockets |= {client, server}
-        lost_answers: set[int] = set()
+        lost_answers = set()
         self._start(lambda: self._answers(client, server, lost_answers))
         try:
             server.sendall(_frame(client))  # the beginning of a session
@@ -305,7 +297,7 @@ class ZooKeeperProxy:
             pass
         self._cut(client, server)
 
-    def _answers(self, client: socket.socket, server: socket.socket, lost: set[int]) -> None:
+    def _answers(self, client, server, lost):
         try:
             client.sendall(_frame(server))
             while True:
@@ -318,25 +310,25 @@ class ZooKeeperProxy:
             pass
         self._cut(client, server)
 
-    def _next_loss(self) -> Loss | None:
+    def _next_loss(self):
         with self._lock:
             self.transactions += 1
             return next(self.lose, None)
 
-    def _cut(self, *sockets: socket.socket) -> None:
+    def _cut(self, *sockets):
         for each in sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
 
-def _frame(connection: socket.socket) -> bytes:
+def _frame(connection):
     """One request or answer, with its length; `OSError` where the connection ends."""
     length = _exactly(connection, 4)
     return length + _exactly(connection, struct.unpack(">i", length)[0])
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection, size):
     data = b""
     while len(data) < size:
         more = connection.recv(size - len(data))

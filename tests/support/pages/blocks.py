@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import dedent
 
 NOT_RUN = "Not run here: "
@@ -28,11 +27,11 @@ class Block:
     title: str
     code: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.page}:{self.line}"
 
 
-def blocks_of(path: Path, root: Path) -> list[Block]:
+def blocks_of(path, root):
     """All of a page."""
     text = path.read_text()
     found = []
@@ -54,6 +53,6 @@ def blocks_of(path: Path, root: Path) -> list[Block]:
     return found
 
 
-def title_says_not_run(block: Block) -> bool:
+def title_says_not_run(block):
     """Return whether the title states that this is not run, and why."""
     return block.title.startswith(NOT_RUN) and len(block.title) > len(NOT_RUN)

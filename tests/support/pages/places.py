@@ -3,19 +3,17 @@
 A block runs as it is shown, but for these texts. Longer ones count first.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pages.world import World
 
 Place = Callable[[World], str]
 
-_TIER: Place = lambda world: str(world.tier_path)  # noqa: E731
-_NOTHING: Place = lambda _: ""  # noqa: E731
+_TIER = lambda world: str(world.tier_path)  # noqa: E731
+_NOTHING = lambda _: ""  # noqa: E731
 
-PLACES: Mapping[str, Place] = {
+PLACES = {
     "s3://bucket/prefix": _TIER,
     "s3://bucket": _TIER,
     "s3://bucket/prefix KEY": lambda world: f"{world.tier_path} {world.key}",
@@ -70,7 +68,7 @@ PLACES: Mapping[str, Place] = {
 }
 
 
-def placed(text: str, world: World) -> str:
+def placed(text, world):
     """A block's text with the places of this world."""
     longest_first = sorted(PLACES, key=len, reverse=True)
     pattern = "|".join(map(re.escape, longest_first))

@@ -4,8 +4,6 @@ What a page shows below a command is compared with what the command prints: each
 for any number and blanks for any blanks. A line `…` stands for any lines.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import json
@@ -14,15 +12,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from typing import Any
 from xml.etree import ElementTree
 
 from airflow_home import AirflowHome
 
-from pages.blocks import Block
 from pages.places import placed
 from pages.shell import run_console
-from pages.world import World
 
 GIVEN = frozenset(("spark", "tier", "older_tier", "environment", "hot_store", "record"))
 """The names that a page's Python may use without having made them."""
@@ -34,7 +29,7 @@ IN_AIRFLOW = "from airflow.sdk import DAG"
 """A block that begins with this is a file of DAGs; all of them are run."""
 
 
-def run(block: Block, world: World, names: dict[str, Any]) -> None:
+def run(block, world, names):
     """Run a block; `names` are those that the page's Python has made so far."""
     code = placed(block.code, world)
     match block.language:
@@ -58,7 +53,7 @@ def run(block: Block, world: World, names: dict[str, Any]) -> None:
             raise AssertionError(f"{block}: nothing runs a block in the language {other!r}")
 
 
-def _run_python(code: str, block: Block, world: World, names: dict[str, Any]) -> None:
+def _run_python(code, block, world, names):
     tree = ast.parse(code)
     if "SparkSession" in code:
         assert world.spark  # so that the block gets the session that there is
@@ -70,13 +65,13 @@ def _run_python(code: str, block: Block, world: World, names: dict[str, Any]) ->
     exec(compile(tree, filename, "exec"), names)
 
 
-def _run_process(code: str, world: World) -> None:
+def _run_process(code, world):
     env = os.environ | {"PYTHONPATH": str(world.shelf_site), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def _names_used(tree: ast.AST) -> set[str]:
+def _names_used(tree):
     made = {
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
@@ -86,7 +81,7 @@ def _names_used(tree: ast.AST) -> set[str]:
     return used - made - set(dir(builtins))
 
 
-def _run_sql(code: str) -> None:
+def _run_sql(code):
     import duckdb
 
     assert duckdb.sql(code).fetchall(), "the query gives no rows"

@@ -22,7 +22,6 @@ from live.clients import PulsarShell
 from servers.process import Child, free_port
 
 from offload_core.interfaces.cli.main import main
-from pages.world import World
 
 ROOT = Path(__file__).parents[3]
 _DRY_RUNS = ("delete", "gc", "recover", "repair", "rollback")
@@ -37,12 +36,12 @@ class Line:
     shown: Sequence[str]
 
     @property
-    def finds(self) -> bool:
+    def finds(self):
         """Return whether it may end with 1: it changes nothing, and the page shows its findings or its plan."""
         return "--yes" not in self.words and (bool(self.shown) or self.words[1] in _DRY_RUNS)
 
 
-def run_console(text: str, world: World) -> None:
+def run_console(text, world):
     """Run each command, and compare."""
     for asks_service, lines in groupby(_lines(text), lambda line: line.words[0] == "pulsar-admin"):
         if asks_service:
@@ -52,9 +51,9 @@ def run_console(text: str, world: World) -> None:
             _compare(line, _run(line.words, world, finds=line.finds))
 
 
-def _lines(text: str) -> list[Line]:
+def _lines(text):
     joined = text.replace("\\\n", " ")
-    found: list[Line] = []
+    found = []
     for part in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
         command, *shown = part.rstrip("\n").split("\n")
         words = [os.path.expandvars(word) for word in shlex.split(command, comments=True)]
@@ -63,7 +62,7 @@ def _lines(text: str) -> list[Line]:
     return found
 
 
-def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
+def _run(words, world, *, finds):
     """Run a command; return its output."""
     match words:
         case ["export", *settings]:
@@ -94,12 +93,12 @@ def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
     return ""
 
 
-def _needs_process(arguments: Sequence[str]) -> bool:
+def _needs_process(arguments):
     """A session of Spark is a process's own, and PyIceberg reads its configuration once in a process."""
     return "--master" in arguments or any(word.startswith("iceberg:") for word in arguments)
 
 
-def _offload(arguments: Sequence[str], *, finds: bool) -> str:
+def _offload(arguments, *, finds):
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["offload", *arguments]
     try:
@@ -113,13 +112,13 @@ def _offload(arguments: Sequence[str], *, finds: bool) -> str:
     return out.getvalue()
 
 
-def _quietly(command: Sequence[str]) -> str:
+def _quietly(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def _check_extras(words: Sequence[str]) -> None:
+def _check_extras(words):
     """Check that the command installs this project, with extras that exist."""
     (what,) = (word for word in words if "[" in word)
     match = re.fullmatch(rf"(?:{PROJECT['name']}|\.)\[([\w,]+)\]", what)
@@ -127,7 +126,7 @@ def _check_extras(words: Sequence[str]) -> None:
     assert set(match[1].split(",")) <= set(PROJECT["optional-dependencies"]), what
 
 
-def _serve(arguments: Sequence[str], world: World) -> None:
+def _serve(arguments, world):
     (world.folder / "empty.toml").touch()
     command = [str(COMMAND), "serve", *arguments, "--port", str(free_port())]
     child = Child(
@@ -139,7 +138,7 @@ def _serve(arguments: Sequence[str], world: World) -> None:
         child.stop()
 
 
-def _follow(arguments: Sequence[str]) -> None:
+def _follow(arguments):
     """Until something is exported; then it is ended as by Ctrl-C."""
     target = Path(arguments[arguments.index("--to") + 1].partition(":")[2])
     running = subprocess.Popen([str(COMMAND), *arguments])
@@ -152,7 +151,7 @@ def _follow(arguments: Sequence[str]) -> None:
     assert running.wait(60) in (0, 130)  # while it waited for more, or in the middle of what was there
 
 
-def _ask_service(lines: Sequence[Line], world: World) -> None:
+def _ask_service(lines, world):
     asked = []
     for line in lines:
         match line.words:
@@ -165,11 +164,11 @@ def _ask_service(lines: Sequence[Line], world: World) -> None:
         _compare(line, printed)
 
 
-def _compare(line: Line, printed: str) -> None:
+def _compare(line, printed):
     there = [_loosely(each) for each in printed.splitlines()]
     missing = [each for each in line.shown if each.strip() != "…" and _loosely(each) not in there]
     assert not missing, f"{shlex.join(line.words)} printed\n{printed}"
 
 
-def _loosely(text: str) -> str:
+def _loosely(text):
     return re.sub(r"\d+", "0", " ".join(text.split()))

@@ -1,20 +1,16 @@
 """The world of the pages, made in a folder: a tier, records, topics; servers for pages that need them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from shutil import copy2
-from typing import Any
 from uuid import uuid4
 
 from commands import configuration_file, install_into, opened_service
@@ -27,14 +23,9 @@ from offload_core.format.messages.entry import NewMessage, pack_entry
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import open_metadata_store
 from offload_core.reading.schema_providers import FOLDER, SchemaFiles
-from offload_core.writing.managed_ledger import (
-    Environment,
-    RolloverPolicy,
-    TransactionalTopic,
-    open_managed_ledger,
-)
+from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic, open_managed_ledger
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
-from pulsar_offload import TierReader, open_tier
+from pulsar_offload import open_tier
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -68,7 +59,7 @@ class World:
     `fixture` gives a fixture of the tests by its name.
     """
 
-    def __init__(self, folder: Path, fixture: Callable[[str], Any]) -> None:
+    def __init__(self, folder, fixture):
         self.folder = folder
         self.stack = ExitStack()
         self.config = configuration_file(folder)
@@ -102,47 +93,47 @@ class World:
         )
 
     @property
-    def tier_path(self) -> Path:
+    def tier_path(self):
         """The tier that the topics were offloaded to."""
         return self.folder / "tier"
 
     @property
-    def key(self) -> str:
+    def key(self):
         """The data object of the first ledger."""
         return next(path.name for path in self.tier_path.glob("*-ledger-0"))
 
     # --- names that the pages' Python takes for granted -----------------------------------------
 
     @cached_property
-    def tier(self) -> TierReader:
+    def tier(self):
         """The tier, open."""
         return self.stack.enter_context(open_tier(self.tier_path))
 
     @cached_property
-    def older_tier(self) -> TierReader:
+    def older_tier(self):
         """Another one."""
         return self.stack.enter_context(open_tier(self.folder / "lake"))
 
     @cached_property
-    def spark(self) -> Any:
+    def spark(self):
         """A Spark session with settings and views of its own."""
         session = self._fixture("spark").newSession()
         self.stack.callback(_end_streams, session)
         return session
 
     @cached_property
-    def environment(self) -> Environment:
+    def environment(self):
         """The environment of managed ledgers."""
         environment, _ = self.stack.enter_context(opened_service(self.config))
         return environment
 
     @cached_property
-    def hot_store(self) -> Any:
+    def hot_store(self):
         """The hot tier."""
         return self.environment.hot.store
 
     @cached_property
-    def record(self) -> Any:
+    def record(self):
         """The record of a ledger that is offloaded."""
         known = self.environment.records.read(ORDERS)
         assert known is not None
@@ -151,20 +142,20 @@ class World:
     # --- places that stand for those that the pages name ------------------------------------------
 
     @cached_property
-    def golden(self) -> Path:
+    def golden(self):
         """A tier of topics that a broker offloaded."""
         lay_out_broker_objects(self.folder / "golden")
         return self.folder / "golden"
 
     @cached_property
-    def untidy(self) -> Path:
+    def untidy(self):
         """The tier, with a copy of a ledger that its record does not name, some days later."""
         for path in sorted(self.tier_path.glob(f"{self.key}*")):
             copy2(path, self.tier_path / (ORPHAN + path.name[len(ORPHAN) :]))
         return self._some_days_later()
 
     @cached_property
-    def deleted_topic(self) -> Path:
+    def deleted_topic(self):
         """The tier, days later, with a copy of a ledger of the topic acme/cold/returns, which has no record."""
         for path in sorted(self.tier_path.glob(f"{self.key}*")):
             name = path.name.replace(self.key, RETURNS, 1)
@@ -175,20 +166,20 @@ class World:
         return self._some_days_later()
 
     @cached_property
-    def damaged(self) -> Path:
+    def damaged(self):
         """The tier some days after an index was deleted."""
         for path in list(self.tier_path.glob(f"{self.key}-index*")):
             path.unlink()
         return self._some_days_later()
 
-    def _some_days_later(self) -> Path:
+    def _some_days_later(self):
         for path in self.tier_path.iterdir():
             at = path.stat().st_mtime - 3 * 86400
             os.utime(path, (at, at))
         return self.tier_path
 
     @cached_property
-    def service(self) -> str:
+    def service(self):
         """The URL of `offload serve` with these records and this hot tier."""
         folder = self.folder / "service"
         folder.mkdir()
@@ -196,12 +187,12 @@ class World:
         running.config.write_text(self.config.read_text())
         return self.stack.enter_context(running).url
 
-    def store(self, name: str) -> str:
+    def store(self, name):
         """The arguments that name an empty tier on a real server."""
         return shlex.join(new_store(name, self._fixture, self.folder).command_line())
 
     @cached_property
-    def zookeeper(self) -> str:
+    def zookeeper(self):
         """The address of a ZooKeeper with the record of a topic, as Pulsar stores it."""
         from kazoo.client import KazooClient
 
@@ -218,7 +209,7 @@ class World:
         return f"zk://{server.host}:{server.port}{root}"
 
     @cached_property
-    def shelf_site(self) -> Path:
+    def shelf_site(self):
         """A folder of packages with the example of a driver, from which this process imports."""
         site = self.folder / "site"
         install_into(site, EXAMPLES / "third_party_driver")
@@ -227,7 +218,7 @@ class World:
         return site
 
     @cached_property
-    def archive(self) -> Path:
+    def archive(self):
         """The tier in a zip archive, for that driver."""
         assert self.shelf_site
         path = self.folder / "data" / "objects.zip"
@@ -237,19 +228,19 @@ class World:
                     file.write(each, each.name)
         return path
 
-    def _value(self, name: str) -> bytes:
+    def _value(self, name):
         """A topic's record as it is stored."""
         with closing(open_metadata_store(f"sqlite:{self.folder}/kept/records.db")) as store:
             found = store.get(f"/managed-ledgers/{name}")
         assert found is not None
         return bytes(found[0])
 
-    def close(self) -> None:
+    def close(self):
         """Give back all that was opened."""
         self.stack.close()
 
     @property
-    def settings(self) -> dict[str, str]:
+    def settings(self):
         """The environment variables of the pages' user: a configuration, and a catalog of Iceberg tables."""
         return {
             "PULSAR_OFFLOAD_CONFIG": str(self.config),
@@ -258,7 +249,7 @@ class World:
         }
 
 
-def _produce_orders(environment: Environment) -> None:
+def _produce_orders(environment):
     """Two sealed ledgers that are offloaded, and one that is open."""
     with open_managed_ledger(environment, ORDERS, rollover=ROLLOVER) as topic:
         for number in range(7):
@@ -272,7 +263,7 @@ def _produce_orders(environment: Environment) -> None:
         topic.offload_prefix(EntryPosition(1 << 62, 0))
 
 
-def _produce_payments(environment: Environment) -> None:
+def _produce_payments(environment):
     """A topic with a transaction that was aborted, and one that is open."""
     with open_managed_ledger(environment, PAYMENTS) as topic:
         followed = TransactionalTopic(environment, topic)
@@ -285,7 +276,7 @@ def _produce_payments(environment: Environment) -> None:
         topic.roll()
 
 
-def _produce_filtered(environment: Environment) -> None:
+def _produce_filtered(environment):
     """A ledger without transactions, and one in which a transaction is open."""
     with open_managed_ledger(environment, FILTERED, rollover=ROLLOVER) as topic:
         followed = TransactionalTopic(environment, topic)
@@ -295,13 +286,13 @@ def _produce_filtered(environment: Environment) -> None:
         topic.roll()
 
 
-def _forget(site: str, package: str) -> None:
+def _forget(site, package):
     sys.path.remove(site)
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
 
 
-def _end_streams(session: Any) -> None:
+def _end_streams(session):
     for query in session.streams.active:
         query.processAllAvailable()
         query.stop()

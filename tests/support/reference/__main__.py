@@ -1,7 +1,5 @@
 """Write all pages."""
 
-from __future__ import annotations
-
 from reference import PAGES
 
 for path, made in PAGES.items():

@@ -1,12 +1,8 @@
 """All commands, their arguments and options, from the command line itself, as a page."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
 
-from offload_core.interfaces.cli.commands import COMMANDS, LateCommand
+from offload_core.interfaces.cli.commands import COMMANDS
 
 _HEAD = """\
 # Commands
@@ -16,17 +12,17 @@ page [Command line](../cli.md).
 """
 
 
-def commands_page() -> str:
+def commands_page():
     """The page."""
     described = [line for each in _by_name(COMMANDS) for line in _of(f"offload {each.name}", each.load())]
     return "\n".join([_HEAD, *described])
 
 
-def _by_name(commands: Iterable[LateCommand]) -> list[LateCommand]:
+def _by_name(commands):
     return sorted(commands, key=lambda each: each.name)
 
 
-def _of(name: str, command: Any) -> Iterator[str]:
+def _of(name, command):
     inner = getattr(command, "commands", {})
     if not inner or getattr(command, "invoke_without_command", False):
         yield from _described(name, command)
@@ -35,7 +31,7 @@ def _of(name: str, command: Any) -> Iterator[str]:
             yield from _of(f"{name} {each}", sub)
 
 
-def _described(name: str, command: Any) -> Iterator[str]:
+def _described(name, command):
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     usage = " ".join([name, *(_named(each) if each.required else f"[{_named(each)}]" for each in arguments)])
     yield f"## {name}\n"
@@ -49,11 +45,11 @@ def _described(name: str, command: Any) -> Iterator[str]:
         yield ""
 
 
-def _named(argument: Any) -> str:
+def _named(argument):
     return argument.metavar or argument.name.upper()
 
 
-def _names(parameter: Any) -> str:
+def _names(parameter):
     if parameter.param_type_name == "argument":
         return f"`{_named(parameter)}`"
     value = f" {parameter.metavar}" if parameter.metavar else ""
@@ -61,7 +57,7 @@ def _names(parameter: Any) -> str:
     return ", ".join(_cell(name) for name in [*names, *(f"`{each}`" for each in parameter.secondary_opts)])
 
 
-def _default(parameter: Any) -> str:
+def _default(parameter):
     default = parameter.default
     if parameter.required:
         return "required"
@@ -70,9 +66,9 @@ def _default(parameter: Any) -> str:
     return f"`{getattr(default, 'value', default)}`"
 
 
-def _cell(text: str) -> str:
+def _cell(text):
     return _text(text).replace("|", "\\|")
 
 
-def _text(text: str) -> str:
+def _text(text):
     return re.sub(r"\s*\n\s*(?!\n)", " ", text.strip()).replace("<", "&lt;")

@@ -1,11 +1,8 @@
 """All metrics: of the service (Prometheus), of the layer `metrics` (OpenTelemetry), of Spark's tasks, as a page."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -53,12 +50,12 @@ What [`measure_reads`](../spark.md) adds up, and each task logs.
 """
 
 
-def metrics_page() -> str:
+def metrics_page():
     """The page."""
     return "".join([_HEAD, *_of_service(), _LAYER, *_of_layer(), _TASKS, *_of_tasks()])
 
 
-def _of_service() -> Iterator[str]:
+def _of_service():
     registry = CollectorRegistry()
     counting = (OffloaderMetrics(registry), RequestMetrics(registry))
     assert counting
@@ -67,7 +64,7 @@ def _of_service() -> Iterator[str]:
         yield f"| `{metric.name}{total}` | {metric.type} | {metric.documentation} |\n"
 
 
-def _of_layer() -> Iterator[str]:
+def _of_layer():
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     layer = Layer(name="metrics", make=lambda rest: MetricsLayer(rest, meter_provider=provider))
@@ -86,7 +83,7 @@ def _of_layer() -> Iterator[str]:
     yield from (found[name] for name in sorted(found))
 
 
-def _of_tasks() -> Iterator[str]:
+def _of_tasks():
     documented = dict(re.findall(r"^\s*(\w+): (.+?)\s*$", inspect.getdoc(TaskMetrics) or "", re.MULTILINE))
     for field in dataclasses.fields(TaskMetrics):
         yield f"| `{field.name}` | {documented.get(field.name, '')} |\n"

@@ -1,11 +1,7 @@
 """The service's REST as an OpenAPI document, from its routes; and a page of it."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -17,7 +13,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger import policies_by_name
 from offload_core.writing.settings import PolicyStore, ServiceSettings
 from offload_hooks.testing import MemoryMetadataStore
-from reference.requests import REQUESTS, RequestText
+from reference.requests import REQUESTS
 
 _HEAD = """\
 # REST
@@ -34,7 +30,7 @@ answer.
 """
 
 
-def rest_page() -> str:
+def rest_page():
     """The page."""
     rows = (
         f"| `{method.upper()} {path}` | {_text_of(method, path).what} |\n" for method, path in _requests()
@@ -42,9 +38,9 @@ def rest_page() -> str:
     return _HEAD + "".join(rows)
 
 
-def openapi_document() -> str:
+def openapi_document():
     """The document, as JSON."""
-    paths: dict[str, Any] = {}
+    paths = {}
     for method, path in _requests():
         paths.setdefault(path, {})[method] = _operation(method, path)
     document = {
@@ -71,7 +67,7 @@ def openapi_document() -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _requests() -> list[tuple[str, str]]:
+def _requests():
     """Method and path of all."""
     store = MemoryMetadataStore()
     policies = PolicyStore(store, broker=parse_policies({}))
@@ -88,13 +84,13 @@ def _requests() -> list[tuple[str, str]]:
     return found
 
 
-def _text_of(method: str, path: str) -> RequestText:
+def _text_of(method, path):
     return REQUESTS[f"{method.upper()} {path}"]
 
 
-def _operation(method: str, path: str) -> dict[str, Any]:
+def _operation(method, path):
     text = _text_of(method, path)
-    operation: dict[str, Any] = {
+    operation = {
         "summary": re.sub(r"\[(.+?)\]\(.*?\)", r"\1", text.what),
         "operationId": re.sub(r"\W+", "_", f"{method} {path.removeprefix('/admin/')}").strip("_"),
         "parameters": list(_parameters(path, text)),
@@ -114,14 +110,14 @@ def _operation(method: str, path: str) -> dict[str, Any]:
     return operation
 
 
-def _answer(text: RequestText) -> dict[str, Any]:
+def _answer(text):
     if text.gives is None:
         return {"description": "done"}
     content = {text.content: {"schema": {"type": text.gives}}}
     return {"description": "the answer", "content": content}
 
 
-def _parameters(path: str, text: RequestText) -> Iterator[dict[str, Any]]:
+def _parameters(path, text):
     for name in re.findall(r"{(\w+)}", path):
         kind = "integer" if name == "version" else "string"
         yield {"name": name, "in": "path", "required": True, "schema": {"type": kind}}

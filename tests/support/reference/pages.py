@@ -1,8 +1,5 @@
 """Each generated page, and the function that makes it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference.commands import commands_page
@@ -11,7 +8,7 @@ from reference.openapi import openapi_document, rest_page
 
 _FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 
-PAGES: Mapping[Path, Callable[[], str]] = {
+PAGES = {
     _FOLDER / "commands.md": commands_page,
     _FOLDER / "metrics.md": metrics_page,
     _FOLDER / "rest.md": rest_page,

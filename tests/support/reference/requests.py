@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -25,7 +24,7 @@ _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _APPLIED = ("applied",)
 
 
-def _levels(path: str, whose: str) -> dict[str, RequestText]:
+def _levels(path, whose):
     return {
         f"GET {path}/offloadPolicies": RequestText(
             what=f"the offload policies of {whose}; with `applied=true` all that hold",
@@ -50,7 +49,7 @@ def _levels(path: str, whose: str) -> dict[str, RequestText]:
     }
 
 
-def _number(name: str, what: str) -> dict[str, RequestText]:
+def _number(name, what):
     return {
         f"GET {_NAMESPACE}/{name}": RequestText(what=f"{what} of a namespace", gives="integer"),
         f"PUT {_NAMESPACE}/{name}": RequestText(
@@ -59,7 +58,7 @@ def _number(name: str, what: str) -> dict[str, RequestText]:
     }
 
 
-REQUESTS: Mapping[str, RequestText] = {
+REQUESTS = {
     "GET /admin/v2/brokers/health": RequestText(
         what="whether the service and its metadata store answer", gives="string", content="text/plain"
     ),

@@ -1,15 +1,10 @@
 """A tier with objects of all kinds and faults, and what commands that inspect a tier give."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from damage.scenes import FOLLOWING, NOW_MS, PAYLOADS, closed_ledger, first_segment, second_segment
@@ -22,14 +17,12 @@ from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 from offload_core.maintenance.gc import Collection, Scope
 from offload_core.maintenance.record_recovery import recover_records
 from offload_core.maintenance.verify import Verification
-from offload_core.metadata.catalogue import Records
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store
-from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import ListedObject
 from pulsar_offload import TierReader
@@ -41,7 +34,7 @@ GONE = UUID("00000000-0000-4000-8000-0000000000ff")
 class ListsMore(Tier):
     """A tier whose listing has a pair that is gone when it is inspected."""
 
-    def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+    def list_objects(self, prefix="", start_after=""):
         """All objects, and the pair."""
         found = list(super().list_objects(prefix, start_after))
         for name in (f"{GONE}-ledger-9", f"{GONE}-ledger-9-index"):
@@ -49,7 +42,7 @@ class ListsMore(Tier):
         return iter(sorted(found, key=lambda each: each.key))
 
 
-def lay_out_world(root: Path) -> None:
+def lay_out_world(root):
     """PIP-17, streaming and MapFiles; second copies, another cluster's, damaged ones, halves, and garbage."""
     for number in range(LEDGERS):
         written = pip17_object(PAYLOADS, ledger_id=100 + number, max_block_bytes=1000)
@@ -72,14 +65,14 @@ def lay_out_world(root: Path) -> None:
         os.utime(path, (MODIFIED_AT.timestamp(), MODIFIED_AT.timestamp()))
 
 
-def world(root: Path, **options: Any) -> ListsMore:
+def world(root, **options):
     """The tier, opened."""
     with open_store(root, **options) as tier:
         assert tier.spec is not None
         return ListsMore.open(tier.spec)
 
 
-def write_record(tier: Tier, store: WritableMetadataStore) -> None:
+def write_record(tier, store):
     """Record the topic: of its ledgers the first copies."""
     place = tier_record(tier)
     ledgers = [
@@ -89,32 +82,32 @@ def write_record(tier: Tier, store: WritableMetadataStore) -> None:
     ManagedLedgerRecords(store).write(MANAGED_LEDGER, ManagedLedgerInfo(ledgers=tuple(ledgers)), None)
 
 
-def open_records(tier: Tier) -> AbstractContextManager[Records]:
+def open_records(tier):
     """The same, in memory."""
     store = MemoryMetadataStore()
     write_record(tier, store)
     return nullcontext(StoreRecords(store))
 
 
-def ls(tier: Tier) -> object:
+def ls(tier):
     """All ledgers and strays."""
     with LedgerSurvey() as survey:
         survey.fill(tier)
         return list(survey.ledgers()), list(survey.strays())
 
 
-def report(tier: Tier) -> object:
+def report(tier):
     """The catalogue of a page."""
     return TierReader(tier).catalogue()
 
 
-def verify(tier: Tier) -> object:
+def verify(tier):
     """All findings, and the summary."""
     verification = Verification(tier, records=partial(open_records, tier), now_ms=lambda: NOW_MS)
     return list(verification), _with_failures(verification.summary)
 
 
-def gc(tier: Tier) -> object:
+def gc(tier):
     """The garbage, three days later."""
     later = Scope(now_ms=clock(MODIFIED_AT + timedelta(days=3)))
     collection = Collection(tier, partial(open_records, tier), later)
@@ -122,14 +115,14 @@ def gc(tier: Tier) -> object:
     return found, _with_failures(collection.summary)
 
 
-def recover(tier: Tier) -> object:
+def recover(tier):
     """The records of all topics."""
     return list(recover_records(tier, None, None, cluster="east"))
 
 
-COMMANDS: list[Callable[[Tier], Any]] = [ls, report, verify, gc, recover]
+COMMANDS = [ls, report, verify, gc, recover]
 
 
-def _with_failures(summary: Any) -> object:
+def _with_failures(summary):
     """A summary, with the words of its failures."""
     return replace(summary, failures=[]), [str(each) for each in summary.failures]
