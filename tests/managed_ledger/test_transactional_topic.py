@@ -541,6 +541,7 @@ def test_any_layout_gives_what_is_settled_and_was_kept(steps, chosen, at_once, d
 
 @given(steps=_steps, chosen=st.integers(0, 255))
 @example(steps=["1", "commit", "roll", "1"], chosen=1)
+@example(steps=["plain", "roll", "1", "roll", "commit", "roll"], chosen=4)
 def test_a_topic_that_is_reset_after_its_ledgers_were_filtered_is_settled_no_less(steps, chosen):
     """Markers that were left out are those of transactions that have ended."""
     layout = Layout([*steps, "plain"])

@@ -237,6 +237,8 @@ def pip17_object(
         own = {i: entries[i] for i in ids[plan.first : plan.last]}
         blocks.append((ids[plan.first] if plan.first else 0, own))
         lengths.append(plan.block_length)
+    if not entries:  # all were left out: one block all the same
+        blocks, lengths = [(0, {})], [0]
     return pip17_of_blocks(blocks, metadata, ledger_id=ledger_id, block_lengths=lengths)
 
 
