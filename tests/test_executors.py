@@ -13,6 +13,8 @@ from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError
 from pulsar_offload import export, open_tier
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def squared(number: int) -> tuple[int, int]:
     if number == 99:

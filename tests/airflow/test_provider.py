@@ -58,6 +58,7 @@ def home(tmp_path_factory):
     return AirflowHome(tmp_path_factory.mktemp("airflow"))
 
 
+@pytest.mark.nightly
 def test_its_tasks_do_what_they_say(world, home):
     damaged = world.folder / "damaged"
     damaged.mkdir()

@@ -35,6 +35,7 @@ def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes
     return [(row["__messageId"], row["value"]) for row in rows]
 
 
+@pytest.mark.nightly
 def test_chunks_of_two_producers_are_what_the_client_joins(cold, client):
     topic = cold.topic("chunked")
     sizes = [CHUNK_BYTES * 2, 10, CHUNK_BYTES + 1]

@@ -21,6 +21,7 @@ def test_the_arrow_scan_gives_what_the_client_read(s3_tier, topic):
         assert scanned(tier, topics[topic].name) == topics[topic].read
 
 
+@pytest.mark.nightly  # a second Spark session; tests/spark reads the golden topics
 @pytest.mark.spark
 def test_the_spark_source_gives_what_the_client_read(s3_tier, spark):
     store, topics = s3_tier

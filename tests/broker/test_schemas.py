@@ -76,7 +76,7 @@ def shown(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_are_what_the_client_reads(oracle, broker, admin, place, kind):
     """To a broker BYTES is no schema."""

@@ -23,7 +23,7 @@ from scenes.schemas import record
 from offload_core.reading.admin_schemas import AdminSchemas
 from offload_core.reading.schema_providers import SavedSchemas
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 MALFORMED = b'\xff{"number": "one'
 COUNT = 12

@@ -11,7 +11,7 @@ import pytest
 from commands import COMMAND, Result
 from stores import NAMES, SERVERS, Store, WebHdfs, new_store
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 CHECKS = [
     "reach",

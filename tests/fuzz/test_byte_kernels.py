@@ -912,11 +912,6 @@ FAMILIES = {
 }
 
 
-def test_kernels_stay_within_bounds(pytestconfig):
-    """Other cases each day; `--sample-seed` repeats a day's."""
-    run_checked(Path(__file__), seed=600 * pytestconfig.option.sample_seed, cases=600, processes=1)
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_kernels_stay_within_bounds_in_a_million_cases():

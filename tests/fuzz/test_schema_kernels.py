@@ -118,11 +118,6 @@ FAMILIES = {
 }
 
 
-def test_kernels_of_schemas_stay_within_bounds_and_read_as_the_reference_does(pytestconfig):
-    """Other draws each day; `--sample-seed` repeats a day's."""
-    run_checked(Path(__file__), seed=40 * pytestconfig.option.sample_seed, cases=40, processes=1)
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_kernels_of_schemas_stay_within_bounds_in_a_million_cases():

@@ -133,6 +133,7 @@ def test_several_tiers_are_not_written(both):
             write()
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_spark_reads_several_tiers(world, records, spark):
     spark.dataSource.register(PulsarOffloadDataSource)

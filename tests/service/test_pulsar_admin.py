@@ -89,6 +89,7 @@ def folders(tmp_path):
     return ours, theirs
 
 
+@pytest.mark.nightly
 def test_pulsar_admin_shows_what_it_shows_of_a_broker(start_server, versitygw, folders):
     ours, theirs = folders
     broker = start_server(Broker(versitygw, topic_policies=True))

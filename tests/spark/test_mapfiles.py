@@ -38,6 +38,7 @@ def test_a_topic_on_this_machine_is_what_a_client_read(spark, topic):
     assert_topic_is_as_expected(rows_of(frame), topic, FILESYSTEM)
 
 
+@pytest.mark.nightly
 def test_a_topic_in_hdfs_is_what_a_client_read(spark, minihdfs):
     url = f"{minihdfs.url}/spark-filesystem-{os.getpid()}-{next(_numbers)}"
     with open_store(url, user=minihdfs.superuser) as store:

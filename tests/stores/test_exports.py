@@ -25,7 +25,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import StoreError
 from pulsar_offload import open_tier
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 KILLED = f"""
 import json, os, signal, sys

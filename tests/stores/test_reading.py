@@ -16,7 +16,7 @@ from tiers import put, put_broker_objects
 
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
 

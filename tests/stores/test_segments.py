@@ -10,7 +10,7 @@ from stores import Store
 
 from offload_hooks.errors import ObjectNotFoundError, UploadError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SOON_S = 120
 MIB = 1 << 20

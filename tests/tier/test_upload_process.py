@@ -121,6 +121,7 @@ def faulty(install, module_name: str, spec: TierSpec) -> TierSpec:
     return TierSpec(driver="faulty", options=spec.options)
 
 
+@pytest.mark.sampled(3)
 class TestUploadingDriver(SequenceCases, ProcessCases, CommittingCases, UploadingCases):
     """What drivers promise of blocks and of what is made of them."""
 

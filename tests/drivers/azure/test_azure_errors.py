@@ -24,6 +24,8 @@ from offload_hooks.errors import (
     UploadError,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 SECRET = "aHVudGVyMi1pcy1hLXNlY3JldC1rZXk="
 
 

@@ -15,6 +15,8 @@ from offload_hooks.errors import (
     UploadError,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def options(bucket, front):

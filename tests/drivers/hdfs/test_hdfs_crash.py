@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.sampled(9)  # each starts a JVM for every step of a verb
+
 OLD = ["old bytes, rather long", {"which": "old"}, "old/type"]
 NEW = ["new bytes", {"which": "new"}, "new/type"]
 SCRIPT = Path(__file__).parents[2] / "support" / "hdfs_crashes.py"
@@ -36,7 +38,6 @@ def crashes(minihdfs):
     return run
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("had_old", [True, False])
 @pytest.mark.parametrize("what", ["upload", "index"])
 def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metadata(crashes, what, had_old):
@@ -52,7 +53,6 @@ def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metad
     assert NEW in found
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("had_old", [True, False])
 @pytest.mark.parametrize("what", ["commit", "commit pieces"])
 def test_a_commit_can_be_made_again_after_a_crash_at_any_step(crashes, what, had_old):

@@ -29,6 +29,8 @@ from offload_hooks.errors import (
     StoreUnavailableError,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def open_driver(minihdfs, root):

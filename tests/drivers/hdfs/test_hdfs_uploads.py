@@ -19,6 +19,8 @@ from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, UploadError
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def new_driver(minihdfs, root):
