@@ -56,7 +56,6 @@ def run_tests(project, *arguments, site=None):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     elsewhere = {
         "PYTHONPATH": os.pathsep.join([str(site or project), str(SUPPORT)]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(project.parent / "hypothesis"),
     }
     done = subprocess.run(

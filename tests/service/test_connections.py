@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import resource
+import signal
 import socket
 import ssl
 import struct
@@ -387,6 +388,7 @@ bucket = "bbb"
                 "GET", "/admin/v2/persistent/zeta/n/t/internal-info", headers=bearer("zeta-admin")
             ).json
             assert info["ledgers"][0]["isOffloaded"]
+            service.end(signal.SIGKILL)  # it would wait for what the silent store holds up
 
 
 def test_a_slow_store_of_a_tenant_stops_neither_health_nor_another_tenants_offload(tmp_path):

@@ -1,11 +1,11 @@
-"""Choose how much of the tests runs: a sample in `make test`, everything with `--nightly`.
+"""Choose how much of the tests runs: a sample in `make test`, half of it with `--brief`, everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix.
-- Hypothesis draws 25 examples of each property, or 250 with `--nightly`. `@effort(2)` draws twice as many, and
-  `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
+- Hypothesis draws 25 examples of each property, 10 with `--brief`, or 250 with `--nightly`. `@effort(2)` draws twice
+  as many, and `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Case = TypeVar("Case")
 Sample = Callable[[Sequence[Case], int], Sequence[Case]]
 """The fixture `sample`."""
 
-for _name, _examples in (("quick", 25), ("nightly", 250)):
+for _name, _examples in (("brief", 10), ("sampled", 25), ("nightly", 250)):
     # A busy machine is no fault of a property.
     settings.register_profile(
         _name,
@@ -42,6 +42,7 @@ def effort(factor: float, **others: object) -> settings:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("effort")
     group.addoption("--nightly", action="store_true", help="run every test, case and example")
+    group.addoption("--brief", action="store_true", help="run half of the sampled cases, and fewer examples")
     group.addoption("--sample-seed", type=int, help="choose the sampled cases of that day (default: today)")
 
 
@@ -52,13 +53,18 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if config.option.sample_seed is None:
         config.option.sample_seed = int(time.time() // 86_400)  # in UTC; pytest-xdist hands it to its workers
-    settings.load_profile("nightly" if config.option.nightly else "quick")
+    settings.load_profile(_effort_of(config))
+
+
+def _effort_of(config: pytest.Config) -> str:
+    """The name of Hypothesis's profile."""
+    return "nightly" if config.option.nightly else "brief" if config.option.brief else "sampled"
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.option.nightly:
         return "effort: everything (--nightly)"
-    return f"effort: sampled, --sample-seed={config.option.sample_seed}"
+    return f"effort: {_effort_of(config)}, --sample-seed={config.option.sample_seed}"
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m: what they leave is sampled
@@ -102,5 +108,5 @@ def _name_of(node: pytest.Item | pytest.Collector) -> str:
 
 def _chosen(of: Sequence[Case], every: int, name: str, config: pytest.Config) -> Sequence[Case]:
     """One of `every`, at least one, another one with each seed; tests of other names begin elsewhere."""
-    stride = max(1, min(every, len(of)))
+    stride = max(1, min(2 * every if config.option.brief else every, len(of)))
     return of[(config.option.sample_seed + crc32(name.encode())) % stride :: stride]
