@@ -213,9 +213,7 @@ transactional_broker = for_all_tests(
 )
 zookeeper_broker = for_all_tests(
     lambda request: broker_of(
-        request,
-        transactions=True,
-        metadata_url=request.getfixturevalue("zookeeper").make_root("/pulsar"),
+        request, transactions=True, metadata_url=request.getfixturevalue("zookeeper").make_root("/pulsar")
     )
 )
 

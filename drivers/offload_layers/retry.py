@@ -353,11 +353,7 @@ class RetryLayer:
 
         def write() -> ObjectStat:
             return self._rest.write_index(
-                key=key,
-                data=data,
-                content_type=content_type,
-                user_metadata=metadata,
-                create_only=create_only,
+                key=key, data=data, content_type=content_type, user_metadata=metadata, create_only=create_only
             )
 
         if not create_only:

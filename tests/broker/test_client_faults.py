@@ -21,10 +21,7 @@ def test_the_client_drops_a_message_that_zlib_made_of_nothing(live):
     assert [message["value"] for message in live.consumers.consume(topic, last)] == [b"something"]
     cold.offload(topic)
     with cold.store.open_reader() as tier:
-        assert scan(tier, topic, columns=["value"]).to_table()["value"].to_pylist() == [
-            b"",
-            b"something",
-        ]
+        assert scan(tier, topic, columns=["value"]).to_table()["value"].to_pylist() == [b"", b"something"]
 
 
 def test_a_client_that_crashes_costs_no_test(live, tmp_path):

@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from golden import BROKER
-from tiers import (
-    MANAGED_LEDGER,
-    MemoryDriver,
-    Names,
-    lay_out,
-    lay_out_broker_objects,
-    uuid_of,
-)
+from tiers import MANAGED_LEDGER, MemoryDriver, Names, lay_out, lay_out_broker_objects, uuid_of
 
 import offload_core.metadata.catalogue.listing as listing
 from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject, list_catalogue
@@ -56,12 +49,7 @@ WHOLE = pip17_object(PAYLOADS)
 @pytest.mark.parametrize(
     ("parts", "code", "detail", "sizes"),
     [
-        (
-            ["data"],
-            "no-index",
-            "the data object has no index: an attempt that did not finish",
-            (172, None),
-        ),
+        (["data"], "no-index", "the data object has no index: an attempt that did not finish", (172, None)),
         (["index"], "no-data", "the index has no data object", (None, len(WHOLE.index))),
     ],
 )

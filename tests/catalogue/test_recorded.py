@@ -21,11 +21,7 @@ from records import (
 )
 from tiers import CLUSTER, TOPIC, MemoryDriver, Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core.metadata.catalogue import (
-    Ledger,
-    Problem,
-    Topic,
-)
+from offload_core.metadata.catalogue import Ledger, Problem, Topic
 from offload_core.metadata.records import LedgerRecord, OffloadContext
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import StoreError

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.format.codec import streaming
-from offload_core.format.codec.index import (
-    BlockEntry,
-    BlockTable,
-    IndexedBlock,
-    LedgerIndex,
-)
+from offload_core.format.codec.index import BlockEntry, BlockTable, IndexedBlock, LedgerIndex
 from offload_core.format.codec.ledger_metadata import LedgerInfo, parse_ledger_info, parse_ledger_metadata
 from offload_core.format.codec.streaming import pack_streaming_index, parse_streaming_index
 from offload_hooks.errors import BadLengthError

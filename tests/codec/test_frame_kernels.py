@@ -8,12 +8,7 @@ from entries import borders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_layout import (
-    BlockHeader,
-    pack_block_header,
-    pack_frames,
-    padding,
-)
+from offload_core.format.codec.block_layout import BlockHeader, pack_block_header, pack_frames, padding
 from offload_core.format.codec.blocks import BlockCursor
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.kernels import frames as kernels

@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload_core.format.codec.kernels import mapfile as kernels
-from offload_core.format.codec.mapfile.record_batches import (
-    open_value,
-)
+from offload_core.format.codec.mapfile.record_batches import open_value
 from offload_core.format.codec.mapfile.sequence_file import FieldReader, pack_vint
 from offload_hooks.errors import FormatError
 

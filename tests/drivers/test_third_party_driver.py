@@ -16,10 +16,7 @@ from commands import install_into
 
 from offload_core.storage.tier import open_store, survey
 from offload_hooks import ByteRange
-from offload_hooks.errors import (
-    ObjectExistsError,
-    ObjectNotFoundError,
-)
+from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "third_party_driver"
 KEEP_TO = "import sys; sys.path.insert(0, sys.argv[1]); "

@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_hooks.private_files import (
-    check_file,
-    create_file,
-    make_directories,
-    open_file,
-    replacing,
-)
+from offload_hooks.private_files import check_file, create_file, make_directories, open_file, replacing
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,7 @@ from ledger_files import all_entries
 
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.hot.file_calls import lock
-from offload_hooks.errors import (
-    ChecksumError,
-    StoreError,
-    StoreTimeoutError,
-    UnknownLedgerError,
-)
+from offload_hooks.errors import ChecksumError, StoreError, StoreTimeoutError, UnknownLedgerError
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
 

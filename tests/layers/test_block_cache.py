@@ -80,11 +80,7 @@ def test_many_ranges_are_one_call(driver, cached):
 @pytest.mark.parametrize("chunk_bytes", [37, 100, 5000])
 def test_whatever_is_read_is_right(driver, tmp_path, memory_bytes, chunk_bytes):
     cached = Cached(
-        driver,
-        memory_bytes=memory_bytes,
-        chunk_bytes=chunk_bytes,
-        directory=str(tmp_path),
-        disk_bytes=20_000,
+        driver, memory_bytes=memory_bytes, chunk_bytes=chunk_bytes, directory=str(tmp_path), disk_bytes=20_000
     )
     dice = random.Random(7)
     for _ in range(60):

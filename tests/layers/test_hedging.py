@@ -293,9 +293,7 @@ def test_when_no_thread_is_left_the_caller_reads_by_itself(hedged, requests):
 def test_threads_are_bounded_and_closing_waits_for_them(driver, requests, monkeypatch):
     monkeypatch.setattr("offload_layers.hedging.CLOSE_S", 30)
     tier = stack(
-        driver,
-        layer(HedgingLayer, delay_s=0.001, budget_percent=99, threads=6),
-        requests.calls.layer(),
+        driver, layer(HedgingLayer, delay_s=0.001, budget_percent=99, threads=6), requests.calls.layer()
     )
     save_up(tier, 20)
     requests.held |= {(offset, 1) for offset in range(0, 15, 5)}
@@ -386,8 +384,7 @@ def test_nothing_is_hedged_before_enough_is_known(hedged, requests):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"delay_s": -1}, {"least_delay_s": "x"}, {"budget_percent": 100}, {"threads": 0}],
+    "options", [{"delay_s": -1}, {"least_delay_s": "x"}, {"budget_percent": 100}, {"threads": 0}]
 )
 def test_options_that_make_no_sense_are_refused(driver, options):
     with pytest.raises(OptionError, match=next(iter(options))):

@@ -19,14 +19,8 @@ from records import (
     still_open,
 )
 
-from offload_core.metadata.records import (
-    OffloadContext,
-)
-from offload_core.metadata.records.segments import (
-    abandon_segment,
-    extend_segment,
-    resume_segment,
-)
+from offload_core.metadata.records import OffloadContext
+from offload_core.metadata.records.segments import abandon_segment, extend_segment, resume_segment
 from offload_hooks.errors import AttemptError
 
 

@@ -54,10 +54,7 @@ ONE_OBJECT = copied(uuid_of(1), bookkeeper_deleted=True)
     ("before", "after"),
     [
         (replace(WHOLE, unknown_fields=UNKNOWN), OffloadContext(unknown_fields=UNKNOWN)),
-        (
-            OffloadContext.of_segments([segment(uuid_of(1), 4), failed(segment(uuid_of(2), None))]),
-            None,
-        ),
+        (OffloadContext.of_segments([segment(uuid_of(1), 4), failed(segment(uuid_of(2), None))]), None),
         (None, None),
         (ONE_OBJECT, ONE_OBJECT),
     ],

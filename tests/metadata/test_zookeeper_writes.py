@@ -19,11 +19,7 @@ from tiers import uuid_of
 
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.zookeeper import MARKERS, ZooKeeperStore
-from offload_hooks.errors import (
-    OutcomeUnknownError,
-    StoreError,
-    VersionConflictError,
-)
+from offload_hooks.errors import OutcomeUnknownError, StoreError, VersionConflictError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing.threads import together
 

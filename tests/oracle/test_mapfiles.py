@@ -9,14 +9,7 @@ from effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME
-from mapfiles import (
-    DEFLATES_AS_HADOOP,
-    golden_mapfile,
-    lay_out_mapfile,
-    mapfile,
-    read_mapfile,
-    rewritten,
-)
+from mapfiles import DEFLATES_AS_HADOOP, golden_mapfile, lay_out_mapfile, mapfile, read_mapfile, rewritten
 from oracle import MANAGED_LEDGER
 from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
 from scenes.moves import MovedTopic

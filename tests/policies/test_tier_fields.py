@@ -63,11 +63,7 @@ def test_credentials_are_inherited_where_requests_go_to_the_same_server(level, b
         if name
         not in ("bucket", "s3_bucket", "gcs_bucket", "s3_role_session_name", "driver", "extra_configurations")
     ]
-    + [
-        {"service_endpoint": "http://thief"},
-        {"driver": "azure"},
-        {"driver": "gcs2"},
-    ]
+    + [{"service_endpoint": "http://thief"}, {"driver": "azure"}, {"driver": "gcs2"}]
     + [
         {"extra_configurations": options}
         for options in ({"proxy": "http://thief"}, {"x": "y"}, {"Prefix": "y"})

@@ -10,10 +10,7 @@ from network.admin import TOKEN, AdminRest, asked, raises_without, reason
 from network.fronts import make_certificate
 
 from offload_core.storage.pulsar_admin import Credentials, parse_servers, read_token
-from offload_hooks.errors import (
-    OptionError,
-    StoreUnavailableError,
-)
+from offload_hooks.errors import OptionError, StoreUnavailableError
 from offload_hooks.tls_options import tls_context
 
 

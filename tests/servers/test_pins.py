@@ -130,12 +130,7 @@ def test_wheels_of_toolchains_are_taken_by_hash(pinned: Path, commands: list[lis
 
 
 def test_no_pin_names_a_registry_but_the_public_one() -> None:
-    for path in [
-        *PINS.rglob("go.*"),
-        *PINS.rglob("*.json"),
-        *PINS.rglob("*.txt"),
-        *JARS,
-    ]:
+    for path in [*PINS.rglob("go.*"), *PINS.rglob("*.json"), *PINS.rglob("*.txt"), *JARS]:
         hosts = set(re.findall(r"https?://([^/\"\s]+)", path.read_text()))
         registries = {
             host for host in hosts if re.search(r"registry|proxy|npm|pypi|maven|^[\d.:]+$|localhost", host)

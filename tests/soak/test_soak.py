@@ -23,11 +23,7 @@ from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
-from offload_core.writing.managed_ledger import (
-    TransactionalTopic,
-    open_managed_ledger,
-    settle_transactions,
-)
+from offload_core.writing.managed_ledger import TransactionalTopic, open_managed_ledger, settle_transactions
 
 SOAK_S = 5.0
 NIGHTLY_S = 20 * 60.0

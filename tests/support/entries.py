@@ -154,11 +154,7 @@ def chunk_entries(
 ) -> list[bytes]:
     """A message cut into chunks, one entry each."""
     chunks = [payload[i : i + chunk_bytes] for i in range(0, len(payload), chunk_bytes)]
-    whole = {
-        "uuid": uuid,
-        "num_chunks_from_msg": len(chunks),
-        "total_chunk_msg_size": len(payload),
-    }
+    whole = {"uuid": uuid, "num_chunks_from_msg": len(chunks), "total_chunk_msg_size": len(payload)}
     return [entry(chunk, chunk_id=i, **whole | options) for i, chunk in enumerate(chunks)]
 
 

@@ -191,11 +191,7 @@ def stretch_entries(
     stretch = memoryview(data)[block.offset : block.offset + block.length]
     step = window_bytes or len(stretch)
     cursor = MapFileCursor(
-        stretch[:step],
-        index.sequence_file,
-        index.ledgers[0].ledger_id,
-        block,
-        more=step < len(stretch),
+        stretch[:step], index.sequence_file, index.ledgers[0].ledger_id, block, more=step < len(stretch)
     )
     fed = step
     while not cursor.done:

@@ -141,10 +141,7 @@ def environment_in(
         records = ManagedLedgerRecords(FaultyMetadataStore(store, choose))
         tiers = KnownTiers(cold.store)
         offloads = RecordedOffloads(
-            records,
-            hot,
-            tiers,
-            offloader_of=lambda tier, _: LedgerOffloader(tier, max_block_bytes=20_000),
+            records, hot, tiers, offloader_of=lambda tier, _: LedgerOffloader(tier, max_block_bytes=20_000)
         )
         readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
         streaming = stack.enter_context(StreamingPool(lambda _: nullcontext(tiers), buffer_bytes=100_000))

@@ -16,15 +16,7 @@ from typing import Any
 from offload_drivers.arguments import bad_range
 from offload_drivers.filesystems import ProcessFilesystem
 from offload_drivers.gcs.errors import RefusalError, translated
-from offload_drivers.gcs.objects import (
-    LISTED,
-    RESOURCE,
-    Composition,
-    GcsObject,
-    crc32c_of,
-    size_of,
-    stored,
-)
+from offload_drivers.gcs.objects import LISTED, RESOURCE, Composition, GcsObject, crc32c_of, size_of, stored
 from offload_drivers.object_keys import KeySpace
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_hooks import ByteRange

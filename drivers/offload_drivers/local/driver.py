@@ -78,11 +78,7 @@ def room_for(length: int) -> memoryview:
 
 
 CAPABILITIES = Capabilities(
-    create_only=True,
-    user_metadata="sidecar",
-    stale_uploads=True,
-    range_bytes=RANGE_BYTES,
-    ranges_ahead=0,
+    create_only=True, user_metadata="sidecar", stale_uploads=True, range_bytes=RANGE_BYTES, ranges_ahead=0
 )
 
 
@@ -109,11 +105,7 @@ class LocalDriver:
     @hookimpl
     def describe(self) -> DriverDescription:
         """See `TierHooks`."""
-        return DriverDescription(
-            name="local",
-            location=root_url(self._root),
-            capabilities=CAPABILITIES,
-        )
+        return DriverDescription(name="local", location=root_url(self._root), capabilities=CAPABILITIES)
 
     @hookimpl
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:

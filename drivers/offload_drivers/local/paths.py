@@ -32,10 +32,7 @@ def root_from_url(url: str) -> str:
     if scheme.lower() != "file" or authority not in ("", "localhost") or holds_user(url):
         raise OptionError("not a file URL of this machine", expected="file:///path")
     if "?" in url or "#" in url:
-        raise OptionError(
-            "a file URL has no query and no fragment",
-            hint="Write ? as %3F and # as %23.",
-        )
+        raise OptionError("a file URL has no query and no fragment", hint="Write ? as %3F and # as %23.")
     path = os.fsdecode(unquote_to_bytes(path))
     if not path or rest in ("//", "//localhost"):
         raise OptionError("a file URL without a path", expected="file:///path")

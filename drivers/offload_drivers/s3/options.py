@@ -49,12 +49,7 @@ ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
 _REGION = re.compile(r"[A-Za-z0-9-]{0,63}\Z")
 _BUCKET_RULE = "letters, digits, dots, dashes and underscores, or an ARN"
-_OTHER = {
-    "anonymous",
-    "connect_timeout_s",
-    "read_timeout_s",
-    "max_connections",
-}
+_OTHER = {"anonymous", "connect_timeout_s", "read_timeout_s", "max_connections"}
 """The options that are no text."""
 
 

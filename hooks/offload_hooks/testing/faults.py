@@ -39,12 +39,7 @@ class FaultLayer:
     """
 
     def __init__(
-        self,
-        rest: Any,
-        faults: str = "",
-        seed: int | str = 0,
-        *,
-        plan: FaultPlan | None = None,
+        self, rest: Any, faults: str = "", seed: int | str = 0, *, plan: FaultPlan | None = None
     ) -> None:
         self._rest = rest
         self._plan = plan or FaultPlan.parse(faults, seed=seed)

@@ -54,13 +54,9 @@ COMMANDS = (
         "ls",
         "List what a tier holds, by topic, ledger or other groups: entries, sizes, formats, ages and problems.",
     ),
+    _command("du", "Count the bytes of a tier: data and index objects of all attempts, read or not."),
     _command(
-        "du",
-        "Count the bytes of a tier: data and index objects of all attempts, read or not.",
-    ),
-    _command(
-        "inspect",
-        "Show an object's index and blocks, and whether each block's header agrees with the index.",
+        "inspect", "Show an object's index and blocks, and whether each block's header agrees with the index."
     ),
     _command(
         "history",
@@ -73,8 +69,7 @@ COMMANDS = (
     ),
     _command("gc", "Find what no managed ledger's record needs; with --yes delete it."),
     _command(
-        "delete",
-        "Delete what deleted topics, one or all of a namespace, left in a tier; with a receipt.",
+        "delete", "Delete what deleted topics, one or all of a namespace, left in a tier; with a receipt."
     ),
     _command(
         "repair",
@@ -88,8 +83,7 @@ COMMANDS = (
         "recover", "Rebuild managed ledgers' records from a tier alone, and report what cannot be known."
     ),
     _command(
-        "cost",
-        "Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move.",
+        "cost", "Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move."
     ),
     _command(
         "report",

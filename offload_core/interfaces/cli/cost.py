@@ -89,10 +89,7 @@ def cost(
     rates = _rates(prices, storage_class)
     other = _compared(prices, compare, compare_class, merge)
     merge_bytes = None if merge is None else parse_size(merge)
-    with (
-        where.open() as tier,
-        err.status("reading objects") as status,
-    ):
+    with where.open() as tier, err.status("reading objects") as status:
         stored = survey_stored(
             tier.store,
             classes=[

@@ -20,12 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     command,
 )
 from offload_core.interfaces.cli.configured import ConfigFile, metadata_flags, open_service
-from offload_core.interfaces.cli.gc import (
-    GarbageRecords,
-    ScopeOptions,
-    finish,
-    show,
-)
+from offload_core.interfaces.cli.gc import GarbageRecords, ScopeOptions, finish, show
 from offload_core.interfaces.cli.terminal import err, print_line
 from offload_core.maintenance.gc import (
     CollectionSummary,

@@ -15,12 +15,7 @@ from rich.progress import Progress
 from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
 from offload_core.interfaces.cli.scan_options import ExportedMessages
 from offload_core.interfaces.cli.terminal import byte_bar, err, size
-from offload_core.reading.export import (
-    DEFAULT_ROW_GROUP_BYTES,
-    ExportProgress,
-    ExportReport,
-    ParquetOptions,
-)
+from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
 from offload_core.reading.export import export as export_topics
 from offload_core.reading.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
@@ -78,9 +73,7 @@ def export(
             executor=executor,
             listener=bar,
             parquet=ParquetOptions(
-                compression=compression,
-                compression_level=compression_level,
-                row_group_bytes=row_group_bytes,
+                compression=compression, compression_level=compression_level, row_group_bytes=row_group_bytes
             ),
             file_bytes=file_bytes,
         )

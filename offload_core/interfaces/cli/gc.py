@@ -165,19 +165,12 @@ def gc(
         if log is not None and scope_options.clock_skew is None:
             scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
         collection = Collection(
-            tier.store,
-            opener,
-            scope,
-            elsewhere=elsewhere,
-            listener=lambda now: status.update(_progress(now)),
+            tier.store, opener, scope, elsewhere=elsewhere, listener=lambda now: status.update(_progress(now))
         )
         outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)
         about = {"tier": tier.store.describe().location, "dry_run": not changes.yes}
         show(
-            seen.watch(outcomes, lambda each: each.garbage.topic),
-            collection.summary,
-            about,
-            as_json=as_json,
+            seen.watch(outcomes, lambda each: each.garbage.topic), collection.summary, about, as_json=as_json
         )
         if not (collection.summary.objects or collection.summary.uploads):
             warn(nothing_at(tier.store, prefix))

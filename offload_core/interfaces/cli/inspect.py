@@ -157,11 +157,7 @@ def _check_header(
 
 
 def _check_mapfile_range(
-    tier: Tier,
-    key: ObjectKey,
-    file: SequenceFile,
-    ledger: LedgerIndex,
-    block: IndexedBlock,
+    tier: Tier, key: ObjectKey, file: SequenceFile, ledger: LedgerIndex, block: IndexedBlock
 ) -> str:
     length = min(block.length, _RANGE_HEAD_BYTES)
     data = tier.read_range(key.data_key, block.offset, length)

@@ -22,12 +22,7 @@ from offload_core.interfaces.cli.command_options import (
     TopicGlobs,
     command,
 )
-from offload_core.interfaces.cli.ledger_facts import (
-    filter_note,
-    indexed,
-    record_to_json,
-    recorded_state,
-)
+from offload_core.interfaces.cli.ledger_facts import filter_note, indexed, record_to_json, recorded_state
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
 from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, size, table_of, time
 from offload_core.maintenance.inventory import Row, RowLevel, Spool, TopicPatterns, recorded_ledgers, rows_of
@@ -199,10 +194,7 @@ def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
         table = Table(box=None, pad_edge=False)
         for name, _, is_number in columns:
             table.add_column(
-                name,
-                justify="right" if is_number else "left",
-                no_wrap=is_number,
-                overflow="fold",
+                name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
             )
         for row in some:
             table.add_row(*(value(row) for _, value, _ in columns))

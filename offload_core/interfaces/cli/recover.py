@@ -102,20 +102,9 @@ def recover(
                 greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
             yield each
 
-    with (
-        where.open() as tier,
-        nullcontext() if store is None else closing(store),
-    ):
+    with where.open() as tier, nullcontext() if store is None else closing(store):
         records = None if store is None else ManagedLedgerRecords(store)
-        found = noted(
-            recover_records(
-                tier.store,
-                records,
-                log,
-                wanted=wanted,
-                cluster=cluster,
-            )
-        )
+        found = noted(recover_records(tier.store, records, log, wanted=wanted, cluster=cluster))
         if as_json:
             print_streamed(
                 {

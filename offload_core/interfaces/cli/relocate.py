@@ -188,13 +188,7 @@ def relocate(
             known = None if kept is None else held.enter_context(kept)
             _copy(
                 PlainCopy(
-                    tiers[0],
-                    tiers[1],
-                    prefix=prefix,
-                    wants=wants,
-                    audit=log,
-                    state=known,
-                    executor=executor,
+                    tiers[0], tiers[1], prefix=prefix, wants=wants, audit=log, state=known, executor=executor
                 ),
                 topics,
                 as_json=as_json,

@@ -31,10 +31,7 @@ def report(
 
     The exit code is 0 if the page is written, whatever it shows.
     """
-    with (
-        where.open() as tier,
-        err.status("reading objects") as status,
-    ):
+    with where.open() as tier, err.status("reading objects") as status:
         verification = None
         if verify:
             verification = Verification(

@@ -39,24 +39,14 @@ from offload_core.maintenance.rollback import (
     plan_rollback,
     release_recorded,
 )
-from offload_core.metadata.catalogue import (
-    UNKNOWN_TOPIC,
-    TopicName,
-    parse_topic,
-    require_complete,
-)
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, TopicName, parse_topic, require_complete
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 
 
 @command(failed=2)
-def plan(
-    where: TierOptions,
-    records: RecordOptions,
-    prefix: Prefix = "",
-    as_json: AsJson = False,
-) -> None:
+def plan(where: TierOptions, records: RecordOptions, prefix: Prefix = "", as_json: AsJson = False) -> None:
     """Show what an old version would not find if it were put back, and what to do before.
 
     The exit code is 0 if it would find and keep everything, 1 if not, or if that is not known, as without records; 2 if
@@ -76,11 +66,7 @@ def plan(
 
 
 @command(failed=2)
-def list_objects(
-    where: TierOptions,
-    prefix: Prefix = "",
-    as_json: AsJson = False,
-) -> None:
+def list_objects(where: TierOptions, prefix: Prefix = "", as_json: AsJson = False) -> None:
     """List all streaming objects of a tier, by key and magic, and what is wrong with them."""
     with where.open() as tier:
         found = list_streaming(tier.store, prefix).objects
@@ -102,8 +88,7 @@ def delete(
     records: RecordOptions,
     changes: ChangeOptions,
     accept_loss: Annotated[
-        bool,
-        typer.Option("--accept-loss", help="Also what is a ledger's only copy by its record."),
+        bool, typer.Option("--accept-loss", help="Also what is a ledger's only copy by its record.")
     ] = False,
     release: Annotated[
         bool,
@@ -153,12 +138,7 @@ def delete(
             if log is not None and opener is not None:
                 with opener() as now:
                     delete_judged(
-                        tier.store,
-                        chosen,
-                        log,
-                        allowed=allowed,
-                        read_again=now.read,
-                        listener=done.append,
+                        tier.store, chosen, log, allowed=allowed, read_again=now.read, listener=done.append
                     )
         finally:
             _show(chosen, done if changes.yes else None, allowed, freed, as_json=as_json)

@@ -68,8 +68,7 @@ def show(
         histories = {name.base: provider.history(name.base) for name in _topics(tier, topic, records)}
         if topic and not any(histories.values()):
             raise SchemaError(
-                f"no schema is known of {', '.join(histories)}",
-                hint="offload schemas pull saves them.",
+                f"no schema is known of {', '.join(histories)}", hint="offload schemas pull saves them."
             )
         if as_json:
             known = {name: history for name, history in histories.items() if history is not None}

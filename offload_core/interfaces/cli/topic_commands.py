@@ -75,9 +75,7 @@ Timeout = Annotated[
 Lag = Annotated[
     str | None,
     typer.Option(
-        "--lag",
-        "-l",
-        help="Only those offloaded so long ago: 300, 5m, 1d; by default the policies' lag.",
+        "--lag", "-l", help="Only those offloaded so long ago: 300, 5m, 1d; by default the policies' lag."
     ),
 ]
 

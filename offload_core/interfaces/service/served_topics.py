@@ -396,10 +396,7 @@ def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
 
 @contextmanager
 def open_topics(
-    configuration: Configuration,
-    store: WritableMetadataStore,
-    policies: PolicyStore,
-    stats: OffloaderMetrics,
+    configuration: Configuration, store: WritableMetadataStore, policies: PolicyStore, stats: OffloaderMetrics
 ) -> Iterator[RecordedTopics]:
     """Topics whose records are in a store; with a hot tier they are offloaded by their policies until the block ends.
 

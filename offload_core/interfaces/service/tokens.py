@@ -49,8 +49,7 @@ class Tokens:
     def __init__(self, settings: TokenSettings) -> None:
         if not settings.superuser_roles:
             raise OptionError(
-                "with tokens some role must have permissions",
-                expected="service.tokens.superuser_roles",
+                "with tokens some role must have permissions", expected="service.tokens.superuser_roles"
             )
         self._settings = settings
         self._key = _key(settings)

@@ -25,12 +25,7 @@ from offload_core.maintenance.repair.damage_judging import (
     plan_pair,
 )
 from offload_core.maintenance.repair.offloading_again import HotCopies, find_hot
-from offload_core.maintenance.repair.pair_changes import (
-    PairChanges,
-    can_name,
-    is_put_aside,
-    replacement_for,
-)
+from offload_core.maintenance.repair.pair_changes import PairChanges, can_name, is_put_aside, replacement_for
 from offload_core.maintenance.repair.repair_plan import (
     OF_MESSAGES,
     Action,

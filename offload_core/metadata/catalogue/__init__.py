@@ -2,14 +2,7 @@
 
 from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.listing import list_catalogue, with_index
-from offload_core.metadata.catalogue.model import (
-    Catalogue,
-    Ledger,
-    Problem,
-    StoredObject,
-    Topic,
-    extent_of,
-)
+from offload_core.metadata.catalogue.model import Catalogue, Ledger, Problem, StoredObject, Topic, extent_of
 from offload_core.metadata.catalogue.record_source import (
     Records,
     RecordSource,

@@ -61,11 +61,7 @@ class Pair:
 
 
 def list_catalogue(
-    tier: Tier,
-    *,
-    prefix: str = "",
-    known: Catalogue | None = None,
-    read_indexes: bool = True,
+    tier: Tier, *, prefix: str = "", known: Catalogue | None = None, read_indexes: bool = True
 ) -> Catalogue:
     """List all offloaded objects of a tier whose keys begin with `prefix`.
 

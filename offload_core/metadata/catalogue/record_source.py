@@ -241,10 +241,7 @@ class Records(Protocol):
 
 @contextmanager
 def open_records(
-    source: RecordSource,
-    tier: Tier,
-    options: Mapping[str, object],
-    own: Mapping[str, object] | None = None,
+    source: RecordSource, tier: Tier, options: Mapping[str, object], own: Mapping[str, object] | None = None
 ) -> Iterator[Records]:
     """Open the records of a source.
 

@@ -27,10 +27,7 @@ from offload_core.metadata.catalogue.model import (
 )
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName
-from offload_core.metadata.records import (
-    LedgerRecord,
-    ManagedLedgerInfo,
-)
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.storage.tier import Tier
 
 

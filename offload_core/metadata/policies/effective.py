@@ -334,10 +334,7 @@ def outrun_thresholds(policies: EffectivePolicies, retention: RetentionPolicies)
     size_text = f"retentionSizeInMB = {retention.size_in_mb} ({limit_bytes} bytes)"
     return [
         OutrunThreshold(
-            name=_pulsar_name(name),
-            value=policies[name],
-            limit=text,
-            origin=policies.settings[name].origin,
+            name=_pulsar_name(name), value=policies[name], limit=text, origin=policies.settings[name].origin
         )
         for name, limit, text in (
             ("threshold_in_seconds", limit_s, time_text),

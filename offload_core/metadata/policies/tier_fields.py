@@ -66,12 +66,7 @@ _ANONYMOUS = frozenset(("anonymous", "anon"))
 _SERVERS = frozenset(("service_endpoint", "s3_service_endpoint"))
 _NAMES_NO_SERVER = _HARMLESS | _CARRIED | _ANONYMOUS | frozenset(("access_key_id", "session_token", "region"))
 
-_FAMILIES = {
-    "aws-s3": "s3",
-    "S3": "s3",
-    "google-cloud-storage": "gcs",
-    "azureblob": "azure",
-}
+_FAMILIES = {"aws-s3": "s3", "S3": "s3", "google-cloud-storage": "gcs", "azureblob": "azure"}
 _WITHOUT_CREDENTIALS = frozenset(("local", "filesystem", "hdfs"))
 
 

@@ -228,11 +228,7 @@ def renew_attempt(
 
 
 def complete_attempt(
-    info: ManagedLedgerInfo,
-    ledger_id: int,
-    uuid: UUID,
-    timestamp_ms: int,
-    filter_record: str | None = None,
+    info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, timestamp_ms: int, filter_record: str | None = None
 ) -> ManagedLedgerInfo:
     """Record that data and index of the attempt exist, since `timestamp_ms` (since 1970, UTC).
 

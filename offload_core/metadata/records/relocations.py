@@ -31,11 +31,7 @@ from offload_core.metadata.records.replacements import (
     replaced_of,
     switch_replacement,
 )
-from offload_hooks.errors import (
-    AttemptError,
-    OutcomeUnknownError,
-    StoreError,
-)
+from offload_hooks.errors import AttemptError, OutcomeUnknownError, StoreError
 from offload_hooks.json_text import JsonObject
 from offload_hooks.private_files import open_file, sync_directory
 

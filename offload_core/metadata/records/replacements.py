@@ -282,10 +282,7 @@ def renew_replacement(info: ManagedLedgerInfo, uuid: UUID, lease: AttemptLease) 
 
 
 def switch_replacement(
-    info: ManagedLedgerInfo,
-    uuid: UUID,
-    now_ms: int,
-    filter_records: Mapping[int, str] = MappingProxyType({}),
+    info: ManagedLedgerInfo, uuid: UUID, now_ms: int, filter_records: Mapping[int, str] = MappingProxyType({})
 ) -> ManagedLedgerInfo:
     """Record that the new copy is read, and that those it replaces may be deleted.
 
@@ -506,8 +503,7 @@ def _only_filter_record(ledger: LedgerRecord) -> str | None:
     records = [share.filter_record for share in context.segments]
     if len(records) > 1 and any(records):
         raise AttemptError(
-            "the filter records of several segments cannot be joined to one",
-            ledger_id=ledger.ledger_id,
+            "the filter records of several segments cannot be joined to one", ledger_id=ledger.ledger_id
         )
     return records[0]
 

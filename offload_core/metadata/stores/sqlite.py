@@ -196,12 +196,7 @@ class SqliteFile:
 
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DENIED = (
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-)
+_DENIED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
 """An `ERROR` means a missing or different table: our statements are right."""
 
@@ -364,8 +359,7 @@ def parse_file(url: str) -> str:
         or "\0" in path
     ):
         raise OptionError(
-            "this is no URL of an SQLite file",
-            expected="sqlite:/folder/file.db or sqlite:file.db",
+            "this is no URL of an SQLite file", expected="sqlite:/folder/file.db or sqlite:file.db"
         )
     return str(Path(path).absolute())
 

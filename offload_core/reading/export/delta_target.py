@@ -168,11 +168,7 @@ def _translated() -> Iterator[None]:
 
 
 def _names(topic: TopicName) -> tuple[str, str, str]:
-    return (
-        f"{APPLICATION}/ledger/{topic}",
-        f"{APPLICATION}/entry/{topic}",
-        f"{APPLICATION}/batch/{topic}",
-    )
+    return (f"{APPLICATION}/ledger/{topic}", f"{APPLICATION}/entry/{topic}", f"{APPLICATION}/batch/{topic}")
 
 
 def _with_partitions(schema: pa.Schema) -> pa.Schema:

@@ -3,12 +3,7 @@
 from offload_core.reading.read_handles.cold_reader import ColdReader, ColdReaders
 from offload_core.reading.read_handles.read_memory import ReadMemory, process_memory
 from offload_core.reading.read_handles.sparse_entries import SparseEntries
-from offload_core.reading.read_handles.tiered import (
-    Copy,
-    Fallback,
-    FallbackReason,
-    TieredReaders,
-)
+from offload_core.reading.read_handles.tiered import Copy, Fallback, FallbackReason, TieredReaders
 
 __all__ = [
     "ColdReader",

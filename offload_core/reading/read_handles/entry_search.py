@@ -264,12 +264,7 @@ class ExtentBlock:
 
 
 def read_block(
-    of: ExtentBlock,
-    places: KnownPlaces,
-    first_entry_id: int,
-    stop_entry_id: int,
-    *,
-    ahead: bool = False,
+    of: ExtentBlock, places: KnownPlaces, first_entry_id: int, stop_entry_id: int, *, ahead: bool = False
 ) -> Iterator[LocatedEntries]:
     """The block's entries from `first_entry_id` to below `stop_entry_id`, as far as they exist, in order.
 
@@ -294,12 +289,7 @@ def read_block(
 
 
 def _walk(
-    of: ExtentBlock,
-    places: KnownPlaces,
-    start: Start,
-    first: int,
-    stop: int,
-    ahead: bool,
+    of: ExtentBlock, places: KnownPlaces, start: Start, first: int, stop: int, ahead: bool
 ) -> Iterator[LocatedEntries]:
     extent, block = of.extent, of.block
     entry_id, exact = start.entry_id, start.is_exact

@@ -297,12 +297,7 @@ class SettledAdvance:
         self._waits: dict[TopicName, Position] = {}
 
     def __call__(
-        self,
-        topics: Sequence[Topic],
-        start: Frontier,
-        limit: BatchLimit,
-        *,
-        fail_on_data_loss: bool,
+        self, topics: Sequence[Topic], start: Frontier, limit: BatchLimit, *, fail_on_data_loss: bool
     ) -> dict[TopicName, Position]:
         """Do the same as `advance`, and before the first entry of each topic whose transaction is open.
 

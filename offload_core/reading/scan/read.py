@@ -34,12 +34,7 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan.chunks_around import TaskOpening
 from offload_core.reading.scan.extents import extents_ahead, lose
 from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
-from offload_core.reading.scan.windows import (
-    Window,
-    fetch_windows,
-    message_decoder,
-    walk_windows,
-)
+from offload_core.reading.scan.windows import Window, fetch_windows, message_decoder, walk_windows
 from offload_core.storage.tier import Tier
 from offload_hooks.counts import StoreCounts, counting
 from offload_hooks.errors import BadLengthError, RangeError, placed

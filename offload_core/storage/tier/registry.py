@@ -432,7 +432,4 @@ def _check_scheme(entry: EntryPoint) -> None:
         )
 
 
-_CHECKS: dict[str, Callable[[EntryPoint], object]] = {
-    DRIVERS: load_driver_entry,
-    URL_SCHEMES: _check_scheme,
-}
+_CHECKS: dict[str, Callable[[EntryPoint], object]] = {DRIVERS: load_driver_entry, URL_SCHEMES: _check_scheme}

@@ -374,8 +374,7 @@ class _Running:
         if self._why_ended is not None:
             return StoreUnavailableError(f"the process that uploads was killed: {self._why_ended}")
         return StoreUnavailableError(
-            "the process that uploads has ended",
-            hint="Perhaps the system killed it for want of memory.",
+            "the process that uploads has ended", hint="Perhaps the system killed it for want of memory."
         )
 
 

@@ -8,12 +8,7 @@ from azure.storage.blob import BlobBlock
 from network.fronts import NEVER_ANSWERED, Front
 
 from offload_drivers.azure import AzureDriver
-from offload_hooks.errors import (
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StoreUnavailableError,
-    UploadError,
-)
+from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreUnavailableError, UploadError
 
 
 @pytest.fixture

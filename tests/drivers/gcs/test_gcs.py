@@ -12,12 +12,7 @@ from offload_drivers.gcs import CAPABILITIES
 from offload_drivers.gcs import bucket as gcs_bucket
 from offload_drivers.gcs.driver import MAX_OBJECT_BYTES
 from offload_hooks import BlockReceipt, Upload
-from offload_hooks.errors import (
-    InvalidKeyError,
-    ObjectNotFoundError,
-    OptionError,
-    UploadError,
-)
+from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OptionError, UploadError
 
 
 @pytest.fixture

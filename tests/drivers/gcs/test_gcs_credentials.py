@@ -220,10 +220,7 @@ def test_a_proxy_is_used_for_the_store_and_for_tokens(google, bucket, key):
     options = {"bucket": bucket, "endpoint_url": "http://127.0.0.9", "service_account_json": key}
     with opened(**options, proxy=proxy) as driver:
         use(driver)
-    assert {request.target.split("/")[2] for request in google.requests} == {
-        "127.0.0.8",
-        "127.0.0.9",
-    }
+    assert {request.target.split("/")[2] for request in google.requests} == {"127.0.0.8", "127.0.0.9"}
     assert all(request.headers["proxy-authorization"].startswith("Basic ") for request in google.requests)
 
 

@@ -9,11 +9,7 @@ from gcs import PREFIX, opened
 from network.fronts import NEVER_ANSWERED, NEVER_SENT, Answer
 from servers.fake_gcs import FakeGcs
 
-from offload_hooks.errors import (
-    ObjectExistsError,
-    StoreUnavailableError,
-    UploadError,
-)
+from offload_hooks.errors import ObjectExistsError, StoreUnavailableError, UploadError
 
 pytestmark = pytest.mark.sampled(3)
 

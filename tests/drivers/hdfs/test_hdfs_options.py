@@ -133,10 +133,7 @@ def test_hadoop_conf_dir_counts_where_no_option_is_given(minihdfs, config_dir):
         print(driver.write_index("k", b"abc", "a/b", {}, False).size_bytes)
         driver.close()
     """
-    environment = os.environ | {
-        "HADOOP_CONF_DIR": str(config_dir),
-        "HADOOP_USER_NAME": minihdfs.superuser,
-    }
+    environment = os.environ | {"HADOOP_CONF_DIR": str(config_dir), "HADOOP_USER_NAME": minihdfs.superuser}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
         env=environment,

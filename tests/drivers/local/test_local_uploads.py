@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload_hooks import BlockReceipt, Upload
-from offload_hooks.errors import (
-    MetadataError,
-    UploadError,
-)
+from offload_hooks.errors import MetadataError, UploadError
 
 
 def test_a_block_that_is_left_out_at_the_end_is_not_part_of_the_object(driver):

@@ -11,10 +11,7 @@ from s3 import PREFIX, opened
 
 from offload_drivers.s3 import CAPABILITIES
 from offload_hooks import BlockReceipt, Upload
-from offload_hooks.errors import (
-    OptionError,
-    UploadError,
-)
+from offload_hooks.errors import OptionError, UploadError
 
 MIB = 1 << 20
 

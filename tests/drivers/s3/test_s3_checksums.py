@@ -12,9 +12,7 @@ import pytest
 from network.fronts import Front, make_certificate
 from s3 import opened, signed_anew
 
-from offload_hooks.errors import (
-    StoreUnavailableError,
-)
+from offload_hooks.errors import StoreUnavailableError
 
 MIB = 1 << 20
 

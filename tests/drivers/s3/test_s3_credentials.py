@@ -213,12 +213,7 @@ def test_a_role_is_assumed_once_and_used_for_all(behind, front, sts):
     (asked,) = sts.asked
     assert "Credential=who-asks/" in asked.pop("by")
     assert asked.pop("Version")
-    assert asked == {
-        "Action": "AssumeRole",
-        "RoleArn": ROLE,
-        "RoleSessionName": "me",
-        "ExternalId": "theirs",
-    }
+    assert asked == {"Action": "AssumeRole", "RoleArn": ROLE, "RoleSessionName": "me", "ExternalId": "theirs"}
 
 
 def test_a_role_is_assumed_with_what_the_environment_has(behind, sts, monkeypatch):

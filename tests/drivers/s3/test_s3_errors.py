@@ -107,8 +107,7 @@ def test_answers_are_translated(driver, front, answer, kind, text):
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
-    [(403, AccessDeniedError), (404, ObjectNotFoundError), (503, StoreUnavailableError)],
+    ("status", "kind"), [(403, AccessDeniedError), (404, ObjectNotFoundError), (503, StoreUnavailableError)]
 )
 def test_an_answer_to_head_has_no_text_and_is_known_by_its_status(driver, front, status, kind):
     front.rule = lambda _: Answer(status=status)

@@ -60,10 +60,7 @@ def allow(boto, user, *actions):
     statement = {"Effect": "Allow", "Principal": {"AWS": [user.access_key]}}
     arn = f"arn:aws:s3:::{boto.bucket}"
     inside = [f"s3:{action}" for action in actions if "Bucket" not in action]
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [statement | {"Action": inside, "Resource": f"{arn}/*"}],
-    }
+    policy = {"Version": "2012-10-17", "Statement": [statement | {"Action": inside, "Resource": f"{arn}/*"}]}
     if len(inside) < len(actions):
         outside = [f"s3:{action}" for action in actions if "Bucket" in action]
         policy["Statement"].append(statement | {"Action": outside, "Resource": arn})

@@ -329,12 +329,7 @@ def _as_read(message: pulsar.Message, sent: Mapping[Place, int]) -> Read:
 
 
 def _place(message_id: pulsar.MessageId) -> Place:
-    return (
-        message_id.ledger_id(),
-        message_id.entry_id(),
-        message_id.batch_index(),
-        message_id.partition(),
-    )
+    return (message_id.ledger_id(), message_id.entry_id(), message_id.batch_index(), message_id.partition())
 
 
 def _text(data: Any) -> str:

@@ -49,11 +49,7 @@ class CreateOnlyCases(SuiteBase):
             _writer(store, how, "k", b"second one", "second")()
         assert store.whole("k") == back_door.get("k") == b"first"
         stat = store.stat("k")
-        assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (
-            5,
-            "text/first",
-            {"who": "first"},
-        )
+        assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (5, "text/first", {"who": "first"})
 
     @_either
     def test_create_only_leaves_an_object_of_another_program_as_it_is(
