@@ -16,7 +16,7 @@ from pulsar_offload import export, open_tier
 pytestmark = pytest.mark.sampled(3)
 
 
-def squared(number: int) -> tuple[int, int]:
+def squared(number):
     if number == 99:
         raise DataLossError("the 99 is lost", ledger_id=99)
     return number * number, os.getpid()
@@ -43,7 +43,7 @@ def test_an_error_comes_at_its_place_as_it_was_raised(executor):
 def test_no_more_items_are_drawn_than_are_under_way():
     drawn = []
 
-    def items() -> object:
+    def items():
         for number in range(100):
             drawn.append(number)
             yield number
@@ -59,7 +59,7 @@ def test_results_that_nobody_ended_may_be_collected_by_a_thread_of_the_pool():
     given, ended = threading.Event(), threading.Event()
     held: list[Any] = []
 
-    def drop(number: int) -> int:
+    def drop(number):
         if number:
             given.wait(10)
             held.clear()

@@ -112,7 +112,7 @@ print(len(users), users == {os.environ["HADOOP_USER_NAME"]})
 """
 
 
-def run(program: str, *arguments: str, data: bytes = b"") -> str:
+def run(program, *arguments, data=b""):
     done = subprocess.run(
         [sys.executable, "-c", TOGETHER + program, *arguments],
         input=data,
@@ -125,7 +125,7 @@ def run(program: str, *arguments: str, data: bytes = b"") -> str:
     return done.stdout.decode().strip()
 
 
-def run_often(times: int, program: str, *arguments: str, data: bytes = b"") -> set[str]:
+def run_often(times, program, *arguments, data=b""):
     """What so many fresh processes print."""
     with ThreadPoolExecutor(2) as pool:
         return set(pool.map(lambda _: run(program, *arguments, data=data), range(times)))

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ RIGHT = "2 2 1 5 2\n"
 
 
 @pytest.fixture
-def copy() -> Iterator[Path]:
+def copy():
     """A folder with a copy of the package, which other users can be allowed to read."""
     folder = Path(tempfile.mkdtemp())
     try:
@@ -44,7 +43,7 @@ def copy() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def run(copy: Path, program: str = READ_A_PROPERTY, **more: str | None) -> tuple[str, str]:
+def run(copy, program=READ_A_PROPERTY, **more):
     """What a fresh process prints and logs that imports the package from `copy`; None takes a variable away."""
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"} | more
     done = subprocess.run(
@@ -100,7 +99,7 @@ print(len(compiled.buffer) // 2)
 """
 
 
-def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, tmp_path: Path):
+def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy, tmp_path):
     for checked, ending in (("0", ""), ("1", "IndexError"), ("0", ""), ("1", "IndexError")):
         program = f"try:\n exec({OUT_OF_BOUNDS!r})\nexcept IndexError:\n print('IndexError')"
         shown, _ = run(copy, program, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_BOUNDSCHECK=checked)
@@ -108,7 +107,7 @@ def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, t
     assert len(list(tmp_path.glob(FOLDERS))) == 2
 
 
-def test_a_second_process_compiles_nothing(copy: Path, tmp_path: Path):
+def test_a_second_process_compiles_nothing(copy, tmp_path):
     program = COUNT_COMPILED.format(program=READ_A_PROPERTY)
     first, second = (run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] for _ in range(2))
     assert int(first) > 2
@@ -133,12 +132,12 @@ print(len(are_borders.func.signatures), pickle.loads(pickle.dumps(are_borders)) 
 """
 
 
-def test_threads_that_make_the_first_call_together_compile_once(copy: Path, tmp_path: Path):
+def test_threads_that_make_the_first_call_together_compile_once(copy, tmp_path):
     shown, _ = run(copy, FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path))
     assert shown == f"False\n{[False] * 2 + [True] * 6}\n1 True\n"
 
 
-def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: Path):
+def test_compiled_code_that_a_crash_cut_off_is_made_again(copy, tmp_path):
     run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     for number, path in enumerate(sorted(folder.iterdir())):
@@ -148,7 +147,7 @@ def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: 
     assert run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] == "0"
 
 
-def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path):
+def test_code_is_kept_for_this_user_alone(copy, tmp_path):
     run(copy, "import os\nos.umask(0)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     kept = list(folder.iterdir())
@@ -156,7 +155,7 @@ def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path):
     assert {path.stat().st_mode & 0o077 for path in (folder, *kept)} == {0}
 
 
-def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path):
+def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy):
     run(copy, "import os\nos.umask(0o022)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=None)
     bytecode = copy / "offload_core" / "format" / "__pycache__"
     (folder,) = bytecode.glob(FOLDERS)
@@ -164,7 +163,7 @@ def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path):
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_path: Path):
+def test_code_that_another_user_may_have_put_there_is_not_run(copy, tmp_path):
     right = run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
     planted = b"cposix\nsystem\n(S'touch %s/planted'\ntR." % os.fsencode(tmp_path)
@@ -178,7 +177,7 @@ def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_pa
     assert (tmp_path / "planted").exists()  # so that this test would see it
 
 
-def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path):
+def test_of_other_digests_the_last_used_are_kept(copy, tmp_path):
     for number in range(20):
         old = tmp_path / f"pulsar-offload-kernels-{number}"
         old.mkdir()

@@ -23,7 +23,7 @@ from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError
 TOPIC = "acme/n/orders"
 
 
-def closed_at(ledger_id: int, minutes: int, *, cold: bool):
+def closed_at(ledger_id, minutes, *, cold):
     ledger = closed(ledger_id, 10, copied(uuid_of(ledger_id)) if cold else None)
     return replace(ledger, info=replace(ledger.info, timestamp_ms=CLOSED_AT_MS + minutes * 60_000))
 

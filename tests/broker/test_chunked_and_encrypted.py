@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pulsar
@@ -12,7 +11,7 @@ import pytest
 from live.broker import produce, read_values, scanned
 
 from offload_hooks.errors import DecryptionError
-from pulsar_offload import TierReader, scan
+from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(4)
 
@@ -22,15 +21,15 @@ CHUNK_BYTES = 5 << 20
 SENT_WITHIN_MS = 120_000
 
 
-def key_reader(keys: Path) -> pulsar.CryptoKeyReader:
+def key_reader(keys):
     return pulsar.CryptoKeyReader(str(keys / "orders.pub"), str(keys / "orders.pem"))
 
 
-def large(seed: str, size: int) -> bytes:
+def large(seed, size):
     return random.Random(seed).randbytes(size)
 
 
-def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes, bytes]]:
+def our_values(tier, topic, **options):
     rows = scan(tier, topic, columns=["__messageId", "value"], **options).to_table().to_pylist()
     return [(row["__messageId"], row["value"]) for row in rows]
 

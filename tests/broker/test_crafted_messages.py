@@ -20,14 +20,14 @@ pytestmark = pytest.mark.sampled(3)
 def publish(broker):
     """Have the broker store these entries, and a plain message `END` after them."""
 
-    def publish(topic: str, entries: list[bytes]):
+    def publish(topic, entries):
         with RawProducer(broker.service_url, broker.endpoint, topic) as producer:
             producer.send([*entries, entry(END)])
 
     return publish
 
 
-def chunked(number: int, *, lost: frozenset[int] = frozenset(), producer: str = "one") -> SentMessage:
+def chunked(number, *, lost=frozenset(), producer="one"):
     value = b"%s %d " % (producer.encode(), number) * 500
     return SentMessage(producer=producer, number=number, value=value, chunks=5, codec=number % 2, lost=lost)
 

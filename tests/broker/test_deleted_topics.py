@@ -14,7 +14,7 @@ from servers.broker import Broker
 from waiting import wait_for
 
 from offload_core.maintenance.gc import Collection, Scope
-from offload_core.maintenance.verify import Code, Finding, Sealing, Verification
+from offload_core.maintenance.verify import Code, Sealing, Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
@@ -35,22 +35,22 @@ class Sealed:
     folder: Path
     sent: dict[str, dict[Place, int]]
 
-    def topic(self, name: str) -> str:
+    def topic(self, name):
         """Its full name."""
         return f"persistent://{self.namespace}/{name}"
 
     @property
-    def keys(self) -> set[str]:
+    def keys(self):
         """All that lies in the bucket."""
         return {each.key for each in self.tier.list_objects()}
 
-    def findings(self) -> list[Finding]:
+    def findings(self):
         """The findings of a verification by the broker's admin REST, of this namespace's topics."""
         records = partial(open_records, self.broker.endpoint, self.tier, {})
         verification = Verification(self.tier, deep=True, records=records)
         return [each for each in verification if each.topic is None or self.namespace in each.topic]
 
-    def garbage(self) -> list[str]:
+    def garbage(self):
         """The findings of a collection by a copy of all records that the broker has of the namespace."""
         url = f"sqlite:{self.folder / 'records.db'}"
         (self.folder / "records.db").unlink(missing_ok=True)
@@ -86,12 +86,12 @@ def sealed(live, tmp_path):
         )
 
 
-def gone(sealed: Sealed, keys: set[str]):
+def gone(sealed, keys):
     """The broker deletes these some time after it has answered."""
     wait_for(lambda: not keys & sealed.keys)
 
 
-def data_keys(sealed: Sealed, name: str) -> set[str]:
+def data_keys(sealed, name):
     """The data objects of a topic."""
     ledgers = sealed.admin.ledgers(sealed.topic(name))
     return {f"{each.uuid}-ledger-{each.ledger_id}" for each in ledgers if each.offloaded}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from live.broker import COLUMNS, messages_by_topic, scanned
@@ -15,7 +14,7 @@ from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from pulsar_offload import open_tier, scan
 
 
-def stored_ledgers(root: Path, topic: str) -> dict[str, set[str]]:
+def stored_ledgers(root, topic):
     """The folders `<ledger>-<uuid>` of a topic or partition, and the files in each."""
     namespace, _, name = topic.removeprefix("persistent://").rpartition("/")
     folder = root / namespace / "persistent" / name

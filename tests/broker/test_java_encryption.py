@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ def keys(tmp_path_factory):
     return folder
 
 
-def write_key(folder: Path, name: str):
+def write_key(folder, name):
     key = new_key(name)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
@@ -49,14 +47,14 @@ def write_key(folder: Path, name: str):
         (folder / f"{name}.pub").write_bytes(public)
 
 
-def new_key(name: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
+def new_key(name):
     curves = {"secp256r1": ec.SECP256R1(), "secp384r1": ec.SECP384R1(), "secp521r1": ec.SECP521R1()}
     if name in curves:
         return ec.generate_private_key(curves[name])
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def messages(seed: str) -> list[dict[str, Any]]:
+def messages(seed):
     draw = random.Random(seed)
     return [
         {
@@ -69,7 +67,7 @@ def messages(seed: str) -> list[dict[str, Any]]:
     ]
 
 
-def pem(keys: Path, *names: str, kind: str = "pem") -> tuple[str, Mapping[str, Any]]:
+def pem(keys, *names, kind="pem"):
     """The key provider with the private keys of these names only."""
     return ("pem", {"private_keys": {name: str(keys / f"{name}.{kind}") for name in names}})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.sampled(6)
 COMPRESSIONS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 
 
-def messages(seed: str) -> Iterator[dict[str, Any]]:
+def messages(seed):
     """Of compressible and other content, empty, without a value, with keys and without."""
     draw = random.Random(seed)
     for i, size in enumerate([0, 1, 100, 5000, 200_000, 0, 70_000, 10]):

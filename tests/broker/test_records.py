@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
-from live.broker import COLUMNS, LivePulsar, Read, messages_by_topic, produce, scanned
+from live.broker import COLUMNS, Read, messages_by_topic, produce, scanned
 from live.sent import TOPICS
 
 from offload_core.maintenance.verify import Verification
 from offload_core.metadata.catalogue import TopicName, open_records
 from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 
 @pytest.mark.sampled(3)
@@ -67,7 +65,7 @@ def test_what_the_broker_offloaded_is_sound_to_the_last_byte(broker, s3_tier):
 class Growing:
     """A topic whose first 40 entries (two ledgers) are offloaded into a directory; 25 more are in BookKeeper only."""
 
-    def __init__(self, live: LivePulsar, root: Path):
+    def __init__(self, live, root):
         namespace = live.new_namespace(live.broker.filesystem_policies(root))
         self.name = f"persistent://{namespace}/growing"
         self.root = root
@@ -78,10 +76,10 @@ class Growing:
         self.all = [ledger.ledger_id for ledger in live.admin.ledgers(self.name)]
         self.records = live.broker.endpoint
 
-    def read(self, tier: TierReader, **options: Any) -> list[Read]:
+    def read(self, tier, **options):
         return scanned(tier, self.name, records=self.records, **options)
 
-    def at(self, ledger_id: int, entry_id: int) -> dict[TopicName, Position]:
+    def at(self, ledger_id, entry_id):
         return {TopicName(self.name): Position(ledger_id, entry_id)}
 
 

@@ -6,23 +6,21 @@ Its records are in a ZooKeeper. All is done by the command, as an operator does 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pulsar
 import pytest
 from commands import in_this_process
-from kazoo.client import KazooClient
 from live.broker import produce, read_values
 from live.clients import TransactionalPulsar
 from live.sent import TOPICS, ended, steps
 from waiting import wait_for
 
 from offload_core.metadata.records import DriverMetadata, pack_stored_record, parse_stored_record
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
 
@@ -30,7 +28,7 @@ pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
 # --- What `offload relocate --mapping` says is to be changed in a live Pulsar's records, done as its operator does it
 
 
-def change_records(client: KazooClient, root: str, changes: Iterable[Mapping[str, Any]]):
+def change_records(client, root, changes):
     """Make these `changes` of the command's report, in the ZooKeeper with the cluster's root.
 
     Their topics are unloaded. Everything else in the records stays, also how they are compressed.
@@ -70,7 +68,7 @@ def offload(capsys, monkeypatch):
 class Topics:
     """Topics of all kinds of messages in a cold namespace, and what Pulsar's clients read from each."""
 
-    def __init__(self, live: TransactionalPulsar, keys: Path):
+    def __init__(self, live, keys):
         self._live, self._keys = live, keys
         self.cold = live.new_cold_namespace()
         self._readers: dict[str, Callable[[], list[Any]]] = {}
@@ -85,16 +83,16 @@ class Topics:
             assert not [each for each in live.admin.ledgers(name)[:-1] if each.in_bookkeeper]
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         return list(self._readers)
 
-    def read(self) -> dict[str, list[Any]]:
+    def read(self):
         """All messages as Pulsar's clients read them now, by topic; the topics are loaded anew before."""
         for name in self.names:
             self._live.admin.unload(name)
         return {name: read() for name, read in self._readers.items()}
 
-    def scanned(self, tier: TierReader, **options: object) -> dict[str, list[Any]]:
+    def scanned(self, tier, **options):
         """All messages as we read them from a tier."""
         own = {"key_provider": ("pem", {"directory": str(self._keys)})}
         columns = ["__messageId", "__sequenceId", "__txnState", "__schemaVersion", "value"]
@@ -107,7 +105,7 @@ class Topics:
         for name in self.names:
             self._live.admin.unload(name)
 
-    def _add_plain(self, name: str):
+    def _add_plain(self, name):
         topic = self.cold.topic(name)
         sent = TOPICS[name](self._live.client, topic)
         self._readers[topic] = lambda: self._live.consumers.consume(topic, sent)
@@ -135,13 +133,13 @@ def topics(live, keys):
     return Topics(live, keys)
 
 
-def object_keys(topics: Topics) -> set[str]:
+def object_keys(topics):
     """Of data and indexes, as the broker named them."""
     data = {f"{ledger.uuid}-ledger-{ledger.ledger_id}" for ledger in topics.ledgers}
     return data | {f"{key}-index" for key in data}
 
 
-def keys_in(tier: TierReader) -> set[str]:
+def keys_in(tier):
     return {each.key for each in tier.store.list_objects()}
 
 
@@ -152,7 +150,7 @@ def test_clients_read_on_from_another_bucket(live, topics, zookeeper, offload, t
     namespace = ["--namespace", topics.cold.name]
     to = ["--to", new.url, *(f"--to-option={name}={value}" for name, value in new.options.items())]
 
-    def report(*arguments: object, code: int = 0) -> dict[str, Any]:
+    def report(*arguments, code=0):
         result = offload(*arguments, "--records", records, "--json")
         assert result.code == code, result.out + result.err
         return result.json

@@ -6,8 +6,6 @@ import base64
 import json
 import random
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -44,7 +42,7 @@ def sent(oracle, broker, admin, place, kind, **more):
     return topic, asked["read"]
 
 
-def read(place: tuple[str, Path], topic: str, schemas: Any, **options: Any) -> list[Any]:
+def read(place, topic, schemas, **options):
     """The values of our scan, in the form of `oracle.Values`."""
     with open_tier(place[1]) as tier:
         table = scan(tier, topic, schemas=schemas, **options).to_table()
@@ -55,14 +53,14 @@ def read(place: tuple[str, Path], topic: str, schemas: Any, **options: Any) -> l
     return [shown(row) for row in rows]
 
 
-def plain(array: pa.Array) -> pa.Array:
+def plain(array):
     """Times as numbers."""
     if pa.types.is_temporal(array.type):
         return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
     return array
 
 
-def shown(value: Any) -> Any:
+def shown(value):
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):

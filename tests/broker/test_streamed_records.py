@@ -5,21 +5,18 @@ It reads such ledgers from BookKeeper, keeps them there, and offloads them anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
 from live.broker import ColdNamespace, LivePulsar, SentTopic, scanned
 from live.sent import TOPICS
-from servers.zookeeper import ZooKeeper
 
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     EntryPosition,
-    ManagedLedgerInfo,
     assign_segment,
     complete_segment,
     pack_stored_record,
@@ -39,7 +36,7 @@ def live(zookeeper_broker, versitygw):
 class TakenOver:
     """A topic that was unloaded, and in whose record all closed ledgers are streamed; the broker has it again."""
 
-    def __init__(self, live: LivePulsar, zookeeper: ZooKeeper):
+    def __init__(self, live, zookeeper):
         self._live, self._zookeeper = live, zookeeper
         self.cold: ColdNamespace = live.new_cold_namespace()
         name = self.cold.topic("compression-zstd")
@@ -50,7 +47,7 @@ class TakenOver:
         live.admin.unload(name)
         self.streamed: list[UUID] = []
 
-    def change(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
+    def change(self, change):
         """Change its record while no broker has it."""
         path = f"{ROOT}/managed-ledgers/{managed_ledger_of_topic(parse_topic(self.topic.name))}"
         with self._zookeeper.connected() as client:
@@ -58,7 +55,7 @@ class TakenOver:
             stored = parse_stored_record(value)
             client.set(path, pack_stored_record(replace(stored, info=change(stored.info))), stat.version)
 
-    def stream(self, info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def stream(self, info):
         """The record with a complete segment over all closed ledgers but the last, and two over that."""
         with self.cold.store.open() as tier:
             driver = tier_record(tier)
@@ -76,7 +73,7 @@ class TakenOver:
             self.streamed.append(uuid)
         return info
 
-    def hot(self) -> list[bool]:
+    def hot(self):
         """For each ledger whether BookKeeper has it, once the broker has deleted all it may."""
         self._live.admin.drop_bookkeeper_copies(self.topic.name)
         ledgers = {each.ledger_id: each for each in self._live.admin.ledgers(self.topic.name)}
@@ -110,7 +107,7 @@ def test_with_the_flag_of_older_versions_a_pulsar_deletes_the_only_copy(live, zo
     """Why no record is written like that any more, and each that is found is put right by the next write."""
     taken = TakenOver(live, zookeeper)
 
-    def as_before(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def as_before(info):
         streamed = taken.stream(info)
         return replace(
             streamed,

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pulsar
 import pytest
 from entries import entry
 from in_their_place import entries_in_objects, filter_mapfiles, filter_objects, keys_of
-from live.broker import PulsarAdmin, TopicLedger, produce
-from live.sent import RawProducer, Step, ended, message, steps
-from stores import Store
+from live.broker import produce
+from live.sent import RawProducer, ended, message, steps
 from waiting import wait_for
 
 from offload_core.format.messages.entry import split_entry
-from offload_core.metadata.records.filter_record import FilterRecord
-from offload_hooks.filters import FilteredTopic
-from offload_hooks.ledger_stores import EntryBatch
 
 pytestmark = pytest.mark.sampled(3)
 
 
-def aborted(name: str, messages: int) -> list[Step]:
+def aborted(name, messages):
     """A transaction of so many entries, one after another, and its end."""
     return [*({"messages": [message(name, 1000 + i)]} for i in range(messages)), {"abort": name}]
 
@@ -38,17 +33,17 @@ class DropSequences:
     waits_for = ""
     causes = ("its sequence id",)
 
-    def open(self, topic: FilteredTopic) -> DropSequences:
+    def open(self, topic):
         del topic
         return self
 
-    def look(self, ledger_id: int, entries: EntryBatch) -> np.ndarray:
+    def look(self, ledger_id, entries):
         del ledger_id
         found = [split_entry(bytes(each)).metadata.sequence_id for each in entries]
         return np.array([each in self.sequence_ids for each in found], dtype=np.int32)
 
 
-def dropped_from(records: dict[int, FilterRecord]) -> dict[int, tuple[int, int]]:
+def dropped_from(records):
     """Entries kept and dropped, by ledger."""
     return {
         ledger_id: (record.kept.entries, record.total_dropped.entries)
@@ -56,7 +51,7 @@ def dropped_from(records: dict[int, FilterRecord]) -> dict[int, tuple[int, int]]
     }
 
 
-def forget(admin: PulsarAdmin, topic: str):
+def forget(admin, topic):
     """Have the broker delete BookKeeper's copies, and load the topic anew."""
     admin.drop_bookkeeper_copies(topic)
     assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.offloaded and ledger.in_bookkeeper]
@@ -203,7 +198,7 @@ def test_compaction_passes_over_tombstones(live, java_client, tmp_path):
     assert [each["value"] for each in compacted] == [b"46", b"47", b"48", b"49", b"57", b"58", b"59"]
 
 
-def filter_ledgers(store: Store, ledgers: Sequence[TopicLedger], folder: Path, chosen: DropSequences):
+def filter_ledgers(store, ledgers, folder, chosen):
     """Filter all of them."""
     with store.open() as tier:
         records = filter_objects(tier, keys_of(ledgers), folder, chosen)

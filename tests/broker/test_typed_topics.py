@@ -13,11 +13,10 @@ import pulsar
 import pytest
 from _pulsar import SchemaType
 from entries import entry
-from live.broker import RECEIVED_WITHIN_S, ColdNamespace, produce
+from live.broker import RECEIVED_WITHIN_S, produce
 from live.sent import RawProducer
 from pulsar.schema import AvroSchema, Schema
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from scenes.schemas import record
 
 from offload_core.reading.admin_schemas import AdminSchemas
@@ -32,20 +31,20 @@ COUNT = 12
 class JsonSchema(Schema):
     """JSON by a definition; the client's own takes classes only."""
 
-    def __init__(self, definition: dict[str, Any]):
+    def __init__(self, definition):
         super().__init__(dict, SchemaType.JSON, definition, "JSON")
 
-    def encode(self, obj: dict[str, Any]) -> bytes:
+    def encode(self, obj):
         return json.dumps(obj).encode()
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data):
         return json.loads(data)
 
 
 SCHEMAS: dict[str, Callable[[dict[str, Any]], Any]] = {"avro": partial(AvroSchema, None), "json": JsonSchema}
 
 
-def order(**more: Any) -> dict[str, Any]:
+def order(**more):
     """A definition; each time another, since the client changes those that it is given."""
     customer = {
         "type": "record",
@@ -59,12 +58,12 @@ def order(**more: Any) -> dict[str, Any]:
     return made | {"fields": [*made["fields"], *({"name": name} | each for name, each in more.items())]}
 
 
-def newer_order() -> dict[str, Any]:
+def newer_order():
     note = {"type": ["null", "string"], "default": None}
     return order(note=note, totals={"type": {"type": "map", "values": "double"}, "default": {}})
 
 
-def orders(first: int) -> list[dict[str, Any]]:
+def orders(first):
     return [
         {
             "number": number,
@@ -112,7 +111,7 @@ def typed(request, broker, cold, client, tmp_path_factory):
     return Typed(topic=topic, read=read, schemas=schemas)
 
 
-def query(spark: SparkSession, cold: ColdNamespace, typed: Typed, mode: str, **more: str) -> DataFrame:
+def query(spark, cold, typed, mode, **more):
     reader = spark.read.format("pulsar_offload").options(**cold.store.spark_options())
     return reader.options(topic=typed.topic, schemas=str(typed.schemas), mode=mode, **more).load()
 

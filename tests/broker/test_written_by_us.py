@@ -13,15 +13,14 @@ from typing import Any
 
 import pulsar
 import pytest
-from entries import WrittenObject, read_whole, rewritten
+from entries import read_whole, rewritten
 from in_their_place import PART_BYTES, keys_of, offload_in_its_place
 from live.broker import Place, produce
 from live.sent import TOPICS
 
 from offload_core.format.codec.decoder import parse_index
-from offload_core.format.codec.object_format import ObjectKey
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.storage.tier import Tier, upload_blocks
+from offload_core.storage.tier import upload_blocks
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -29,7 +28,7 @@ LARGEST_MESSAGE_BYTES = PART_BYTES - 130
 """A message that its entry makes larger than a block of `PART_BYTES`, and that the broker still takes."""
 
 
-def large_messages(client: pulsar.Client, topic: str) -> dict[Place, int]:
+def large_messages(client, topic):
     """Three ledgers of some MB each; one message is larger than a block."""
     random_ = random.Random(17)
     sizes = [random_.randrange(300_000, 900_000) for _ in range(45)]
@@ -52,7 +51,7 @@ CASES = {
 }
 
 
-def parts_of(written: WrittenObject) -> list[bytes]:
+def parts_of(written):
     """The blocks of a data object, joined until S3 takes them as a part."""
     (ledger,) = parse_index(written.index, written.key).ledgers
     parts = [b""]
@@ -63,7 +62,7 @@ def parts_of(written: WrittenObject) -> list[bytes]:
     return parts
 
 
-def write_in_its_place(tier: Tier, key: ObjectKey, max_block_bytes: int) -> bool:
+def write_in_its_place(tier, key, max_block_bytes):
     """Delete the broker's objects; write the same entries and metadata with our codec under the same keys.
 
     True if our bytes differ from the broker's: they are the same where the ledger fits one of our blocks.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
@@ -23,7 +22,6 @@ from tiers import Names, lay_out, put_broker_objects, uuid_of
 
 from offload_core.metadata.catalogue import Problem, TopicName
 from offload_core.metadata.catalogue.admin_records import AdminRecords, join_record
-from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -49,12 +47,12 @@ def nameless(tmp_path_factory):
     return root
 
 
-def records_of(answers: dict[str, object], **options: Any) -> dict[TopicName, ManagedLedgerInfo]:
+def records_of(answers, **options):
     with AdminRest(answers) as rest, open_tier("/nowhere") as tier:
         return tier.records(rest.url, options)
 
 
-def record_of(*ledgers: dict[str, Any], offloaded: tuple[int, ...] = ()) -> ManagedLedgerInfo:
+def record_of(*ledgers, offloaded=()):
     return records_of(namespace_answers(TOPIC) | topic_answers(TOPIC, *ledgers, offloaded=offloaded))[NAME]
 
 
@@ -136,7 +134,7 @@ PARTITIONS = [f"acme/cold/orders-partition-{i}" for i in range(3)]
 NAMED = [*PARTITIONS, "acme/cold/orders-else", "acme/hot/orders", "other/cold/orders", "acme/cold/a%2Fb"]
 
 
-def chosen(**selection: Any) -> tuple[list[str], list[str]]:
+def chosen(**selection):
     """The topics whose records are read, and what was listed."""
     answers = namespace_answers(*NAMED[:-1], "acme/cold/a/b")
     for name in NAMED:
@@ -290,11 +288,11 @@ def test_a_streaming_object_is_named_for_what_it_is(tmp_path):
 STATS, INFO = topic_answers(TOPIC, ledger(1, 1, str(uuid_of(1))), offloaded=(1,)).values()
 
 
-def changed(answer: Any, **changes: Any) -> Any:
+def changed(answer, **changes):
     return {**answer, **changes}
 
 
-def one(answer: Any, **changes: Any) -> Any:
+def one(answer, **changes):
     return {**answer, "ledgers": [{**answer["ledgers"][0], **changes}]}
 
 

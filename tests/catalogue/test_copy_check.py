@@ -29,154 +29,153 @@ from offload_core.metadata.catalogue.copy_check import (
     is_deletable_for,
 )
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import RECORD_KEY
 from offload_core.metadata.records.ledger_changes import is_marked_damaged, mark_damaged
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_core.storage.tier import Tier
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import OffloadError
 
 
-def info_of(scene: Scene) -> ManagedLedgerInfo:
+def info_of(scene):
     assert scene.records is not None
     info = scene.records[TOPIC]
     assert isinstance(info, ManagedLedgerInfo)
     return info
 
 
-def record_of(scene: Scene) -> LedgerRecord:
+def record_of(scene):
     record = info_of(scene).ledger(LEDGER)
     assert record is not None
     return record
 
 
-def tiers_of(tier: Tier) -> KnownTiers:
+def tiers_of(tier):
     """The tier, wherever records say that a copy is."""
     return KnownTiers(tier, elsewhere=lambda _: tier)
 
 
-def both(scene: Scene) -> tuple[str, str]:
+def both(scene):
     return scene.key(), scene.index_key()
 
 
 # --- what can be wrong -------------------------------------------------------------------------
 
 
-def data_gone(scene: Scene):
+def data_gone(scene):
     del scene.objects[scene.key()]
 
 
-def index_gone(scene: Scene):
+def index_gone(scene):
     del scene.objects[scene.index_key()]
 
 
-def index_cut_off(scene: Scene):
+def index_cut_off(scene):
     scene.cut(scene.index_key(), 20)
 
 
-def data_longer(scene: Scene):
+def data_longer(scene):
     scene.objects[scene.key()].data += b"x"
 
 
-def data_shorter(scene: Scene):
+def data_shorter(scene):
     scene.cut(scene.key(), -1)
 
 
-def other_version(scene: Scene):
+def other_version(scene):
     for key in both(scene):
         scene.objects[key].metadata[FORMAT_VERSION_KEY] = "2"
 
 
-def no_version(scene: Scene):
+def no_version(scene):
     for key in both(scene):
         del scene.objects[key].metadata[FORMAT_VERSION_KEY]
 
 
-def other_topic(scene: Scene):
+def other_topic(scene):
     for key in both(scene):
         scene.objects[key].metadata[TOPIC_KEY] = "acme/cold/persistent/others"
 
 
-def other_uuid(scene: Scene):
+def other_uuid(scene):
     change_copy(scene, uuid=uuid_of(77))
 
 
-def lost_entries(scene: Scene):
+def lost_entries(scene):
     for key in both(scene):
         scene.objects[key].metadata[LOST_KEY] = f"1 entries: {LEDGER}:3"
 
 
-def lost_without_ranges(scene: Scene):
+def lost_without_ranges(scene):
     for key in both(scene):
         scene.objects[key].metadata[LOST_KEY] = "some"
 
 
-def marked_damaged(scene: Scene):
+def marked_damaged(scene):
     assert scene.records is not None
     scene.records[TOPIC] = mark_damaged(info_of(scene), scene.written[0].key.uuid)
     assert is_marked_damaged(record_of(scene))
 
 
-def unrecorded_gaps(scene: Scene):
+def unrecorded_gaps(scene):
     for key in both(scene):
         scene.objects[key].metadata[FILTERED_KEY] = "transactions"
 
 
-def filter_not_in_user_metadata(scene: Scene):
+def filter_not_in_user_metadata(scene):
     for key in both(scene):
         del scene.objects[key].metadata[FILTERED_KEY]
 
 
-def filter_of_another_mode(scene: Scene):
+def filter_of_another_mode(scene):
     for key in both(scene):
         scene.objects[key].metadata[FILTERED_MODE_KEY] = TOMBSTONE_MODE
 
 
-def filter_not_in_record(scene: Scene):
+def filter_not_in_record(scene):
     change_filter(scene, lambda _: None)
 
 
-def another_filter_record(scene: Scene):
+def another_filter_record(scene):
     change_filter(scene, lambda text: (text or "").replace("transactions", "others"))
 
 
-def damaged_filter_record(scene: Scene):
+def damaged_filter_record(scene):
     change_filter(scene, lambda _: "{")
 
 
-def more_entries_in_record(scene: Scene):
+def more_entries_in_record(scene):
     change_info(scene, entries=len(PAYLOADS) + 1)
 
 
-def fewer_entries_in_record(scene: Scene):
+def fewer_entries_in_record(scene):
     change_info(scene, entries=len(PAYLOADS) - 1)
 
 
-def other_size_in_record(scene: Scene):
+def other_size_in_record(scene):
     change_info(scene, size=1)
 
 
-def ends_later_in_record(scene: Scene):
+def ends_later_in_record(scene):
     change_shares(scene, 0, end_entry_id=9)
 
 
-def ends_before_its_last_block(scene: Scene):
+def ends_before_its_last_block(scene):
     change_shares(scene, 0, end_entry_id=2)
 
 
-def begins_earlier_in_record(scene: Scene):
+def begins_earlier_in_record(scene):
     """The second segment: the first one ends before."""
     change_shares(scene, 0, end_entry_id=7)
 
 
-def index_of_other_entries(scene: Scene):
+def index_of_other_entries(scene):
     """The objects of the second segment lie in the place of the first."""
     for own, other in zip(both(scene), (scene.key(1), scene.index_key(1)), strict=True):
         scene.objects[own] = scene.objects[other]
 
 
-def index_of_another_ledger(scene: Scene):
+def index_of_another_ledger(scene):
     """Ledger 8's record names an object that has no block of it."""
     record = info_of(scene).ledger(8)
     assert record is not None
@@ -184,34 +183,34 @@ def index_of_another_ledger(scene: Scene):
     change_context(scene, segments=(share,), ledger_id=8)
 
 
-def filtered_without_block(scene: Scene):
+def filtered_without_block(scene):
     """The same of an object that leaves entries out."""
     index_of_another_ledger(scene)
 
 
-def a_segment_is_missing(scene: Scene):
+def a_segment_is_missing(scene):
     context = record_of(scene).context
     assert context is not None
     change_context(scene, segments=context.segments[:1])
 
 
-def a_segment_does_not_say_its_end(scene: Scene):
+def a_segment_does_not_say_its_end(scene):
     change_shares(scene, 1, end_entry_id=None)
 
 
-def nothing_is_wrong(_: Scene):
+def nothing_is_wrong(_):
     pass
 
 
-def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object):
-    def change(record: LedgerRecord) -> LedgerRecord:
+def change_context(scene, ledger_id=LEDGER, **changes):
+    def change(record):
         assert record.context is not None
         return replace(record, context=replace(record.context, **changes))  # type: ignore[arg-type]
 
     scene.change_record(change, ledger_id)
 
 
-def change_copy(scene: Scene, **changes: object):
+def change_copy(scene, **changes):
     context = record_of(scene).context
     assert context is not None
     if context.segments:
@@ -220,7 +219,7 @@ def change_copy(scene: Scene, **changes: object):
         change_context(scene, **changes)
 
 
-def change_shares(scene: Scene, number: int, **changes: object):
+def change_shares(scene, number, **changes):
     context = record_of(scene).context
     assert context is not None
     shares = list(context.segments)
@@ -228,11 +227,11 @@ def change_shares(scene: Scene, number: int, **changes: object):
     change_context(scene, segments=tuple(shares))
 
 
-def change_info(scene: Scene, **changes: object):
+def change_info(scene, **changes):
     scene.change_record(lambda record: replace(record, info=replace(record.info, **changes)))  # type: ignore[arg-type]
 
 
-def change_filter(scene: Scene, change: Callable[[str | None], str | None]):
+def change_filter(scene, change):
     context = record_of(scene).context
     assert context is not None
     driver = (context.segments[0] if context.segments else context).driver
@@ -261,15 +260,15 @@ class Case:
     ledger_id: int = LEDGER
 
     @property
-    def severity(self) -> MismatchSeverity | None:
+    def severity(self):
         return None if self.kind is None else self.kind.severity
 
-    def made(self) -> Scene:
+    def made(self):
         scene = self.make()
         self.do(scene)
         return scene
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.make.__name__}-{self.do.__name__}".replace("_", "-")
 
 
@@ -387,7 +386,7 @@ def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case):
         assert case.code in codes
 
 
-def raised(call: Callable[[], object]) -> bool:
+def raised(call):
     try:
         call()
     except OffloadError:

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from records import closed, copied, failed, managed_ledger, segment, still_open
 
 from offload_core.metadata.catalogue import parse_topic
-from offload_core.metadata.catalogue.recorded_copies import RecordedRange, layout_of
-from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.catalogue.recorded_copies import layout_of
+from offload_core.metadata.records import OffloadContext
 
 TOPIC = parse_topic("acme/cold/orders")
 
 
-def uuid(number: int) -> UUID:
+def uuid(number):
     return UUID(int=number)
 
 
-def told(*ledgers: LedgerRecord) -> list[tuple[object, ...]]:
+def told(*ledgers):
     """Of each range: ledger, first, last, the number of its object's uuid, whether complete, whether hot."""
     return [
         (
@@ -83,7 +83,7 @@ def test_each_entry_of_a_sealed_ledger_is_in_one_range(ends, more):
     ledger = closed(3, max(ends) + 1 + more, OffloadContext.of_segments(shares))
     ranges = layout_of(TOPIC, managed_ledger(ledger))
 
-    def ids(each: RecordedRange) -> range:
+    def ids(each):
         return range(each.first_entry_id, each.end_entry_id + 1)
 
     assert [entry_id for each in ranges for entry_id in ids(each)] == list(range(max(ends) + 1 + more))

@@ -6,10 +6,9 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 from golden import BROKER
 from mapfiles import mapfile
 from tiers import (
@@ -26,7 +25,6 @@ from tiers import (
 )
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.metadata.catalogue import Catalogue
 from offload_core.metadata.catalogue.listing import list_pairs, stream_attempts
 from offload_core.storage.tier import Tier, open_store
 from pulsar_offload import TierReader, open_tier, scan
@@ -34,7 +32,7 @@ from pulsar_offload import TierReader, open_tier, scan
 PAYLOADS = [b"one", b"", b"three"]
 
 
-def catalogue_of(root: Path, *, prefix: str = "") -> Catalogue:
+def catalogue_of(root, *, prefix=""):
     with open_tier(root) as tier:
         return tier.catalogue(prefix=prefix)
 
@@ -217,7 +215,7 @@ def test_a_newer_attempt_that_is_not_complete_does_not_replace_an_older_copy(tmp
 # --- streaming objects -------------------------------------------------------------------------
 
 
-def segment(first: int, count: int, *, ledger_id: int = 7) -> WrittenObject:
+def segment(first, count, *, ledger_id=7):
     payloads = [b"%d:%d" % (ledger_id, first + i) for i in range(count)]
     return streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[payloads], first_entry_id=first)])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-from pathlib import Path
 
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
@@ -12,7 +11,7 @@ from golden import BROKER
 from tiers import MANAGED_LEDGER, MemoryDriver, Names, lay_out, lay_out_broker_objects, uuid_of
 
 import offload_core.metadata.catalogue.listing as listing
-from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject, list_catalogue
+from offload_core.metadata.catalogue import Problem, list_catalogue
 from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreError
@@ -22,12 +21,12 @@ PAYLOADS = [b"one", b"", b"three"]
 SEGMENT = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a", b"b", b"c"]])])
 
 
-def catalogue_of(root: Path, *, prefix: str = "") -> Catalogue:
+def catalogue_of(root, *, prefix=""):
     with open_tier(root) as tier:
         return tier.catalogue(prefix=prefix)
 
 
-def only_problem(root: Path) -> StoredObject:
+def only_problem(root):
     (stored,) = catalogue_of(root).problems
     assert stored.index is None
     assert not stored.is_complete
@@ -135,18 +134,18 @@ def test_a_scan_passes_over_what_is_reported(tmp_path):
 class VanishingDriver(MemoryDriver):
     """Deletes an object after it was listed, at the first request that names another."""
 
-    def __init__(self, objects: dict[str, bytes], vanishes: str):
+    def __init__(self, objects, vanishes):
         super().__init__(objects)
         self.vanishes = vanishes
 
     @hookimpl
-    def list_objects(self, prefix: str, start_after: str):  # type: ignore[no-untyped-def]
+    def list_objects(self, prefix, start_after):  # type: ignore[no-untyped-def]
         listed = list(super().list_objects(prefix, start_after))
         self.objects.pop(self.vanishes, None)
         return iter(listed)
 
 
-def objects_of(*written: WrittenObject) -> dict[str, bytes]:
+def objects_of(*written):
     objects = {}
     for each in written:
         objects |= {each.key.data_key: each.data, each.key.index_key: each.index}

@@ -18,7 +18,7 @@ def root(tmp_path_factory):
     return root
 
 
-def cost(tier: Tier) -> object:
+def cost(tier):
     return survey_stored(tier, now=lambda: MODIFIED_AT)
 
 

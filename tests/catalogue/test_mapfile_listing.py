@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
-from entries import WrittenObject, pip17_object
+from entries import pip17_object
 from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
-from offload_core.metadata.catalogue import Catalogue, Problem, StoredObject, index_reading
+from offload_core.metadata.catalogue import Problem, index_reading
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
 UUID = "00000000-1111-4222-8333-0000000000aa"
 
 
-def catalogue_of(root: Path) -> Catalogue:
+def catalogue_of(root):
     with open_tier(root) as tier:
         return tier.catalogue()
 
 
-def only_problem(root: Path) -> StoredObject:
+def only_problem(root):
     (stored,) = catalogue_of(root).problems
     assert stored.index is None
     return stored
 
 
-def path_of(root: Path, written: WrittenObject, name: str) -> Path:
+def path_of(root, written, name):
     return (root / written.key.data_key).with_name(name)
 
 

@@ -9,7 +9,7 @@ import pytest
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, golden_record, managed_ledger
 from tiers import put
 
-from offload_core.metadata.catalogue import RecordSource, TopicName, open_records, require_complete
+from offload_core.metadata.catalogue import TopicName, open_records, require_complete
 from offload_core.metadata.records import ManagedLedgerInfo, pack_managed_ledger_info, parse_stored_record
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.storage.tier import open_store
@@ -20,16 +20,16 @@ INFO = managed_ledger(closed(1, 2))
 RECORD = pack_managed_ledger_info(INFO)
 
 
-def load(source: RecordSource, root: Path = Path("/nowhere")) -> dict[TopicName, ManagedLedgerInfo]:
+def load(source, root=Path("/nowhere")):
     with open_tier(root) as tier:
         return tier.records(source)
 
 
-def names(source: RecordSource) -> list[str]:
+def names(source):
     return [name.full for name in load(source)]
 
 
-def write(path: Path, data: bytes = RECORD) -> Path:
+def write(path, data=RECORD):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path

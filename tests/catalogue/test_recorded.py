@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 from golden import BROKER, load_case, topic_objects
 from records import (
     MANAGED_LEDGERS,
@@ -21,8 +20,8 @@ from records import (
 )
 from tiers import CLUSTER, TOPIC, MemoryDriver, Names, lay_out, put_broker_objects, uuid_of
 
-from offload_core.metadata.catalogue import Ledger, Problem, Topic
-from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.catalogue import Problem
+from offload_core.metadata.records import OffloadContext
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import StoreError
 from pulsar_offload import TierReader, open_tier
@@ -31,19 +30,19 @@ PAYLOADS = [b"one", b"", b"three"]
 NAMELESS = Names(managed_ledger=None)
 
 
-def topic_of(root: Path, *ledgers: LedgerRecord, prefix: str = "") -> Topic:
+def topic_of(root, *ledgers, prefix=""):
     with open_tier(root) as tier:
         (topic,) = tier.catalogue(records={TOPIC: managed_ledger(*ledgers)}, prefix=prefix).topics
     return topic
 
 
-def ledger_of(root: Path, record: LedgerRecord) -> Ledger:
+def ledger_of(root, record):
     (ledger,) = topic_of(root, record).ledgers
     assert ledger.record == record
     return ledger
 
 
-def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> list[WrittenObject]:
+def segmented(root, *sizes, ledger_id=5):
     """Streaming objects 1, 2, … of one ledger, each with so many entries, one after another."""
     written, first = [], 0
     for attempt, size in enumerate(sizes, start=1):
@@ -54,7 +53,7 @@ def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> list[WrittenObject
     return written
 
 
-def ranges(ledger: Ledger) -> list[tuple[int, int | None]]:
+def ranges(ledger):
     return [(extent.first_entry_id, extent.stop_entry_id) for extent in ledger.extents]
 
 
@@ -218,7 +217,7 @@ def test_a_segment_that_ends_before_its_last_block_begins_is_a_problem(tmp_path)
 
 def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path):
     class Broken(MemoryDriver):
-        def _find(self, key: str) -> bytes:
+        def _find(self, key):
             raise StoreError("the store broke", key=key)
 
     with pytest.raises(StoreError, match="the store broke"):

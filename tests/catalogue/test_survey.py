@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from entries import LedgerPart, pip17_object, streaming_object
 from mapfiles import mapfile
 from tiers import Names, lay_out, lay_out_broker_objects, lay_out_case
@@ -11,10 +9,9 @@ from tiers import Names, lay_out, lay_out_broker_objects, lay_out_case
 from offload_core.metadata.catalogue import TopicName, list_catalogue
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.storage.tier import open_store
-from offload_core.storage.tier.tier import Tier
 
 
-def same_as_catalogue(tier: Tier, prefix: str = "") -> int:
+def same_as_catalogue(tier, prefix=""):
     """Compare both; how many ledgers there are."""
     catalogue = list_catalogue(tier, prefix=prefix)
     with LedgerSurvey() as survey:
@@ -27,7 +24,7 @@ def same_as_catalogue(tier: Tier, prefix: str = "") -> int:
     return len(found)
 
 
-def lay_out_all(root: Path):
+def lay_out_all(root):
     """Clusters, superseded copies, trimmed beginnings, strays, all formats."""
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=1)
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=2)

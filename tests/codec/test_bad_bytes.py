@@ -5,12 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
-from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
+from entries import LedgerPart, ledger_metadata, pip17_object, read_object, streaming_object
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
-from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_hooks.errors import (
     BadLengthError,
@@ -18,7 +17,6 @@ from offload_hooks.errors import (
     EntryOrderError,
     FormatError,
     IndexMismatchError,
-    OffloadError,
     PaddingError,
     TruncatedError,
 )
@@ -36,22 +34,22 @@ STREAMING = streaming_object(
 BOTH = pytest.mark.parametrize("written", [PIP17, STREAMING], ids=["pip17", "streaming"])
 
 
-def block_offsets(written: WrittenObject) -> list[int]:
+def block_offsets(written):
     index = parse_index(written.index, written.key)
     return sorted(block.offset for ledger in index.ledgers for block in ledger.blocks)
 
 
-def refusal(data: bytes, index: bytes, key: ObjectKey) -> OffloadError:
+def refusal(data, index, key):
     with pytest.raises(FormatError) as caught:
         read_object(data, index, key)
     return caught.value
 
 
-def changed(data: bytes, offset: int, packed: bytes) -> bytes:
+def changed(data, offset, packed):
     return data[:offset] + packed + data[offset + len(packed) :]
 
 
-def reads_right_or_is_refused(written: WrittenObject, data: bytes, index: bytes) -> bool:
+def reads_right_or_is_refused(written, data, index):
     """True if it is refused."""
     try:
         found = read_object(data, index, written.key)
@@ -70,7 +68,7 @@ def test_a_directory_inside_a_pip17_index_is_tolerated():
 
 
 @BOTH
-def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: WrittenObject):
+def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written):
     said = 28 if written is PIP17 else 36
     for start in block_offsets(written):
         for bit in range(BLOCK_HEADER_BYTES * 8):
@@ -171,7 +169,7 @@ def test_a_fault_of_a_block_is_named(at, value, kind, what, expected, found):
 
 
 @pytest.mark.parametrize("ids", [(0, 2, 1), (0, 0, 1), (0, 1, 1), (0, 1, 3), (0, -1, 2), (1, 2, 3)])
-def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]):
+def test_entry_ids_out_of_order_are_refused(ids):
     written = pip17_object([b"", b"", b""])
     data = written.data
     for i, entry_id in enumerate(ids):
@@ -184,7 +182,7 @@ def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("tail", [b"\xfe\xdc\xde\xad\xfe\xdc\xde", b"\0" * 11, b"\xdc", b"\xfe\xfe"])
-def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail: bytes):
+def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail):
     written = pip17_object([b"a"])
     data = changed(written.data, 12, struct.pack(">q", len(written.data) + len(tail))) + tail
     metadata = parse_index(written.index, written.key).ledgers[0].metadata

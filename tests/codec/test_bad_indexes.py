@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from entries import ledger_metadata
@@ -24,7 +22,7 @@ from offload_hooks.errors import (
 )
 
 
-def pip17_index(**changes: Any) -> bytes:
+def pip17_index(**changes):
     """A PIP-17 index with fields of its head changed, and more blocks if asked for."""
     lines = changes.pop("blocks", [(0, 1, 0), (3, 2, 250)])
     record = changes.pop("record", pack_ledger_metadata(ledger_metadata([b""] * 5)))
@@ -48,7 +46,7 @@ def test_the_index_written_by_hand_is_read():
     ]
 
 
-def without(field: str) -> bytes:
+def without(field):
     record = ledger_metadata([b""] * 5)
     packed = pack_ledger_metadata(record)
     tags = {"quorumSize": 0x08, "ensembleSize": 0x10, "length": 0x18, "state": 0x28}
@@ -91,7 +89,7 @@ def without(field: str) -> bytes:
         (pip17_index(record=without("length")), MetadataError, 32 + 4),
     ],
 )
-def test_a_fault_of_a_pip17_index_is_named(index: bytes, kind: type, offset: int | None):
+def test_a_fault_of_a_pip17_index_is_named(index, kind, offset):
     with pytest.raises(FormatError) as caught:
         parse_pip17_index(index, 7)
     assert type(caught.value) is kind
@@ -179,7 +177,7 @@ def test_part_numbers_may_be_anything():
         (streaming_index([(30, 2, 2, INFO_30, [(4, 1, 0), (4, 2, 200)])]), EntryOrderError),
     ],
 )
-def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type):
+def test_a_fault_of_a_streaming_index_is_named(index, kind):
     with pytest.raises(FormatError) as caught:
         parse_streaming_index(index)
     assert type(caught.value) is kind
@@ -196,7 +194,7 @@ def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type):
         lambda: parse_streaming_index(streaming_index([(30, 1, 2**31 - 1, INFO_30, [(4, 1, 0)])])),
     ],
 )
-def test_counts_that_lie_take_no_memory(parse: Callable[[], object]):
+def test_counts_that_lie_take_no_memory(parse):
     tracemalloc.start()
     try:
         with pytest.raises(FormatError):

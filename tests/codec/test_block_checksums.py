@@ -29,7 +29,7 @@ UUID = "00000000-1111-4222-8333-00000000000c"
     st.integers(0, 2**32 - 1),
     st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**32 - 1)), max_size=20),
 )
-def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[tuple[int, int]]):
+def test_they_come_back_as_they_were(index_length, crc, blocks):
     packed = pack_block_checksums(BlockChecksums.of(index_length, crc, blocks))
     read = parse_block_checksums(packed)
     assert (read.index_length, read.index_crc) == (index_length, crc)
@@ -37,7 +37,7 @@ def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[t
     assert read.data_length == sum(length for length, _ in blocks)
 
 
-def resealed(body: bytes) -> bytes:
+def resealed(body):
     return body + google_crc32c.value(body).to_bytes(4, "big")
 
 
@@ -67,7 +67,7 @@ def test_the_checksum_of_nothing_is_that_of_what_was_before():
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=8)
 
 
-def blocks_of(lengths: list[int]) -> list[bytes]:
+def blocks_of(lengths):
     borders = [0, *accumulate(lengths)]
     data = bytes(i * 7 % 251 for i in range(borders[-1]))
     return [data[begin:end] for begin, end in pairwise(borders)]
@@ -85,7 +85,7 @@ def test_each_block_is_summed_up_once_however_its_bytes_come(lengths, windows):
 
 
 @given(LENGTHS, st.data())
-def test_a_block_of_which_bytes_are_missing_is_not_summed_up(lengths: list[int], draw: st.DataObject):
+def test_a_block_of_which_bytes_are_missing_is_not_summed_up(lengths, draw):
     blocks = blocks_of(lengths)
     data, running = b"".join(blocks), RunningChecksums(lengths)
     begin = draw.draw(st.integers(0, len(data) - 1))
@@ -119,7 +119,7 @@ def test_what_comes_before_is_summed_up_after_going_back():
         (f"t/n/persistent/topic/7-{UUID}/data", f"t/n/persistent/topic/7-{UUID}/_checksums"),
     ],
 )
-def test_the_key_tells_of_which_object_they_are(data_key: str, key: str):
+def test_the_key_tells_of_which_object_they_are(data_key, key):
     of = parse_key(data_key)
     assert (of.block_checksums_key, parse_block_checksums_key(key), parse_key(key)) == (key, of, None)
     assert of.block_checksums_key in of.companion_keys
@@ -138,5 +138,5 @@ def test_the_key_tells_of_which_object_they_are(data_key: str, key: str):
         "_checksums",
     ],
 )
-def test_other_keys_are_of_no_checksums(key: str):
+def test_other_keys_are_of_no_checksums(key):
     assert parse_block_checksums_key(key) is None

@@ -42,7 +42,7 @@ def test_a_table_is_a_sequence_of_its_blocks():
 
 
 @given(st.integers(0, 17), st.none() | st.integers(0, 17))
-def test_blocks_that_overlap_a_range(start: int, stop: int | None):
+def test_blocks_that_overlap_a_range(start, stop):
     for blocks in (BLOCKS, [*BLOCKS[:-1], replace(BLOCKS[-1], end_entry_id=None)]):
         assert list(BlockTable.of(blocks).overlapping(start, stop)) == [
             block
@@ -74,7 +74,7 @@ def test_metadata_of_very_many_fields_is_refused_before_it_is_parsed():
 def test_an_index_of_very_many_ledgers_is_refused(monkeypatch):
     monkeypatch.setattr(streaming, "MOST_LEDGERS", 100)
 
-    def listed(count: int) -> bytes:
+    def listed(count):
         ledgers = [
             (LedgerInfo(ledger_id=i), [BlockEntry(first_entry_id=0, part_number=1, offset=i * 128)])
             for i in range(count)

@@ -40,7 +40,7 @@ def cursor_over(payloads, *, spare=0, first=0, stop_entry_id=None):
     return BlockCursor(block, object_format, 7, indexed, stop_entry_id=stop_entry_id)
 
 
-def ids_and_payloads(cursor: BlockCursor, room: int = 100) -> list[tuple[int, bytes]]:
+def ids_and_payloads(cursor, room=100):
     read = []
     ids, offsets, lengths = (np.empty(room, dtype=np.int64) for _ in range(3))
     while not cursor.done:
@@ -74,7 +74,7 @@ def test_a_streaming_block_is_written_byte_for_byte():
 
 
 @pytest.mark.parametrize("ledger_id", [None, 2**63 - 1])
-def test_a_header_is_read_as_it_was_written(ledger_id: int | None):
+def test_a_header_is_read_as_it_was_written(ledger_id):
     header = BlockHeader(
         object_format=ObjectFormat.PIP17 if ledger_id is None else ObjectFormat.STREAMING,
         block_length=2**62,
@@ -87,7 +87,7 @@ def test_a_header_is_read_as_it_was_written(ledger_id: int | None):
 
 
 @pytest.mark.parametrize("spare", range(16))
-def test_padding_of_any_length_is_written_and_read(spare: int):
+def test_padding_of_any_length_is_written_and_read(spare):
     payloads = [b"one", b"", b"three"]
     block, _, _ = block_of(payloads, spare=spare)
     assert block[len(block) - spare :] == (PATTERN * 4)[:spare]
@@ -95,7 +95,7 @@ def test_padding_of_any_length_is_written_and_read(spare: int):
 
 
 @pytest.mark.parametrize("spare", range(16))
-def test_padding_stands_before_the_next_block_of_an_object(spare: int):
+def test_padding_stands_before_the_next_block_of_an_object(spare):
     payloads = [b"x" * 60, b"y" * 200]
     written = pip17_object(payloads, max_block_bytes=128 + 12 + 60 + spare)
     assert written.data[: 200 + spare].endswith(b"x" + (PATTERN * 4)[:spare])
@@ -103,7 +103,7 @@ def test_padding_stands_before_the_next_block_of_an_object(spare: int):
 
 
 @pytest.mark.parametrize("payload", [PATTERN, PATTERN * 5, PATTERN[:3], b"\xfe"])
-def test_a_payload_that_looks_like_padding_is_an_entry(payload: bytes):
+def test_a_payload_that_looks_like_padding_is_an_entry(payload):
     assert ids_and_payloads(cursor_over([payload, payload], spare=5)) == [(0, payload), (1, payload)]
 
 
@@ -122,11 +122,11 @@ def test_entries_do_not_fit_a_block_that_is_too_short():
 # --- where blocks end --------------------------------------------------------------------------
 
 
-def plans(lengths: list[int], max_block_bytes: int) -> list[BlockPlan]:
+def plans(lengths, max_block_bytes):
     return list(plan_blocks(np.array(lengths, dtype=np.int64), max_block_bytes))
 
 
-def plan(first: int, last: int, block_length: int) -> BlockPlan:
+def plan(first, last, block_length):
     return BlockPlan(first=first, last=last, block_length=block_length)
 
 
@@ -154,7 +154,7 @@ def test_the_smallest_block_has_room_for_one_empty_entry():
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "only", "all"])
-def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str):
+def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place):
     large = b"L" * 1000
     payloads = {
         "first": [large, b"b", b"c"],
@@ -175,7 +175,7 @@ def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str):
     ("content", "least", "length"),
     [(0, 512, 512), (380, 512, 512), (381, 512, 513), (384, 512, 516), (1000, 512, 1132)],
 )
-def test_a_streaming_block_always_keeps_some_padding(content: int, least: int, length: int):
+def test_a_streaming_block_always_keeps_some_padding(content, least, length):
     assert streaming_block_length(content, least) == length
 
 
@@ -197,7 +197,7 @@ def test_a_block_of_empty_entries_is_read():
 
 
 @pytest.mark.parametrize("first", [2**31 - 1, 2**32, 2**53, 2**63 - 5])
-def test_huge_entry_ids_are_read(first: int):
+def test_huge_entry_ids_are_read(first):
     payloads = [b"a", b"b", b"c"]
     read = ids_and_payloads(cursor_over(payloads, first=first, spare=3))
     assert read == [(first + i, payload) for i, payload in enumerate(payloads)]
@@ -213,7 +213,7 @@ def test_ids_do_not_go_on_past_the_last_one():
 
 
 @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer: type):
+def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer):
     block, indexed, object_format = block_of([b"abc"])
     cursor = BlockCursor(buffer(block), object_format, 7, indexed)
     assert not cursor.array.flags.writeable
@@ -252,7 +252,7 @@ def test_locate_stops_with_the_entry_that_reaches_the_byte_room():
 
 
 @pytest.mark.parametrize("stop", range(6))
-def test_the_cursor_stops_before_the_stop_entry(stop: int):
+def test_the_cursor_stops_before_the_stop_entry(stop):
     payloads = [bytes([i]) for i in range(5)]
     read = ids_and_payloads(cursor_over(payloads, stop_entry_id=stop), room=2)
     assert read == list(enumerate(payloads))[:stop]
@@ -271,7 +271,7 @@ def test_a_stop_leaves_what_lies_behind_it_unread():
 
 
 @pytest.mark.parametrize("to", [0, 1, 4999, 5000, 9999, 10_000, 20_000])
-def test_the_cursor_skips_to_an_entry(to: int):
+def test_the_cursor_skips_to_an_entry(to):
     cursor = cursor_over([b""] * 10_000)
     cursor.skip_to(to)
     assert cursor.next_entry_id == min(to, 10_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from collections.abc import Iterator
 from random import Random
 
 import numpy as np
@@ -23,10 +22,10 @@ CHECKSUM = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, c
 
 
 @pytest.fixture(scope="module", params=["libdeflate", "a build that hides its functions"])
-def functions(request: pytest.FixtureRequest) -> Iterator[str]:
+def functions(request):
     cached = (c_functions._library, c_functions.crc32_address, c_functions.inflate_address)
 
-    def forget() -> None:
+    def forget():
         for each in cached:
             each.cache_clear()
 
@@ -42,7 +41,7 @@ def functions(request: pytest.FixtureRequest) -> Iterator[str]:
 DECOMPRESSOR = c_functions.Decompressor()
 
 
-def inflated(streams: list[bytes], room: int, enough: int) -> list[bytes]:
+def inflated(streams, room, enough):
     """What the kernel makes of these streams."""
     window = np.frombuffer(b"before" + b"".join(streams), dtype=np.uint8)
     window.flags.writeable = False
@@ -64,14 +63,14 @@ def inflated(streams: list[bytes], room: int, enough: int) -> list[bytes]:
     return [out[end - size : end].tobytes() for end, size in zip(ends, sizes[:count], strict=True)]
 
 
-def damaged(stream: bytes, damage: list[tuple[int, int]], behind: bytes) -> bytes:
+def damaged(stream, damage, behind):
     changed = bytearray(stream)
     for at, bits in damage:
         changed[at % len(changed)] ^= bits
     return bytes(changed) + behind
 
 
-def inflated_plainly(stream: bytes) -> bytes | None:
+def inflated_plainly(stream):
     """By the twin; None if it refuses the stream."""
     try:
         return inflate(stream, most_of(len(stream)))
@@ -94,7 +93,7 @@ def inflated_plainly(stream: bytes) -> bytes | None:
 @example([zlib.compress(b"")])
 @example([b""])
 @pytest.mark.usefixtures("functions")
-def test_streams_are_inflated_up_to_the_first_that_the_twin_refuses(streams: list[bytes]):
+def test_streams_are_inflated_up_to_the_first_that_the_twin_refuses(streams):
     found = inflated(streams, 1 << 20, 1 << 20)
     assert found == [inflated_plainly(stream) for stream in streams[: len(found)]]
     if len(found) < len(streams):
@@ -114,7 +113,7 @@ def test_no_more_is_inflated_than_there_is_room_for_or_than_is_enough():
 
 @pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 3000])
-def test_the_checksum_is_the_one_of_zlib(length: int):
+def test_the_checksum_is_the_one_of_zlib(length):
     data = Random(length).randbytes(length)
     assert CHECKSUM(c_functions.crc32_address())(0, data, length) == zlib.crc32(data)
     checksums = np.empty(-(-length // 512) * 4, dtype=np.uint8)
@@ -125,7 +124,7 @@ def test_the_checksum_is_the_one_of_zlib(length: int):
 
 @pytest.mark.parametrize("functions", ["libdeflate"], indirect=True)
 @pytest.mark.usefixtures("functions")
-def test_a_decompressor_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch):
+def test_a_decompressor_is_freed_with_its_owner(monkeypatch):
     freed: list[int] = []
     library = c_functions._library()
     assert library is not None
@@ -138,7 +137,7 @@ def test_a_decompressor_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("functions", ["libdeflate"], indirect=True)
 @pytest.mark.usefixtures("functions")
-def test_a_decompressor_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch):
+def test_a_decompressor_that_cannot_be_made_is_an_error(monkeypatch):
     monkeypatch.setattr(c_functions._library(), "libdeflate_alloc_decompressor", lambda: None)
     with pytest.raises(MemoryError, match="libdeflate"):
         c_functions.Decompressor()

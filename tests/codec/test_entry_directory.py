@@ -26,12 +26,12 @@ BYTES = bytes.fromhex(
 )
 
 
-def anchors(*pairs: tuple[int, int]) -> Anchors:
+def anchors(*pairs):
     ids, places = zip(*pairs, strict=True) if pairs else ((), ())
     return Anchors(entry_ids=np.array(ids, dtype=np.int64), offsets=np.array(places, dtype=np.int64))
 
 
-def pairs(given: Anchors) -> list[tuple[int, int]]:
+def pairs(given):
     return list(zip(given.entry_ids.tolist(), given.offsets.tolist(), strict=True))
 
 
@@ -41,7 +41,7 @@ def test_its_bytes_are_these():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(128, 2**62)), max_size=20))
-def test_it_comes_back_as_it_was(drawn: list[tuple[int, int]]):
+def test_it_comes_back_as_it_was(drawn):
     ids, places = sorted({each[0] for each in drawn}), sorted({each[1] for each in drawn})
     given_pairs = list(zip(ids, places, strict=False))
     assert pairs(parse_directory(pack_directory(anchors(*given_pairs)), 2**62 + 1)) == given_pairs
@@ -63,7 +63,7 @@ def test_a_newer_version_is_named():
         [(5, 128), (4, 200)],
     ],
 )
-def test_entries_that_do_not_ascend_inside_of_the_object_are_refused(wrong: list[tuple[int, int]]):
+def test_entries_that_do_not_ascend_inside_of_the_object_are_refused(wrong):
     with pytest.raises(EntryOrderError):
         parse_directory(pack_directory(anchors(*wrong)), 1 << 21)
 

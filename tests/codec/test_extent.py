@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 from mapfiles import mapfile
 
 from offload_core.format.codec.blocks import Fault
@@ -27,7 +26,7 @@ from offload_hooks.errors import (
 PAYLOADS = [Random(number).randbytes(50 + 37 * number % 200) for number in range(12)]
 
 
-def extent_of(written: WrittenObject) -> LedgerExtent:
+def extent_of(written):
     if written.key.is_mapfile:
         index = parse_mapfile(written.index, written.data, len(written.data), 7, stretch_bytes=600)
     else:
@@ -47,7 +46,7 @@ WRITTEN = {
 }
 
 
-def walk(cursor: EntryCursor, data: bytes, window_bytes: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
+def walk(cursor, data, window_bytes=1 << 20):
     """The entries, from windows of at most so many bytes; the first of a block has its header."""
     for block in cursor.extent.blocks:
         offset, end = block.offset, block.offset + block.length
@@ -66,7 +65,7 @@ def walk(cursor: EntryCursor, data: bytes, window_bytes: int = 1 << 20) -> Itera
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 1 << 20])
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
-def test_entries_of_an_extent(written: WrittenObject, window_bytes: int):
+def test_entries_of_an_extent(written, window_bytes):
     whole = extent_of(written)
     cursor = EntryCursor(whole)
     assert list(walk(cursor, written.data, window_bytes)) == list(enumerate(PAYLOADS))
@@ -94,7 +93,7 @@ def test_a_part_of_an_extent_has_the_blocks_that_it_needs():
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-def test_missing_ids_are_damage_unless_the_object_is_marked(gaps: bool):
+def test_missing_ids_are_damage_unless_the_object_is_marked(gaps):
     written = pip17_object(PAYLOADS[:3], max_block_bytes=4096)
     data = written.data.replace(
         (1).to_bytes(8, "big") + PAYLOADS[1][:4], (2).to_bytes(8, "big") + PAYLOADS[1][:4]
@@ -113,7 +112,7 @@ def test_missing_ids_are_damage_unless_the_object_is_marked(gaps: bool):
             list(walk(EntryCursor(extent), data))
 
 
-def put(at: int, new: bytes) -> bytes:
+def put(at, new):
     data = WRITTEN["pip17"].data
     return data[:at] + new + data[at + len(new) :]
 
@@ -170,7 +169,7 @@ def test_damage_is_raised_or_reported(at, new, faults, missing):
 
 
 @pytest.mark.parametrize("compression", FileCompression)
-def test_damage_of_a_mapfile_ends_its_stretch(compression: FileCompression):
+def test_damage_of_a_mapfile_ends_its_stretch(compression):
     written = WRITTEN[f"mapfile-{compression.value}"]
     whole = extent_of(written)
     assert len(whole.blocks) > 1

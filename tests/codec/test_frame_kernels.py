@@ -18,7 +18,7 @@ PAYLOADS = st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 300).map(by
 FIRST_IDS = st.one_of(st.integers(0, 5), st.integers(0, 2**63 - 20))
 
 
-def readonly(data: bytes) -> np.ndarray:
+def readonly(data):
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array
@@ -26,7 +26,7 @@ def readonly(data: bytes) -> np.ndarray:
 
 @pytest.mark.parametrize("room", [0, 5, 64])
 @pytest.mark.parametrize("position", [-1, 65, 2**63 - 12, 2**63 - 1])
-def test_framing_outside_a_block_is_refused(room: int, position: int):
+def test_framing_outside_a_block_is_refused(room, position):
     with pytest.raises(IndexError, match="outside of their block"):
         kernels.frame_entries(
             readonly(b""), borders([b""]), np.array([7]), 0, 1, np.zeros(room, dtype=np.uint8), position

@@ -13,7 +13,6 @@ from golden import (
     STREAMING_CASES,
     TOPICS,
     ExpectedEntry,
-    GoldenCase,
     load_case,
     topic_objects,
 )
@@ -28,7 +27,7 @@ from offload_hooks.errors import BadLengthError
 ALL_CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]
 
 
-def described(entries: list[tuple[int, int, bytes]]) -> tuple[ExpectedEntry, ...]:
+def described(entries):
     return tuple(
         ExpectedEntry(
             ledger_id=ledger_id,
@@ -41,7 +40,7 @@ def described(entries: list[tuple[int, int, bytes]]) -> tuple[ExpectedEntry, ...
     )
 
 
-def read_in_order(case: GoldenCase) -> list[tuple[int, int, bytes]]:
+def read_in_order(case):
     return sorted(read_object(case.data, case.index, case.key), key=lambda entry: entry[:2])
 
 
@@ -51,13 +50,13 @@ def test_there_are_golden_cases_of_both_formats():
 
 
 @pytest.mark.parametrize(("folder", "name"), ALL_CASES)
-def test_every_entry_is_read_as_pulsar_reads_it(folder: str, name: str):
+def test_every_entry_is_read_as_pulsar_reads_it(folder, name):
     case = load_case(folder, name)
     assert described(read_in_order(case)) == case.entries
 
 
 @pytest.mark.parametrize("name", PIP17_CASES)
-def test_pip17_objects_are_written_as_pulsar_writes_them(name: str):
+def test_pip17_objects_are_written_as_pulsar_writes_them(name):
     case = load_case("pip17", name)
     (ledger,) = parse_index(case.index, case.key).ledgers
     assert isinstance(ledger.metadata, LedgerMetadata)
@@ -72,7 +71,7 @@ def test_pip17_objects_are_written_as_pulsar_writes_them(name: str):
 
 
 @pytest.mark.parametrize("name", STREAMING_CASES)
-def test_streaming_objects_are_written_as_pulsar_writes_them(name: str):
+def test_streaming_objects_are_written_as_pulsar_writes_them(name):
     case = load_case("streaming", name)
     index = parse_index(case.index, case.key)
     payloads = {(ledger, entry): payload for ledger, entry, payload in read_in_order(case)}
@@ -184,7 +183,7 @@ def test_an_object_that_lost_an_entry_larger_than_a_block_is_refused():
 
 
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_a_brokers_objects_are_written_again_as_they_are(topic: str):
+def test_a_brokers_objects_are_written_again_as_they_are(topic):
     for stored in topic_objects(topic):
         (ledger,) = parse_index(stored.index, stored.key).ledgers
         assert isinstance(ledger.metadata, LedgerMetadata)
@@ -238,5 +237,5 @@ def test_a_key_is_taken_apart_and_put_together(text, folder, ledger_id, is_index
         UUID.upper(),
     ],
 )
-def test_other_keys_are_of_no_offloaded_object(text: str):
+def test_other_keys_are_of_no_offloaded_object(text):
     assert parse_key(text) is None

@@ -7,7 +7,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from entries import WrittenObject, ledger_metadata
+from entries import ledger_metadata
 from mapfiles import (
     MARK,
     METADATA,
@@ -51,13 +51,13 @@ EACH = pytest.mark.parametrize("compression", ALL, ids=lambda compression: compr
 PAYLOADS = [b"first", b"", b"x" * 60, b"last"]
 
 
-def refusal(written: WrittenObject, **changed: bytes) -> FormatError:
+def refusal(written, **changed):
     with pytest.raises(FormatError) as caught:
         read_mapfile(replace(written, **changed))
     return caught.value
 
 
-def changed(data: bytes, offset: int, packed: bytes) -> bytes:
+def changed(data, offset, packed):
     return data[:offset] + packed + data[offset + len(packed) :]
 
 
@@ -65,10 +65,10 @@ def changed(data: bytes, offset: int, packed: bytes) -> bytes:
 
 
 @EACH
-def test_an_index_is_refused_at_every_shorter_length(compression: FileCompression):
+def test_an_index_is_refused_at_every_shorter_length(compression):
     written = mapfile(PAYLOADS, compression=compression, index_interval=1, block_bytes=30)
 
-    def records(index: bytes) -> list[tuple[int, int]]:
+    def records(index):
         found = parse_index_file(index, 10)
         return list(zip(found.keys.tolist(), found.positions.tolist(), strict=True))
 
@@ -136,7 +136,7 @@ def test_headers_that_are_not_right_are_refused_with_their_place():
 
 
 @EACH
-def test_a_header_that_is_cut_off_states_how_much_it_needs(compression: FileCompression):
+def test_a_header_that_is_cut_off_states_how_much_it_needs(compression):
     good = pack_header(header_of(compression))
     for length in range(len(good)):
         with pytest.raises(CutOffError) as caught:
@@ -221,7 +221,7 @@ def test_metadata_that_is_none_or_of_an_open_ledger_is_refused():
 
 
 def test_a_zlib_stream_that_is_wrong_is_refused_with_its_entry():
-    def deflated(*values: bytes) -> WrittenObject:
+    def deflated(*values):
         parts = [record(-1, zlib.compress(METADATA))]
         parts += [record(i, value) for i, value in enumerate(values)]
         written = mapfile([b"a", b"b", b"c"], compression=FileCompression.RECORD)
@@ -274,7 +274,7 @@ def test_a_block_that_is_right_is_read():
         (block(2, b"\x08\x08", [0, 1], b"\5\5", VALUES[:10]), EntryOrderError),
     ],
 )
-def test_a_block_that_is_wrong_is_refused(part: bytes, kind: type[FormatError]):
+def test_a_block_that_is_wrong_is_refused(part, kind):
     error = refusal(blocked(part))
     assert type(error) is kind, error
     assert error.ledger_id == 7

@@ -8,7 +8,6 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from entries import WrittenObject
 from mapfiles import (
     INDEX_SYNC,
     MARK,
@@ -54,7 +53,7 @@ A, B, C = THREE_RECORDS
 VALUES = THREE_VALUES
 
 
-def refusal(written: WrittenObject, **changed: bytes) -> FormatError:
+def refusal(written, **changed):
     with pytest.raises(FormatError) as caught:
         read_mapfile(replace(written, **changed))
     return caught.value
@@ -163,7 +162,7 @@ def test_an_index_that_inflates_without_end_is_refused_before():
 
 
 @EACH
-def test_of_the_beginning_as_much_is_asked_for_as_the_metadata_takes(compression: FileCompression):
+def test_of_the_beginning_as_much_is_asked_for_as_the_metadata_takes(compression):
     written = mapfile([bytes(100) for _ in range(3000)], compression=compression)
     whole = index_of(written)
     lengths = [0]

@@ -25,7 +25,7 @@ DATA = Random(5).randbytes(3000)
 
 
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 1024, 3000])
-def test_what_is_made_is_verified(length: int):
+def test_what_is_made_is_verified(length):
     checksums = make_checksums(DATA[:length])
     assert len(checksums) == checksums_length(length)
     verify_whole(DATA[:length], checksums)
@@ -42,14 +42,14 @@ def test_a_changed_byte_anywhere_is_found_and_its_chunk_named():
 
 
 @pytest.mark.parametrize("chunk_bytes", [0, -1, (1 << 20) + 1])
-def test_chunks_of_no_possible_size_are_refused(chunk_bytes: int):
+def test_chunks_of_no_possible_size_are_refused(chunk_bytes):
     with pytest.raises(BadLengthError, match="chunks"):
         parse_checksum_head(b"crc\0" + chunk_bytes.to_bytes(4, "big", signed=True))
     with pytest.raises(BadMagicError):
         parse_checksum_head(b"CRC\0\0\0\2\0")
 
 
-def verifier(begin: int, end: int, checksums: bytes | None = None) -> ChecksumVerifier:
+def verifier(begin, end, checksums=None):
     first, last = begin // CHUNK_BYTES, -(-end // CHUNK_BYTES)
     whole = make_checksums(DATA) if checksums is None else checksums
     part = whole[HEAD_BYTES + first * CHECKSUM_BYTES : HEAD_BYTES + last * CHECKSUM_BYTES]
@@ -58,7 +58,7 @@ def verifier(begin: int, end: int, checksums: bytes | None = None) -> ChecksumVe
     )
 
 
-def run(data: bytes, begin: int, end: int, steps: list[tuple[int, int]]) -> None:
+def run(data, begin, end, steps):
     """Windows of these sizes over `data[begin:end]`, each beginning so many bytes before the last one's end."""
     verify = verifier(begin, end)
     at = begin

@@ -28,7 +28,7 @@ GAPS = st.sampled_from([0, 0, 0, 0, 1, 7])
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> dict[int, bytes]:
+def ledgers(draw):
     """Entries, often with gaps between their ids."""
     entries: dict[int, bytes] = {}
     entry_id = 0
@@ -62,7 +62,7 @@ def test_what_is_written_is_read(
 
 @EACH
 @pytest.mark.parametrize("count", [1, 2, 126, 127, 128, 129, 255, 256, 300])
-def test_any_number_of_entries_around_the_index_interval(compression: FileCompression, count: int):
+def test_any_number_of_entries_around_the_index_interval(compression, count):
     written = mapfile([b"entry %d" % i for i in range(count)], compression=compression, block_bytes=64)
     assert read_mapfile(written) == list(written.entries)
     keys = parse_index_file(written.index, 1000).keys.tolist()
@@ -70,7 +70,7 @@ def test_any_number_of_entries_around_the_index_interval(compression: FileCompre
 
 
 @EACH
-def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression):
+def test_an_entry_larger_than_a_batch_is_read(compression):
     random = Random(1)
     payloads = [b"before", random.randbytes(3 << 20), b"between", bytes(5 << 20), b"behind"]
     written = mapfile(payloads, compression=compression)
@@ -79,7 +79,7 @@ def test_an_entry_larger_than_a_batch_is_read(compression: FileCompression):
 
 
 @pytest.mark.parametrize("compression", [FileCompression.NONE, FileCompression.RECORD])
-def test_sync_marks_stand_where_hadoop_puts_them(compression: FileCompression):
+def test_sync_marks_stand_where_hadoop_puts_them(compression):
     random = Random(2)
     written = mapfile([random.randbytes(1000) for _ in range(400)], compression=compression)
     mark = b"\xff\xff\xff\xff" + SYNC
@@ -103,7 +103,7 @@ def test_a_sync_mark_at_the_very_end_is_passed_over():
 
 
 @EACH
-def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression: FileCompression):
+def test_a_file_is_cut_into_stretches_that_can_be_read_alone(compression):
     random = Random(3)
     written = mapfile(
         [random.randbytes(100) for _ in range(1000)],
@@ -191,7 +191,7 @@ def test_a_sync_of_another_length_is_not_written():
 
 
 @pytest.mark.parametrize("compression", ALL)
-def test_an_index_of_any_compression_is_read(compression: FileCompression):
+def test_an_index_of_any_compression_is_read(compression):
     header = SequenceHeader(compression=compression, value_class=LONG_WRITABLE, sync=SYNC)
     writer = SequenceFileWriter(header, block_bytes=40)
     records = [(-1, 139), (127, 5000), (300, 90_000), (1 << 40, 1 << 41)]

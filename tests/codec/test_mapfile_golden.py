@@ -36,7 +36,7 @@ def test_the_golden_files_have_both_ways_of_compression():
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in OFFLOADER_CASES.iterdir()))
-def test_every_entry_is_read_as_pulsar_reads_it(case: str):
+def test_every_entry_is_read_as_pulsar_reads_it(case):
     lines = (OFFLOADER_CASES / case / "entries.jsonl").read_text().splitlines()
     expected = [
         (entry["ledger_id"], entry["entry_id"], entry["length"], entry["sha256"])
@@ -52,12 +52,12 @@ def test_every_entry_is_read_as_pulsar_reads_it(case: str):
 
 @EACH
 @pytest.mark.parametrize("window_bytes", [97, 512, 20_000])
-def test_any_windows_give_the_same_entries(name: str, window_bytes: int):
+def test_any_windows_give_the_same_entries(name, window_bytes):
     assert read_mapfile(GOLDEN[name], window_bytes=window_bytes) == read_mapfile(GOLDEN[name])
 
 
 @EACH
-def test_every_entry_of_the_metadata_is_there(name: str):
+def test_every_entry_of_the_metadata_is_there(name):
     each = GOLDEN[name]
     metadata = parse_mapfile(each.index, each.data, len(each.data), 1).ledgers[0].metadata
     entries = read_mapfile(each)
@@ -66,7 +66,7 @@ def test_every_entry_of_the_metadata_is_there(name: str):
 
 
 @EACH
-def test_a_header_is_read_and_written_back(name: str):
+def test_a_header_is_read_and_written_back(name):
     each = GOLDEN[name]
     for data, value_class in ((each.data, BYTES_WRITABLE), (each.index, LONG_WRITABLE)):
         header = parse_whole_header(data, value_class)
@@ -75,7 +75,7 @@ def test_a_header_is_read_and_written_back(name: str):
 
 
 @EACH
-def test_checksums_are_verified_and_made(name: str):
+def test_checksums_are_verified_and_made(name):
     each = GOLDEN[name]
     for data, checksums in ((each.data, each.data_checksums), (each.index, each.index_checksums)):
         verify_whole(data, checksums)
@@ -97,7 +97,7 @@ def test_an_index_over_blocks_points_at_the_block_that_holds_a_key():
 
 
 @EACH
-def test_what_we_write_is_what_pulsar_wrote(name: str):
+def test_what_we_write_is_what_pulsar_wrote(name):
     each = GOLDEN[name]
     data, index = rewritten(each)
     again = GoldenMapFile(key=each.key, data=data, index=index, data_checksums=b"", index_checksums=b"")

@@ -14,7 +14,7 @@ from offload_hooks.errors import FormatError
 VALUES = st.one_of(st.binary(max_size=30), st.integers(0, 200).map(bytes))
 
 
-def readonly(data: bytes) -> np.ndarray:
+def readonly(data):
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array
@@ -22,7 +22,7 @@ def readonly(data: bytes) -> np.ndarray:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, st.integers(-1, 1)), max_size=8))
-def test_opening_values_is_opening_each(values: list[tuple[bytes, int]]):
+def test_opening_values_is_opening_each(values):
     stored = [(len(value) + off).to_bytes(4, "big", signed=True) + value for value, off in values]
     stored += [b"\0\0\0"][: len(values) % 2]  # too short for a length
     sizes = np.array([len(value) for value in stored], dtype=np.int64)
@@ -41,7 +41,7 @@ def test_opening_values_is_opening_each(values: list[tuple[bytes, int]]):
 
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=8), st.integers(0, 400), st.data())
-def test_copying_values_is_joining_them(values: list[bytes], room_bytes: int, data: st.DataObject):
+def test_copying_values_is_joining_them(values, room_bytes, data):
     room = data.draw(st.integers(0, len(values)))
     sizes = np.array([len(value) for value in values], dtype=np.int64)
     out, borders = np.zeros(room_bytes, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
@@ -54,7 +54,7 @@ def test_copying_values_is_joining_them(values: list[bytes], room_bytes: int, da
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
-def test_a_variable_length_integer_is_read_back(value: int):
+def test_a_variable_length_integer_is_read_back(value):
     packed = pack_vint(value)
     reader = FieldReader(packed, 0, len(packed), 0)
     assert reader.vint("a number") == value

@@ -31,7 +31,7 @@ class Guarded(enum.Enum):
     ORDER = "order"
 
 
-def targets() -> list[tuple[WrittenObject, Guarded]]:
+def targets():
     """Files, and what of them is guarded."""
     random = Random(17)
     payloads = [random.randbytes(random.choice([0, 1, 4, 40, 90])) for _ in range(40)]
@@ -52,7 +52,7 @@ def targets() -> list[tuple[WrittenObject, Guarded]]:
     return [*found, (written, Guarded.PAYLOADS)]
 
 
-def some_bytes(data: bytes, random: Random) -> bytes:
+def some_bytes(data, random):
     size = random.randint(1, 24)
     kind = random.randrange(3)
     if kind == 0:
@@ -66,7 +66,7 @@ def some_bytes(data: bytes, random: Random) -> bytes:
 KINDS = mutations(some_bytes)
 
 
-def judge(written: WrittenObject, damaged: WrittenObject, guarded: Guarded, window_bytes: int | None) -> str:
+def judge(written, damaged, guarded, window_bytes):
     before: list[tuple[int, int, bytes]] = []
     key, outcome = "", "refused"
     try:
@@ -88,7 +88,7 @@ def judge(written: WrittenObject, damaged: WrittenObject, guarded: Guarded, wind
     return outcome
 
 
-def run(rounds: int, seed: int) -> Counter[str]:
+def run(rounds, seed):
     random = Random(seed)
     outcomes: Counter[str] = Counter()
     for written, guarded in targets():

@@ -60,7 +60,7 @@ class Target:
     is_pulsar: bool = False
 
 
-def target(written: WrittenObject, *, is_pulsar: bool = False) -> Target:
+def target(written, *, is_pulsar=False):
     index = parse_index(written.index, written.key)
     last: dict[int, int] = {}
     for ledger_id, entry_id, _ in written.entries:
@@ -80,13 +80,13 @@ def target(written: WrittenObject, *, is_pulsar: bool = False) -> Target:
     return Target(written=written, structure=tuple(structure), blocks=tuple(blocks), is_pulsar=is_pulsar)
 
 
-def golden(name: str) -> Target:
+def golden(name):
     case = load_case("pip17", name)
     entries = tuple(read_object(case.data, case.index, case.key))
     return target(WrittenObject(key=case.key, data=case.data, index=case.index, entries=entries))
 
 
-def pulsar_entries() -> list[bytes]:
+def pulsar_entries():
     batch = [b"one", b"", b"three" * 9]
     return [
         entry(b"hello", properties=[("key", "value")], partition_key="a"),
@@ -99,7 +99,7 @@ def pulsar_entries() -> list[bytes]:
     ]
 
 
-def targets() -> list[Target]:
+def targets():
     random = Random(17)
     payloads = [random.randbytes(random.choice([0, 1, 4, 40, 90])) for _ in range(24)]
     parts = [
@@ -123,7 +123,7 @@ def targets() -> list[Target]:
 # --- mutations ---------------------------------------------------------------------------------
 
 
-def some_bytes(data: bytes, random: Random) -> bytes:
+def some_bytes(data, random):
     size = random.randint(1, 24)
     kind = random.randrange(4)
     if kind == 0:
@@ -139,14 +139,14 @@ def some_bytes(data: bytes, random: Random) -> bytes:
 KINDS = mutations(some_bytes)
 
 
-def place(length: int, structure: tuple[int, ...], random: Random) -> int:
+def place(length, structure, random):
     return random.choice(structure) if structure and random.random() < 0.6 else random.randrange(length)
 
 
 # --- judgement ---------------------------------------------------------------------------------
 
 
-def same_or_damaged_payload(of: Target, found: list[Entry], mutated_at: int) -> bool:
+def same_or_damaged_payload(of, found, mutated_at):
     """True if the entries read from damaged data are all the same, False if payloads differ."""
     by_place = {(ledger, entry_id): payload for ledger, entry_id, payload in found}
     assert len(by_place) == len(found)
@@ -170,7 +170,7 @@ def same_or_damaged_payload(of: Target, found: list[Entry], mutated_at: int) -> 
     return found == list(of.written.entries)
 
 
-def messages_of(entries: list[Entry]) -> list[list[dict[str, object]]]:
+def messages_of(entries):
     """The rows of each run of entries of a ledger."""
     rows = []
     ledgers = sorted({ledger for ledger, _, _ in entries})
@@ -193,7 +193,7 @@ def messages_of(entries: list[Entry]) -> list[list[dict[str, object]]]:
 SCHEMA = arrow_schema("messages")
 
 
-def mutate_and_judge(seed: int, all_targets: list[Target], outcomes: Counter[str]) -> None:
+def mutate_and_judge(seed, all_targets, outcomes):
     random = Random(seed)
     for _ in range(MUTATIONS_PER_SEED):
         of = random.choice(all_targets)
@@ -225,13 +225,13 @@ def mutate_and_judge(seed: int, all_targets: list[Target], outcomes: Counter[str
             outcomes["another payload"] += 1
 
 
-def run(seeds: int) -> Counter[str]:
+def run(seeds):
     outcomes: Counter[str] = Counter()
     all_targets = targets()
 
     @settings(max_examples=seeds, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(st.integers(0, 2**64 - 1))
-    def judge(seed: int) -> None:
+    def judge(seed):
         mutate_and_judge(seed, all_targets, outcomes)
 
     judge()

@@ -8,7 +8,7 @@ from entries import LedgerPart, pip17_object, streaming_object
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.ledger_metadata import LedgerInfo
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
+from offload_core.format.codec.object_format import ObjectFormat, parse_key, resolve_format
 from offload_core.format.codec.streaming import pack_streaming_index
 from offload_hooks.errors import BadMagicError, OptionError
 
@@ -17,7 +17,7 @@ PIP17 = pip17_object([b"first", b"last"])
 STREAMING = streaming_object([LedgerPart(ledger_id=30, blocks=[[b"a", b"bc"]])])
 
 
-def key_of(text: str) -> ObjectKey:
+def key_of(text):
     key = parse_key(text)
     assert key is not None
     return key
@@ -39,14 +39,14 @@ def test_a_key_that_contradicts_the_magic_is_refused(written, key, expected, fou
 
 
 @pytest.mark.parametrize("head", [bytes(4), bytes.fromhex("fbdbabcb"), b"\xff" * 30])
-def test_an_unknown_magic_is_refused(head: bytes):
+def test_an_unknown_magic_is_refused(head):
     with pytest.raises(BadMagicError) as caught:
         resolve_format(head, PIP17.key)
     assert caught.value.found == head[:4].hex().upper()
 
 
 @pytest.mark.parametrize("recorded", [None, ObjectFormat.PIP17])
-def test_a_record_that_agrees_is_followed(recorded: ObjectFormat | None):
+def test_a_record_that_agrees_is_followed(recorded):
     index = parse_index(PIP17.index, PIP17.key, recorded=recorded)
     assert index.object_format is ObjectFormat.PIP17
     assert index.ledgers[0].ledger_id == 7

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from entries import ledger_metadata
 from golden import BROKER, GOLDEN
-from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,13 +35,13 @@ VALUES = sorted((BROKER / "managed-ledgers").rglob("*.val"))
 BOOKKEEPER_HEAD = b"BookieMetadataFormatVersion\t3\n"
 
 
-def without_store_header(value: bytes) -> bytes:
+def without_store_header(value):
     head = struct.unpack_from(">iiqqqq?", value)
     assert head[:2] == (41, 1)
     return value[41:]
 
 
-def records() -> dict[str, bytes]:
+def records():
     found = {path.name: without_store_header(path.read_bytes()) for path in VALUES}
     return found | {"none.ml.bin": (METADATA / "none.ml.bin").read_bytes()}
 
@@ -52,7 +51,7 @@ def test_there_are_records_of_every_topic():
 
 
 @pytest.mark.parametrize("name", sorted(records()))
-def test_a_managed_ledgers_record_is_written_as_it_was_read(name: str):
+def test_a_managed_ledgers_record_is_written_as_it_was_read(name):
     stored = records()[name]
     record = ManagedLedgerInfo.FromString(stored)
     assert record.ledgerInfo
@@ -72,7 +71,7 @@ def test_a_records_offload_context_names_its_driver():
 @pytest.mark.parametrize(
     ("name", "compression"), [("lz4.ml.bin", 1), ("lz4-many.ml.bin", 1), ("zstd.ml.bin", 3)]
 )
-def test_a_compressed_records_head_is_read(name: str, compression: int):
+def test_a_compressed_records_head_is_read(name, compression):
     stored = (METADATA / name).read_bytes()
     magic, size = struct.unpack_from(">HI", stored)
     head = ManagedLedgerInfoMetadata.FromString(stored[6 : 6 + size])
@@ -89,7 +88,7 @@ UNKNOWN = bytes([0xFA, 0x3E, 3]) + b"new" + bytes([0x80, 0x3F, 7])
 
 
 @pytest.mark.parametrize("record", [ManagedLedgerInfo, OffloadContext, LedgerMetadataFormat])
-def test_unknown_fields_survive(record: type[Message]):
+def test_unknown_fields_survive(record):
     assert record.FromString(UNKNOWN).SerializePartialToString() == UNKNOWN
 
 
@@ -103,7 +102,7 @@ def test_unknown_fields_of_a_real_record_survive_inside_and_outside():
 
 
 @pytest.mark.parametrize("path", sorted(METADATA.glob("bk-ledger-*.bin")), ids=lambda path: path.stem)
-def test_bookkeepers_ledger_metadata_is_read(path: Path):
+def test_bookkeepers_ledger_metadata_is_read(path):
     stored = path.read_bytes()
     assert stored.startswith(BOOKKEEPER_HEAD)
     size, at, shift = 0, len(BOOKKEEPER_HEAD), 0
@@ -154,18 +153,18 @@ LEDGER_INFO = st.builds(
 
 @settings(deadline=None)
 @given(LEDGER_METADATA)
-def test_ledger_metadata_is_read_as_it_was_written(metadata: LedgerMetadata):
+def test_ledger_metadata_is_read_as_it_was_written(metadata):
     assert parse_ledger_metadata(pack_ledger_metadata(metadata)) == metadata
 
 
 @settings(deadline=None)
 @given(LEDGER_INFO)
-def test_ledger_info_is_read_as_it_was_written(info: LedgerInfo):
+def test_ledger_info_is_read_as_it_was_written(info):
     assert parse_ledger_info(pack_ledger_info(info)) == info
 
 
 @pytest.mark.parametrize(("timestamp", "closed"), [(None, False), (0, False), (1, True)])
-def test_a_ledger_info_with_a_close_time_is_of_a_closed_ledger(timestamp: int | None, closed: bool):
+def test_a_ledger_info_with_a_close_time_is_of_a_closed_ledger(timestamp, closed):
     assert LedgerInfo(ledger_id=1, timestamp_ms=timestamp).is_closed == closed
 
 
@@ -208,7 +207,7 @@ def test_records_are_refused_at_every_length_that_lacks_something():
 
 
 @pytest.mark.parametrize("field", ["segment { }", "state: 9"])
-def test_a_record_without_what_is_required_is_refused(field: str):
+def test_a_record_without_what_is_required_is_refused(field):
     full = LedgerMetadataFormat.FromString(pack_ledger_metadata(ledger_metadata([b"abc"])))
     if field == "state: 9":
         full.ClearField("state")
@@ -222,7 +221,7 @@ def test_a_record_without_what_is_required_is_refused(field: str):
 # --- generated code ----------------------------------------------------------------------------
 
 
-def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path: Path):
+def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path):
     from grpc_tools import protoc
 
     source = Path(offload_proto.__file__).parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, read_object, streaming_object
+from entries import LedgerPart, pip17_object, read_object, streaming_object
 from golden import load_case
 from mapfiles import MARK, header_of, mapfile, read_mapfile
 
@@ -26,7 +26,6 @@ from offload_core.format.codec.mapfile.sequence_file import (
     pack_header,
     parse_whole_header,
 )
-from offload_core.format.codec.object_format import ObjectKey
 from offload_hooks.errors import BadLengthError, FormatError, TruncatedError
 
 PAYLOADS = [b"first", b"", b"x" * 60, b"last"]
@@ -63,7 +62,7 @@ class Reader:
     least_flips: int | None = 0
 
 
-def index_reader(index: bytes, key: ObjectKey) -> Reader:
+def index_reader(index, key):
     return Reader(
         data=index,
         read=lambda index: parse_index(memoryview(index), key),
@@ -73,12 +72,12 @@ def index_reader(index: bytes, key: ObjectKey) -> Reader:
     )
 
 
-def flipped_index_reader(index: bytes, data: bytes, key: ObjectKey, least_flips: int = 0) -> Reader:
+def flipped_index_reader(index, data, key, least_flips=0):
     """Of what an index says, the entries: other facts in it may change unnoticed."""
     return Reader(data=index, read=lambda index: read_object(data, index, key), least_flips=least_flips)
 
 
-def object_reader(written: WrittenObject) -> Reader:
+def object_reader(written):
     index = parse_index(written.index, written.key)
     last = max(block.offset for ledger in index.ledgers for block in ledger.blocks)
     return Reader(
@@ -92,7 +91,7 @@ def object_reader(written: WrittenObject) -> Reader:
     )
 
 
-def header_reader(written: WrittenObject) -> Reader:
+def header_reader(written):
     return Reader(
         data=written.data[:BLOCK_HEADER_BYTES],
         read=lambda data: parse_block_header(data, written.key.object_format, offset=3),
@@ -102,10 +101,10 @@ def header_reader(written: WrittenObject) -> Reader:
     )
 
 
-def mapfile_reader(compression: FileCompression) -> Reader:
+def mapfile_reader(compression):
     written = mapfile(PAYLOADS, compression=compression, block_bytes=40)
 
-    def read(data: bytes) -> object:
+    def read(data):
         found: list[tuple[int, int, bytes]] = []
         try:
             read_mapfile(replace(written, data=data), into=found)
@@ -187,7 +186,7 @@ ALL = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 
 
 @ALL
-def test_bytes_that_are_cut_off_are_refused_at_every_length(reader: Reader):
+def test_bytes_that_are_cut_off_are_refused_at_every_length(reader):
     for length in range(len(reader.data)):
         with pytest.raises(FormatError) as caught:
             reader.read(reader.data[:length])
@@ -197,7 +196,7 @@ def test_bytes_that_are_cut_off_are_refused_at_every_length(reader: Reader):
 
 
 @ALL
-def test_bytes_that_follow_are_tolerated_or_refused(reader: Reader):
+def test_bytes_that_follow_are_tolerated_or_refused(reader):
     right = reader.read(reader.data)
     for trailing in reader.tolerates:
         assert reader.read(reader.data + trailing) == right
@@ -207,7 +206,7 @@ def test_bytes_that_follow_are_tolerated_or_refused(reader: Reader):
 
 
 @pytest.mark.parametrize("reader", FLIPPED.values(), ids=FLIPPED)
-def test_every_flipped_bit_is_harmless_or_refused(reader: Reader):
+def test_every_flipped_bit_is_harmless_or_refused(reader):
     right, refused = reader.read(reader.data), 0
     for bit in range(8 * len(reader.data)):
         changed = bytearray(reader.data)

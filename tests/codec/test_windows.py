@@ -34,7 +34,7 @@ def walk(data, indexed, cuts, form, **options):
     return entries
 
 
-def located(cursor: BlockCursor):
+def located(cursor):
     ids, offsets, lengths = (np.empty(3, dtype=np.int64) for _ in range(3))
     while not cursor.done and not cursor.starved:
         count = cursor.locate(ids, offsets, lengths, 100)
@@ -45,7 +45,7 @@ def located(cursor: BlockCursor):
             assert here < 1 << 30
 
 
-def copied(cursor: BlockCursor):
+def copied(cursor):
     room = 40
     while not cursor.done and not cursor.starved:
         values, borders = np.empty(room, dtype=np.uint8), np.empty(4, dtype=np.int32)
@@ -59,7 +59,7 @@ def copied(cursor: BlockCursor):
             yield int(ids[i]), values[borders[i] : borders[i + 1]].tobytes()
 
 
-def block_of(payloads: list[bytes], padded: int) -> tuple[bytes, IndexedBlock]:
+def block_of(payloads, padded):
     """A block of these payloads with `padded` bytes of padding, and how an index describes it."""
     content = sum(12 + len(payload) for payload in payloads)
     written = pip17_object([*payloads, b"x" * (padded + 1)], max_block_bytes=128 + content + padded)
@@ -104,7 +104,7 @@ def test_a_damaged_block_is_refused_window_by_window_as_it_is_whole(data):
         blocks.TOGETHER_BYTES = before
 
 
-def outcome(data: bytes, indexed: IndexedBlock, cuts: list[int]) -> object:
+def outcome(data, indexed, cuts):
     try:
         return walk(data, indexed, cuts, "locate")
     except FormatError as error:

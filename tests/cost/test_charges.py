@@ -3,7 +3,7 @@
 import pytest
 
 from offload_core.maintenance.inventory.charges import money_of, month_of_storage, offload_requests, weigh
-from offload_core.maintenance.inventory.prices import Prices, StorageClass, Tariff
+from offload_core.maintenance.inventory.prices import Prices, StorageClass
 from offload_core.maintenance.inventory.stored_amounts import StoredAmount
 from offload_core.storage.tier import Requests
 from offload_hooks.errors import OptionError
@@ -21,7 +21,7 @@ COLD = StorageClass(
 )
 
 
-def tariff(name: str, currency: str = "EUR") -> Tariff:
+def tariff(name, currency="EUR"):
     prices = Prices(
         name="ours",
         as_of="today",
@@ -34,7 +34,7 @@ def tariff(name: str, currency: str = "EUR") -> Tariff:
     return prices.tariff(name)
 
 
-def stored(**changes: object) -> StoredAmount:
+def stored(**changes):
     given = {"copies": 1000, "objects": 2000, "data_bytes": 50 * GB, "other_bytes": 10_000_000, "parts": 1500}
     return StoredAmount(**(given | changes))
 

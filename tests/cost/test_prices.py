@@ -1,7 +1,6 @@
 """Files of prices: the examples, what a file may say, and what is refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ LEAST = {
 }
 
 
-def written(folder: Path, **changes: object) -> Path:
+def written(folder, **changes):
     path = folder / "prices.json"
     path.write_text(
         json.dumps({name: value for name, value in (LEAST | changes).items() if value is not None})

@@ -5,12 +5,11 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import misbehaving as bad
 import pytest
 
-from offload_core.maintenance.doctor import CheckFinding, Diagnosis, examine
+from offload_core.maintenance.doctor import examine
 from offload_core.maintenance.doctor.results import advice, permission
 from offload_core.storage.tier import Tier
 from offload_drivers.local import LocalDriver
@@ -25,27 +24,27 @@ WRITING = [
 READING = ["reach", "list", "ranges", "past_the_end", "throughput", "latency", "leftovers"]
 
 
-def examined(driver: object, **options: Any) -> Diagnosis:
+def examined(driver, **options):
     with Tier(driver) as tier:
         return examine(tier, **{"throughput_bytes": 10_000, **options})
 
 
-def findings(diagnosis: Diagnosis) -> dict[str, CheckFinding]:
+def findings(diagnosis):
     return {result.name.replace(" ", "_"): result.finding for result in diagnosis.results}
 
 
-def with_status(diagnosis: Diagnosis, *statuses: str) -> list[str]:
+def with_status(diagnosis, *statuses):
     return [name for name, finding in findings(diagnosis).items() if finding.status in statuses]
 
 
-def files(root: Path) -> set[str]:
+def files(root):
     """All files but the local driver's lock."""
     found = {str(path.relative_to(root)) for path in root.rglob("*")}
     return found - {".offload-uploads", ".offload-uploads/lock"}
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """An empty tier that is there."""
     tier = tmp_path / "tier"
     tier.mkdir()

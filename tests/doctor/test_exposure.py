@@ -3,18 +3,16 @@
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 from commands import Offload, configuration_file, in_this_process, opened_topic
 
 from offload_core.maintenance.doctor.exposure import exposure, private_places
-from offload_core.maintenance.doctor.results import CheckFinding
 from offload_core.writing.settings import load_configuration
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     tmp_path.chmod(0o755)
     file = configuration_file(tmp_path)
     (tmp_path / "token").write_text("secret")
@@ -29,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def looked_at(config: Path) -> CheckFinding:
+def looked_at(config):
     return exposure(private_places(load_configuration(config), config))
 
 

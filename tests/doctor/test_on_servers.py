@@ -5,11 +5,10 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import COMMAND, Result
-from stores import NAMES, SERVERS, Store, WebHdfs, new_store
+from stores import NAMES, SERVERS, WebHdfs, new_store
 
 pytestmark = pytest.mark.sampled(6)
 
@@ -38,12 +37,12 @@ SECRET = "aHVudGVyMmh1bnRlcjI="  # what Azure takes for a key
 
 
 @pytest.fixture(params=NAMES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request, tmp_path):
     """An empty tier of its own on each store."""
     return new_store(request.param, request.getfixturevalue, tmp_path)
 
 
-def doctor(store: Store, *options: str) -> Result:
+def doctor(store, *options):
     # The driver `hdfs` sets this one for its process, and children inherit it.
     environment = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
     done = subprocess.run(
@@ -57,7 +56,7 @@ def doctor(store: Store, *options: str) -> Result:
     return Result(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
-def everything_in(store: Store, server: Any) -> set[str]:
+def everything_in(store, server):
     """The names of all that is in the store's bucket, container or directory, uploads too, without the driver."""
     place = store.url.partition("://")[2]
     if store.name == "local":

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-from pathlib import Path
 
 import pytest
 from entries import pip17_object
 from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_golden
-from servers.minihdfs import MiniHdfs
 from tiers import Names
 
 from offload_core.storage.tier import open_store
@@ -24,7 +22,7 @@ from pulsar_offload import open_tier, scan
 _numbers = itertools.count()
 
 
-def profile(folder: Path, **properties: str) -> str:
+def profile(folder, **properties):
     """A Hadoop configuration file with these properties, `_` for `.`; its path."""
     path = folder / f"profile-{next(_numbers)}.xml"
     lines = [
@@ -38,27 +36,27 @@ def profile(folder: Path, **properties: str) -> str:
 # --- options -----------------------------------------------------------------------------------
 
 
-def location(**options: object) -> str:
+def location(**options):
     return open_store("filesystem", **options).describe().location
 
 
-def test_a_file_url_is_a_directory_of_this_machine(tmp_path: Path) -> None:
+def test_a_file_url_is_a_directory_of_this_machine(tmp_path):
     assert location(fileSystemURI=f"file://{tmp_path}/a%20b") == f"file://{tmp_path}/a%20b"
     assert isinstance(FilesystemDriver(url="file:///tier"), LocalDriver)
 
 
-def test_an_hdfs_url_is_a_directory_of_hdfs() -> None:
+def test_an_hdfs_url_is_a_directory_of_hdfs():
     assert location(fileSystemURI="hdfs://namenode:8020/tier") == "hdfs://namenode:8020/tier"
     assert isinstance(FilesystemDriver(url="hdfs://namenode:8020/tier", timeout_s="5"), HdfsDriver)
 
 
-def test_a_url_goes_with_the_name_of_the_driver(tmp_path: Path) -> None:
+def test_a_url_goes_with_the_name_of_the_driver(tmp_path):
     with open_store(f"file://{tmp_path}", driver="filesystem") as store:
         assert store.describe().location == f"file://{tmp_path}"
         assert pickle.loads(pickle.dumps(store)).describe() == store.describe()
 
 
-def test_of_a_profile_the_file_system_is_read(tmp_path: Path) -> None:
+def test_of_a_profile_the_file_system_is_read(tmp_path):
     local = profile(tmp_path, fs_defaultFS="file:///tier", hadoop_tmp_dir="/elsewhere", dfs_replication="3")
     hdfs = profile(tmp_path, fs_defaultFS="hdfs://n:1/tier", hadoop_tmp_dir="pulsar")
     assert location(fileSystemProfilePath=local) == "file:///tier"
@@ -76,7 +74,7 @@ def test_of_a_profile_the_file_system_is_read(tmp_path: Path) -> None:
         ("file://elsewhere/tier", "", "file URL"),
     ],
 )
-def test_a_place_that_is_none_is_refused(tmp_path: Path, url: str, default: str, message: str) -> None:
+def test_a_place_that_is_none_is_refused(tmp_path, url, default, message):
     with pytest.raises(OptionError, match=message):
         open_store(
             "filesystem", fileSystemURI=url, fileSystemProfilePath=profile(tmp_path, fs_defaultFS=default)
@@ -84,7 +82,7 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, url: str, default: str,
 
 
 @pytest.mark.parametrize("text", ["", "no xml", "<conf></conf>", "<configuration>", "\xff"])
-def test_a_profile_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_profile_that_is_none_is_refused(tmp_path, text):
     path = tmp_path / "profile.xml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(OptionError, match="fileSystemProfilePath"):
@@ -93,7 +91,7 @@ def test_a_profile_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         open_store("filesystem", fileSystemURI="file:///tier", fileSystemProfilePath=str(tmp_path / "none"))
 
 
-def test_the_mode_of_files_is_of_this_machine_only(tmp_path: Path) -> None:
+def test_the_mode_of_files_is_of_this_machine_only(tmp_path):
     driver = FilesystemDriver(url=f"file://{tmp_path}/tier", mode="0640")
     umask = os.umask(0)
     try:
@@ -105,7 +103,7 @@ def test_the_mode_of_files_is_of_this_machine_only(tmp_path: Path) -> None:
         FilesystemDriver(url="hdfs://127.0.0.1:1/x", mode="0640")
 
 
-def test_options_of_hdfs_are_refused_for_this_machine() -> None:
+def test_options_of_hdfs_are_refused_for_this_machine():
     with pytest.raises(OptionError, match="'user' is for HDFS"):
         open_store("filesystem", fileSystemURI="file:///tier", user="hdfs")
     with pytest.raises(OptionError, match="takes no option 'bucket'"):
@@ -116,7 +114,7 @@ def test_options_of_hdfs_are_refused_for_this_machine() -> None:
 
 
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
-def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path: Path, topic: str) -> None:
+def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path, topic):
     lay_out_golden(tmp_path)
     with open_tier("filesystem", fileSystemURI=f"file://{tmp_path}") as tier:
         rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
@@ -124,7 +122,7 @@ def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path: Path, topic: 
 
 
 @pytest.fixture
-def hdfs_url(minihdfs: MiniHdfs) -> str:
+def hdfs_url(minihdfs):
     """A folder of a real HDFS with the golden MapFiles, as Pulsar leaves them there: without `.crc` files."""
     url = f"{minihdfs.url}/filesystem-{os.getpid()}-{next(_numbers)}"
     with open_store(url, user=minihdfs.superuser) as store:
@@ -135,13 +133,13 @@ def hdfs_url(minihdfs: MiniHdfs) -> str:
 
 
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
-def test_what_a_broker_offloaded_is_read_from_hdfs(minihdfs: MiniHdfs, hdfs_url: str, topic: str) -> None:
+def test_what_a_broker_offloaded_is_read_from_hdfs(minihdfs, hdfs_url, topic):
     with open_tier("filesystem", fileSystemURI=hdfs_url, user=minihdfs.superuser) as tier:
         rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
     assert_topic_is_as_expected(rows, topic, FILESYSTEM)
 
 
-def test_an_hdfs_url_alone_reads_them_too_beside_other_objects(minihdfs: MiniHdfs, hdfs_url: str) -> None:
+def test_an_hdfs_url_alone_reads_them_too_beside_other_objects(minihdfs, hdfs_url):
     other = pip17_object([b"entry"], ledger_id=3)
     metadata = Names(managed_ledger="acme/cold/persistent/batch", cluster=None).as_metadata("data")
     with open_tier(hdfs_url, user=minihdfs.superuser) as tier:

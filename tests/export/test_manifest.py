@@ -58,7 +58,7 @@ def test_keys_have_numbers():
     assert number_of_key(f"x/{MANIFEST.key}") is None
 
 
-def changed(**fields: object) -> bytes:
+def changed(**fields):
     return json.dumps(json.loads(GOLDEN.read_bytes()) | fields).encode()
 
 

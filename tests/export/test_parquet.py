@@ -4,7 +4,6 @@ import json
 import shutil
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import quote
 
 import duckdb
@@ -32,7 +31,7 @@ from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreE
 from pulsar_offload import open_tier
 
 
-def export(tier: Path, to: Path, **options: object) -> ExportReport:
+def export(tier, to, **options):
     with open_tier(tier) as reader:
         return pulsar_offload.export(reader, to, **{"topics": ORDERS} | options)
 
@@ -190,7 +189,7 @@ def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
     out, ended = tmp_path / "out", threading.Event()
     seen: list[ExportProgress] = []
 
-    def listener(now: ExportProgress):
+    def listener(now):
         seen.append(now)
         if now.done_bytes:
             ended.set()
@@ -207,7 +206,7 @@ def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
 def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
     out, ended = tmp_path / "out", threading.Event()
 
-    def listener(now: ExportProgress):
+    def listener(now):
         if now.rows == 12:  # the ledger that came on
             ended.set()
         elif now.done_bytes == now.total_bytes:
@@ -221,7 +220,7 @@ def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
 def test_of_two_exports_to_one_place_the_slower_fails_and_nothing_is_there_twice(tier, tmp_path):
     out = tmp_path / "out"
 
-    def overtake(now: ExportProgress):
+    def overtake(now):
         if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, out)

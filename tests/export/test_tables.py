@@ -1,7 +1,5 @@
 """Exports to Iceberg and Delta tables, as their own readers, and others, see them."""
 
-from pathlib import Path
-
 import duckdb
 import pyarrow as pa
 import pytest
@@ -25,7 +23,7 @@ from tiers import lay_out_broker_objects
 
 import pulsar_offload
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_core.reading.export import ExportProgress, ExportReport
+from offload_core.reading.export import ExportReport
 from offload_core.reading.export.delta_target import DeltaTarget
 from offload_core.reading.export.iceberg_target import STATE, IcebergTarget
 from offload_hooks.errors import MetadataError, OptionError, StoreError, UnsupportedVersionError
@@ -35,7 +33,7 @@ KINDS = ("iceberg", "delta")
 TOPIC = "persistent://acme/cold/orders-partition-"
 
 
-def export(tier: Path, kind: str, folder: Path, **options: object) -> ExportReport:
+def export(tier, kind, folder, **options):
     with open_tier(tier) as reader:
         return pulsar_offload.export(reader, **target_of(kind, folder) | {"topics": ORDERS} | options)
 
@@ -79,7 +77,7 @@ def test_of_two_exports_the_slower_fails_and_nothing_is_there_twice(
     monkeypatch.setattr(target, "commit_bytes", 1)
     out = tmp_path / "out"
 
-    def overtake(now: ExportProgress):
+    def overtake(now):
         if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, kind, out)
@@ -99,7 +97,7 @@ def test_what_others_write_to_the_table_is_no_conflict(kind, tier, tmp_path):
     assert rows_of(kind, out) == scanned(tier)
 
 
-def change_by_another(kind: str, out: Path):
+def change_by_another(kind, out):
     if kind == "iceberg":
         with iceberg_table(out).transaction() as transaction:
             transaction.set_properties(owner="somebody")

@@ -71,7 +71,7 @@ LARGE = (
 # --- drawing -----------------------------------------------------------------------------------
 
 
-def some_bytes(data: bytes, random: Random) -> bytes:
+def some_bytes(data, random):
     """What makes lengths, varints and ids wrong, or is taken from elsewhere in the data."""
     kind = random.randrange(4)
     if kind == 0:
@@ -87,7 +87,7 @@ def some_bytes(data: bytes, random: Random) -> bytes:
 MUTATIONS = mutations(some_bytes)
 
 
-def changed(data: bytes, random: Random) -> bytes:
+def changed(data, random):
     """The data as it is, cut off, or changed at a few places."""
     for _ in range(random.choice((0, 1, 1, 1, 2, 3, 6))):
         if not data:
@@ -99,16 +99,16 @@ def changed(data: bytes, random: Random) -> bytes:
     return data
 
 
-def readonly(data: bytes) -> np.ndarray:
+def readonly(data):
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def number(random: Random, most: int = 40) -> int:
+def number(random, most=40):
     """Mostly small, now and then as large as can be."""
     return random.randint(0, most) if random.randrange(4) else random.choice(EXTREMES)
 
 
-def numbers(random: Random, count: int, most: int = 40) -> np.ndarray:
+def numbers(random, count, most=40):
     """Ascending, or not at all."""
     if random.randrange(3):
         found = sorted(random.randint(0, most) for _ in range(count))
@@ -120,34 +120,34 @@ def numbers(random: Random, count: int, most: int = 40) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def around(random: Random, size: int) -> int:
+def around(random, size):
     """A size that is right, or nearly."""
     return max(0, size + random.choice((0, 0, 0, 0, 0, -1, 1, -size, 5)))
 
 
-def table(random: Random, rows: int, columns: int, most: int) -> np.ndarray:
+def table(random, rows, columns, most):
     return np.array(
         [[number(random, most) if random.randrange(3) else -1 for _ in range(columns)] for _ in range(rows)],
         dtype=np.int64,
     ).reshape(rows, columns)
 
 
-def payload_list(random: Random, most: int = 8) -> list[bytes]:
+def payload_list(random, most=8):
     return [random.randbytes(random.choice((0, 1, 3, 20, 60))) for _ in range(random.randint(0, most))]
 
 
 @functools.cache
-def corpus(part: int) -> list[bytes]:
+def corpus(part):
     """Entries, made once: to make one takes longer than to read it."""
     random = Random(f"corpus {part}")
     return [drawn_entry(random) for _ in range(50)]
 
 
-def sample(random: Random, most: int) -> list[bytes]:
+def sample(random, most):
     return random.choices(corpus(random.randrange(40)), k=random.randint(0, most))
 
 
-def with_checksum(data: bytes) -> bytes:
+def with_checksum(data):
     """The entry with a checksum that fits what was changed in it."""
     return data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:] if data[:2] == b"\x0e\x01" else data
 
@@ -155,7 +155,7 @@ def with_checksum(data: bytes) -> bytes:
 # --- frames of blocks --------------------------------------------------------------------------
 
 
-def frames_of_blocks(random: Random) -> None:
+def frames_of_blocks(random):
     data = payload_list(random)
     first = random.choice((0, 5, 2**63 - 20))
     gaps = bool(random.randrange(2))
@@ -191,7 +191,7 @@ def frames_of_blocks(random: Random) -> None:
     guarded.check()
 
 
-def framing(random: Random) -> None:
+def framing(random):
     data = payload_list(random)
     values, offsets = readonly(b"".join(data)), borders(data)
     first = random.randint(0, len(data))
@@ -216,7 +216,7 @@ def framing(random: Random) -> None:
     guarded.check()
 
 
-def frames_of_ledgers(random: Random) -> None:
+def frames_of_ledgers(random):
     seed = ledger_frames.ledger_seed(7)
     data = payload_list(random)
     window = changed(ledger_frames.pack_frames(seed, 5, data), random)
@@ -257,7 +257,7 @@ def frames_of_ledgers(random: Random) -> None:
 # --- MapFiles ----------------------------------------------------------------------------------
 
 
-def records(random: Random) -> None:
+def records(random):
     data, key = bytearray(), random.randint(-1, 3)
     for each in payload_list(random):
         if not random.randrange(3):
@@ -290,7 +290,7 @@ def records(random: Random) -> None:
     guarded.check()
 
 
-def streams(random: Random) -> None:
+def streams(random):
     """Inflated values, opened and copied; checksums of what was inflated."""
     sized = [(len(each) + random.choice((0, 0, 1)), each) for each in payload_list(random)]
     stored = [zlib.compress(size.to_bytes(4, "big") + each) for size, each in sized]
@@ -338,7 +338,7 @@ def streams(random: Random) -> None:
 
 
 @functools.cache
-def some_mapfiles(part: int) -> Any:
+def some_mapfiles(part):
     random = Random(f"mapfile {part}")
     return mapfile(
         [random.randbytes(random.choice((0, 5, 40))) for _ in range(random.randint(1, 30))],
@@ -348,7 +348,7 @@ def some_mapfiles(part: int) -> Any:
     )
 
 
-def whole_mapfiles(random: Random) -> None:
+def whole_mapfiles(random):
     written = some_mapfiles(random.randrange(30))
     data = changed(written.data, random)
     as_written = data == written.data
@@ -368,7 +368,7 @@ def whole_mapfiles(random: Random) -> None:
 # --- entries and messages ----------------------------------------------------------------------
 
 
-def wire(random: Random) -> None:
+def wire(random):
     """Varints and fields, one after another, up to the end of all bytes."""
     kinds = (0x80, 0xFF, 0x7F, 0, 1, 8, 10, 13, 9, 18, random.randrange(256))
     data = bytes(random.choice(kinds) for _ in range(random.randrange(16)))
@@ -381,7 +381,7 @@ def wire(random: Random) -> None:
         assert skipped == plain_skip(data, after, value)
 
 
-def plain_varint(data: bytes, position: int) -> tuple[int, int]:
+def plain_varint(data, position):
     for count in range(1, 11):
         part = data[position : position + count]
         if len(part) < count:
@@ -394,7 +394,7 @@ def plain_varint(data: bytes, position: int) -> tuple[int, int]:
     return 0, -1
 
 
-def plain_skip(data: bytes, position: int, tag: int) -> int:
+def plain_skip(data, position, tag):
     sizes = {1: 8, 5: 4}
     if not 0 < tag >> 3 < 1 << 29:
         return -1
@@ -407,7 +407,7 @@ def plain_skip(data: bytes, position: int, tag: int) -> int:
     return -1 if tag & 7 not in sizes or size > len(data) - position else position + size
 
 
-def messages(random: Random) -> None:
+def messages(random):
     """Entries decoded to drawn columns: rows, or an error of ours; of what was not changed, the reference's rows."""
     as_written = not random.randrange(12)
     found = sample(random, 5)
@@ -443,7 +443,7 @@ SPANS = (
 )
 
 
-def tables_of_entries(random: Random) -> None:
+def tables_of_entries(random):
     """Entries at drawn places; messages of tables that were changed."""
     found = [each if random.randrange(3) else changed(each, random) for each in sample(random, 6)]
     block, offsets, lengths = entry_spans(found)
@@ -564,7 +564,7 @@ def of_messages(random, block, scratch, rows, out):
     guarded.check()
 
 
-def decompressed_payloads(random: Random) -> None:
+def decompressed_payloads(random):
     stored, sizes = [], []
     for _ in range(random.randrange(5)):
         value = b"offloaded" * random.randrange(9)
@@ -602,14 +602,14 @@ def decompressed_payloads(random: Random) -> None:
 
 
 @functools.cache
-def _memory() -> _Memory:
+def _memory():
     return _Memory()
 
 
 # --- transactions and filters ------------------------------------------------------------------
 
 
-def transactions_of_entries(random: Random) -> None:
+def transactions_of_entries(random):
     as_written = bool(random.randrange(2))
     found = sample(random, 8)
     if not as_written:
@@ -642,7 +642,7 @@ def transactions_of_entries(random: Random) -> None:
     guarded.check()
 
 
-def filtered(random: Random) -> None:
+def filtered(random):
     """Entries that are dropped, or become tombstones."""
     as_written = bool(random.randrange(2))
     found = sample(random, 8)
@@ -691,7 +691,7 @@ def filtered(random: Random) -> None:
 # --- drawn arguments ---------------------------------------------------------------------------
 
 
-def arguments(random: Random) -> None:
+def arguments(random):
     """Kernels with arguments that need not fit one another at all: refused, or within bounds."""
     guarded = Guarded()
     size = random.randrange(60)
@@ -703,24 +703,24 @@ def arguments(random: Random) -> None:
     few = random.randrange(6)
     seed = np.uint32(1)
 
-    def longs() -> np.ndarray:
+    def longs():
         return numbers(random, around(random, few), len(data))
 
-    def ends() -> np.ndarray:
+    def ends():
         return numbers(random, around(random, few + 1), len(data))
 
-    def out(dtype: Any = np.int64, more: int = 0) -> np.ndarray:
+    def out(dtype=np.int64, more=0):
         made = guarded.array(around(random, few + more), dtype)
         made[:] = 0
         return made
 
-    def space() -> np.ndarray:
+    def space():
         return guarded.array(random.choice((0, 5, 64, 300)))
 
-    def rows(count: int, wide: int) -> np.ndarray:
+    def rows(count, wide):
         return table(random, around(random, count), around(random, wide) or 1, len(data))
 
-    def n() -> int:
+    def n():
         return number(random, max(few, len(data)) if random.randrange(2) else few)
 
     crc, gaps = crc32c_address(), bool(random.randrange(2))
@@ -882,13 +882,13 @@ def arguments(random: Random) -> None:
     guarded.check()
 
 
-def _fixed(array: np.ndarray) -> np.ndarray:
+def _fixed(array):
     array.flags.writeable = False
     return array
 
 
 @functools.cache
-def _inflater() -> c_functions.Decompressor:
+def _inflater():
     return c_functions.Decompressor()
 
 

@@ -6,16 +6,14 @@ Each payload is a case. All are decoded at once, and each by the reference imple
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from bounds_checked import run_checked
-from drawn_schemas import Drawn, drawn_avro, drawn_json, drawn_key_value, drawn_protobuf
+from drawn_schemas import drawn_avro, drawn_json, drawn_key_value, drawn_protobuf
 from scenes.schemas import rows_of
 
 from offload_core.format.schemas import cells
@@ -23,16 +21,15 @@ from offload_core.format.schemas.avro_reference import read_datum
 from offload_core.format.schemas.avro_types import parse_avro
 from offload_core.format.schemas.decoders import explain_inline, make_decoder, parse_key_value
 from offload_core.format.schemas.json_values import JsonValues
-from offload_core.format.schemas.payload_spans import ValueDecoder, spans_of
+from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.protobuf_reference import read_message
 from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_hooks.errors import PayloadError, SchemaError
-from offload_hooks.schemas import SchemaVersion
 
 PAYLOADS = 40
 
 
-def draw_and_read(draw_one: Callable[[Random, int], Drawn], draw: Random) -> None:
+def draw_and_read(draw_one, draw):
     """One draw; schemas that do not go together are drawn again."""
     while True:
         # Little room at first, so that cells are counted for which there is none.
@@ -45,7 +42,7 @@ def draw_and_read(draw_one: Callable[[Random, int], Drawn], draw: Random) -> Non
         return check(drawn, decoder)
 
 
-def check(drawn: Drawn, decoder: ValueDecoder) -> None:
+def check(drawn, decoder):
     """Decode all payloads at once, and each by the reference implementation."""
     read = _reference(drawn.writer, drawn.reader, drawn.columns)
     array, faults = decoder.decode(spans_of(pa.array(drawn.payloads, type=pa.binary())))
@@ -65,20 +62,20 @@ def _reference(writer, reader, columns):
     if writer.type == "AVRO":
         written, wanted = parse_avro(writer.definition), parse_avro(reader.definition)
 
-        def read_one(payload: bytes) -> Any:
+        def read_one(payload):
             return read_datum(payload, written, wanted, columns)
 
     elif writer.type == "PROTOBUF_NATIVE":
         message = parse_protobuf(reader)
 
-        def read_one(payload: bytes) -> Any:
+        def read_one(payload):
             return read_message(payload, message, columns)
 
     elif writer.type == "KEY_VALUE":
         parts = parse_key_value(reader)
         inner = [_reference(part, part, None) for part in (parts.key, parts.value)]
 
-        def read_one(payload: bytes) -> Any:
+        def read_one(payload):
             found = {}
             for name, part, read in zip(("key", "value"), explain_inline(payload), inner, strict=True):
                 is_right, found[name] = (True, None) if part is None else read(part)
@@ -89,7 +86,7 @@ def _reference(writer, reader, columns):
     else:
         return _one_by_one(reader, columns)
 
-    def read(payload: bytes) -> tuple[bool, Any]:
+    def read(payload):
         try:
             return True, read_one(payload)
         except PayloadError:
@@ -98,12 +95,12 @@ def _reference(writer, reader, columns):
     return read
 
 
-def _one_by_one(reader: SchemaVersion, columns: list[str] | None) -> Callable[[bytes], tuple[bool, Any]]:
+def _one_by_one(reader, columns):
     """Of what has no reference implementation: a payload for itself, JSON by the plain rules."""
     decoder = make_decoder(reader, reader, columns)
     decode = decoder._plainly if isinstance(decoder, JsonValues) else decoder.decode
 
-    def read(payload: bytes) -> tuple[bool, Any]:
+    def read(payload):
         array, faults = decode(spans_of(pa.array([payload], type=pa.binary())))
         return not faults[0], rows_of(array)[0]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from damage import DAMAGES, SCENES, Scene
+from damage import DAMAGES, SCENES
 from damage.scenes import LEDGER, PAYLOADS, Stored, closed_ledger, mapfiles, one_ledger, pip17, streaming
 from damage.sealed import checksums_key, sealed
 from mapfiles import mapfile
@@ -60,7 +60,7 @@ def test_nothing_that_a_record_calls_complete_goes_however_damaged_it_is(damage)
     assert needed <= world.keys
 
 
-def needed_uuids(scene: Scene) -> set[object]:
+def needed_uuids(scene):
     infos = [info for info in (scene.records or {}).values() if isinstance(info, ManagedLedgerInfo)]
     contexts = [ledger.context for info in infos for ledger in info.ledgers if ledger.context]
     whole = {context.uuid for context in contexts if context.complete}
@@ -199,7 +199,7 @@ def test_half_of_a_segment_stays_while_a_ledger_of_its_topic_lacks_something():
 NAMES = {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}
 
 
-def alone(scene: Scene, number: int = 1) -> set[str]:
+def alone(scene, number=1):
     """The keys of an attempt's checksums, now that data and index are gone."""
     key = scene.written[number].key
     sealed(scene)
@@ -212,7 +212,7 @@ def alone(scene: Scene, number: int = 1) -> set[str]:
     return left
 
 
-def mapfile_alone() -> tuple[Scene, set[str]]:
+def mapfile_alone():
     scene = mapfiles()
     key = scene.add(mapfile(PAYLOADS, ledger_id=LEDGER), 5)
     scene.add_checksums(key)

@@ -1,10 +1,8 @@
 """Between any two calls of a collection others write records, and the other way round: no record loses a copy."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 from crash_points import Metadata, PointedAudit, Points, each_turn, watched
@@ -17,7 +15,7 @@ from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import GarbageKind
 from offload_core.maintenance.record_recovery import RecoveryOutcome, recover_records
-from offload_core.metadata.catalogue import Records, parse_topic
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
@@ -41,7 +39,7 @@ LOST = managed_ledger_of_topic(parse_topic(OTHER))
 LEDGERS = (20, 21)
 
 
-def lost_topic() -> CollectedTier:
+def lost_topic():
     """A topic with its record, and two ledgers of another one whose record is lost."""
     scene, _ = deleted_topic()
     for number, ledger_id in enumerate(LEDGERS, start=2):
@@ -53,9 +51,9 @@ def lost_topic() -> CollectedTier:
     return CollectedTier.of(scene)
 
 
-def collect(world: CollectedTier, points: Points) -> list[Any]:
+def collect(world, points):
     @contextmanager
-    def opened() -> Iterator[Records]:
+    def opened():
         yield StoreRecords(Metadata(world.metadata, points))
 
     tier = Tier(MemoryDriver(world.memory), [watched(points)])
@@ -63,14 +61,14 @@ def collect(world: CollectedTier, points: Points) -> list[Any]:
     return list(collection.collect(world.log, at_once=1))
 
 
-def recover(world: CollectedTier, points: Points) -> list[RecoveryOutcome]:
+def recover(world, points):
     tier = Tier(MemoryDriver(world.memory), [watched(points)])
     records = ManagedLedgerRecords(Metadata(world.metadata, points))
     recovered = recover_records(tier, records, Audit(), wanted=lambda topic: topic == parse_topic(OTHER))
     return [each.outcome for each in recovered]
 
 
-def check_consistent(world: CollectedTier) -> ManagedLedgerInfo | None:
+def check_consistent(world):
     """What the record of the lost topic names is there, whole; no claim is left."""
     known = world.records.read(LOST)
     if known is None:
@@ -109,7 +107,7 @@ def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(a
     assert (RecoveryOutcome.NEW in seen) == after  # the last call writes the record
 
 
-def switched_to_the_other(world: CollectedTier) -> bool:
+def switched_to_the_other(world):
     """As a repair does whose copy is damaged: the other copy is read at once, and the damaged one is put aside."""
     name = managed_ledger_of_topic(parse_topic(TOPIC))
     known = world.records.read(name)
@@ -226,12 +224,12 @@ def test_a_claim_is_of_the_record_that_objects_were_judged_by():
 # --- Every call of a collection fails, answers unknown, or ends the process; the next collection ends what it began.
 
 
-def of_ledger(ledger_id: int) -> object:
+def of_ledger(ledger_id):
     written = one_ledger()
     return replace(written, key=replace(written.key, ledger_id=ledger_id))
 
 
-def littered() -> CollectedTier:
+def littered():
     """A needed copy, one that it took the place of, half of one, checksums alone, two attempts, and an upload."""
     scene = Scene(records={})
     kept = pip17()

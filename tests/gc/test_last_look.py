@@ -1,12 +1,10 @@
 """Attempts that somebody is at, records that change or are not complete, uploads, failures: what is unsure stays."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, share
 from records import copied, managed_ledger, still_open
 from scenes.garbage import (
@@ -28,7 +26,7 @@ from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import GarbageKind
 from offload_core.maintenance.verify import Code
-from offload_core.metadata.catalogue import Records, parse_topic
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.records import OffloadContext
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_hooks.errors import BadMagicError, OptionError, StoreError
@@ -36,7 +34,7 @@ from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import Upload
 
 
-def leased(until_s: int) -> OffloadContext:
+def leased(until_s):
     """An attempt that somebody on another machine is at, so long after the collection."""
     context = copied(uuid_of(5), complete=False)
     holder = AttemptHolder(machine=1, process=1, started=1)
@@ -45,7 +43,7 @@ def leased(until_s: int) -> OffloadContext:
     return replace(context, driver=with_lease(context.driver, lease))
 
 
-def leased_segment(until_s: int) -> OffloadContext:
+def leased_segment(until_s):
     driver = leased(until_s).driver
     return OffloadContext.of_segments([share(uuid_of(5), 15, complete=False, driver=driver)])
 
@@ -83,7 +81,7 @@ def test_attempts_in_a_record_that_is_not_ours_to_change_stay():
     """As of a live Pulsar: its broker cleans up when it offloads the ledger again."""
 
     class NotOurs(MemoryMetadataStore):
-        def put(self, *_: object) -> int:
+        def put(self, *_):
             raise BadMagicError("a live Pulsar's tree is there")
 
     for make in (unfinished_attempt, condemned):
@@ -117,14 +115,14 @@ def test_records_that_are_not_complete_only_report():
     class Given:
         why_incomplete = "they were given"
 
-        def topics(self) -> list[object]:
+        def topics(self):
             return [topic]
 
         def read(self, topics):
             return {each: {topic: info_of(scene)}[each] for each in topics}
 
     @contextmanager
-    def given() -> Iterator[Records]:
+    def given():
         yield Given()
 
     assert kinds(list(world.collection(records=given).report())) == {scene.key(1): "superseded"}
@@ -163,7 +161,7 @@ def test_what_has_changed_since_the_listing_stays():
         world = CollectedTier.of(scene)
         stored = world.memory.objects[scene.key(1)]
 
-        def act(world: CollectedTier = world, stored=stored, change: str = change, scene: Scene = scene):
+        def act(world=world, stored=stored, change=change, scene=scene):
             if change == "younger":
                 stat = replace(stored.stat, modified_at=LATER)
                 world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
@@ -181,7 +179,7 @@ def test_what_has_changed_since_the_listing_stays():
 # --- uploads ---------------------------------------------------------------------------------------
 
 
-def uploads_of(*keys: str) -> CollectedTier:
+def uploads_of(*keys):
     scene, _ = superseded()
     world = CollectedTier.of(scene)
     for key in keys:
@@ -261,7 +259,7 @@ def test_a_failure_of_the_audit_log_and_nothing_goes():
     before = world.keys
 
     class Full:
-        def record(self, _: object):
+        def record(self, _):
             raise StoreError("the disk is full")
 
     with pytest.raises(StoreError, match="disk is full"):

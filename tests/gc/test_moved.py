@@ -2,16 +2,12 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
-from damage import DAMAGES, Scene
+from damage import DAMAGES
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
 from scenes.garbage import CollectedTier, changing, clock, kinds
@@ -23,18 +19,17 @@ from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
 from offload_core.interfaces.cli.gc import summary_lines
 from offload_core.maintenance.gc import Collection, Scope
-from offload_core.metadata.catalogue import Records, open_records
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, pack_managed_ledger_info
+from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.records import pack_managed_ledger_info
 from offload_core.storage.tier import Tier, open_store
 from offload_core.writing.offload.attempt_objects import delete_objects
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import OptionError
-from offload_hooks.values import DriverDescription
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     """Two ledgers of one object each, and one in two segments."""
     made = MovedTopic.make(tmp_path, f"sqlite:{tmp_path}/records.db")
     ledgers = [made.add_ledger(count) for count in (12, 9, 15)]
@@ -46,22 +41,22 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made.target.close()
 
 
-def as_a_broker_has_them(world: MovedTopic):
+def as_a_broker_has_them(world):
     """The records name the new copies, and remember nothing of the old ones."""
     names = ("pulsar-offload.replaced", "pulsar-offload.replacement")
 
-    def forget(ledger: LedgerRecord) -> LedgerRecord:
+    def forget(ledger):
         context = ledger.context
         kept = tuple(each for each in context.driver.properties if each[0] not in names)
         return replace(ledger, context=replace(context, driver=replace(context.driver, properties=kept)))
 
-    def change(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def change(info):
         return replace(info, ledgers=tuple(forget(each) for each in info.ledgers))
 
     world.records.update("acme/cold/persistent/orders", change)
 
 
-def collect(world: MovedTopic, elsewhere: Sequence[Tier], tier: Tier | None = None, prefix: str = ""):
+def collect(world, elsewhere, tier=None, prefix=""):
     """Collect the garbage of the source or another tier, a long time later; all of it is deleted."""
     later = int((time.time() + 40 * 86_400) * 1000)
     records = partial(open_records, f"sqlite:{world.folder}/records.db", world.source, {}, {})
@@ -115,16 +110,16 @@ def test_a_tier_that_records_do_not_mean_is_no_reason_for_any_to_go(world, tmp_p
 class Renamed(LocalDriver):
     """A folder that says it is elsewhere."""
 
-    def __init__(self, folder: Path, **said: Any):
+    def __init__(self, folder, **said):
         super().__init__(str(folder))
         self._said = said
 
     @hookimpl
-    def describe(self) -> DriverDescription:
+    def describe(self):
         return replace(super().describe(), **self._said)
 
 
-def in_bucket(endpoint: str) -> dict[str, Any]:
+def in_bucket(endpoint):
     metadata = {"managedLedgerOffloadDriver": "aws-s3", "bucket": "cold", "serviceEndpoint": endpoint}
     return {"location": "s3://cold", "driver_metadata": metadata}
 
@@ -180,7 +175,7 @@ def test_copies_that_a_relocation_left_behind_are_said_with_their_bytes(tmp_path
     assert len(moved.move_all()) == 2
     before = moved.keys(moved.source)
 
-    def records() -> AbstractContextManager[Records]:
+    def records():
         return open_records(url, moved.source, {}, {})
 
     later = int((time.time() + 40 * 86_400) * 1000)
@@ -213,7 +208,7 @@ def test_what_a_repair_put_aside_and_its_notes_are_never_garbage(scope, prefix):
 # --- Copies that stand in for those that records name stay; one that lost entries is no reason for another to go.
 
 
-def standing_in(key: str, half: bool = False) -> Scene:
+def standing_in(key, half=False):
     """A ledger's copy that its record names, and another one that says that it was made of it."""
     scene = pip17()
     scene.add(one_ledger(), 5)
@@ -284,14 +279,14 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_stays():
 
 
 @pytest.fixture
-def moved(tmp_path: Path) -> MovedTopic:
+def moved(tmp_path):
     return moved_by_mapping(tmp_path)
 
 
-def collection_of(moved: MovedTopic, own: dict[str, str], **scope: object) -> Collection:
+def collection_of(moved, own, **scope):
     later = int((time.time() + 40 * 86_400) * 1000)
 
-    def records() -> AbstractContextManager[Records]:
+    def records():
         return open_records(f"sqlite:{moved.folder}/records.db", moved.source, {}, own)
 
     fields = {"now_ms": lambda: later, "is_shared": False} | scope
@@ -349,7 +344,7 @@ def test_a_deletion_that_is_cut_off_leaves_no_checksums_alone(moved):
     calls: list[set[str]] = []
 
     class CutOff:
-        def delete(self, names: list[str]):
+        def delete(self, names):
             calls.append(set(names))
 
     delete_objects(CutOff(), [key])

@@ -6,15 +6,14 @@ nothing is left but what records need, and what may be another cluster's.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 from effort import effort
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, pip17_object, streaming_object
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from managed_ledgers import Audit
@@ -22,14 +21,12 @@ from records import closed, copied, managed_ledger, new_copy
 from tiers import uuid_of
 
 from offload_core.format.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
-from offload_core.maintenance.gc import Collection, CollectionSummary, Scope
+from offload_core.maintenance.gc import Collection, Scope
 from offload_core.maintenance.gc.garbage_judging import Naming, is_under_way, naming_of, namings
-from offload_core.metadata.catalogue import Records
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
-    ManagedLedgerInfo,
     abandon_attempt,
     abandon_segment,
     assign_segment,
@@ -52,7 +49,6 @@ from offload_core.writing.offload.running_attempt import check_not_alive, check_
 from offload_hooks import hookimpl
 from offload_hooks.errors import AttemptError, BadMagicError, UnknownTopicError, UploadError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
-from offload_hooks.values import ObjectStat, Upload
 
 # --- Writers of a tier that can be stopped between any two lines, as generators; and a tier whose clock is another's
 
@@ -72,11 +68,11 @@ class StoreClock:
     now_ms: int = 1_700_000_000_000
     skew_s: int = 0
 
-    def __call__(self) -> int:
+    def __call__(self):
         return self.now_ms
 
     @property
-    def in_store(self) -> datetime:
+    def in_store(self):
         """The store's time."""
         return datetime.fromtimestamp(self.now_ms / 1000, UTC) + timedelta(seconds=self.skew_s)
 
@@ -84,29 +80,29 @@ class StoreClock:
 class ClockedDriver(MemoryDriver):
     """A tier in memory by the store's clock; what is deleted or aborted is told before."""
 
-    def __init__(self, tier: MemoryTier, clock: StoreClock, told: Callable[[str], None]):
+    def __init__(self, tier, clock, told):
         super().__init__(tier)
         self._clock, self._told = clock, told
 
     @hookimpl
-    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+    def begin_data(self, key, content_type, user_metadata):
         upload = super().begin_data(key, content_type, user_metadata)
         self.tier.uploads[upload].started_at = self._clock.in_store
         return upload
 
     @hookimpl
-    def delete(self, keys: Sequence[str]) -> int:
+    def delete(self, keys):
         for key in keys:
             self._told(key)
         return super().delete(keys)
 
     @hookimpl
-    def abort_data(self, upload: Upload) -> bool:
+    def abort_data(self, upload):
         if upload in self.tier.uploads:  # else it was committed meanwhile, and nothing is aborted
             self._told(upload.key)
         return super().abort_data(upload)
 
-    def store(self, key: str, *given: object) -> ObjectStat:
+    def store(self, key, *given):
         """Put an object in place."""
         super().store(key, *given)
         stored = self.tier.objects[key]
@@ -131,13 +127,13 @@ class Writer:
     leased: bool
     uuid: UUID | None = None
 
-    def lease(self) -> AttemptLease | None:
+    def lease(self):
         """A lease from now on, of a process on another machine."""
         return AttemptLease(holder=_SOMEBODY, until_ms=self.clock() + LEASE_MS) if self.leased else None
 
     # --- verbs ---------------------------------------------------------------------------------
 
-    def offload(self, ledger_id: int) -> Steps:
+    def offload(self, ledger_id):
         """A ledger in one object."""
         with suppress(AttemptError, UnknownTopicError, UploadError):
             info = self._info()
@@ -158,7 +154,7 @@ class Writer:
             yield from self._write(pip17_object(PAYLOADS, ledger_id=ledger_id), uuid)
             self._end(lambda now: complete_attempt(now, ledger_id, uuid, self.clock()))
 
-    def stream(self, ledger_id: int) -> Steps:
+    def stream(self, ledger_id):
         """A segment of a whole ledger."""
         with suppress(AttemptError, UnknownTopicError, UploadError):
             old = unfinished_segment(self._info())
@@ -183,7 +179,7 @@ class Writer:
             end = EntryPosition(begin.ledger_id, last)
             self._end(lambda now: complete_segment(now, uuid, end, {end.ledger_id: last}, self.clock()))
 
-    def replace(self, ledger_id: int) -> Steps:
+    def replace(self, ledger_id):
         """Another copy of a ledger takes the place of the one that is there, which is deleted then."""
         with suppress(AttemptError, UnknownTopicError, UploadError):
             ledger = self._info().ledger(ledger_id)
@@ -205,7 +201,7 @@ class Writer:
             yield
             self._update(lambda now: forget_replaced(now, old))
 
-    def trim(self, ledger_id: int) -> Steps:
+    def trim(self, ledger_id):
         """A ledger is deleted with its copy: by us condemned first, by a broker forgotten first."""
         with suppress(AttemptError, UnknownTopicError, UploadError):
             ledger = self._info().ledger(ledger_id)
@@ -223,7 +219,7 @@ class Writer:
                 yield
             self._update(lambda now: _without(now, ledger_id))
 
-    def delete_topic(self) -> Steps:
+    def delete_topic(self):
         """The topic's record goes; what lies in the tier stays behind."""
         known = self.records.read(self.name)
         if known is not None:
@@ -232,27 +228,27 @@ class Writer:
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def _info(self) -> ManagedLedgerInfo:
+    def _info(self):
         known = self.records.read(self.name)
         if known is None:
             raise UnknownTopicError("the topic is deleted", key=self.name)
         return known.info
 
-    def _update(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
+    def _update(self, change):
         self.records.update(self.name, change)
 
-    def _begin(self) -> UUID:
+    def _begin(self):
         self.uuid = uuid4()
         return self.uuid
 
-    def _end(self, change: Callable[[ManagedLedgerInfo], ManagedLedgerInfo]):
+    def _end(self, change):
         """Record that the attempt is complete; a broker takes no notice of what others say of it."""
         uuid = self.uuid
         assert uuid is not None
         self._update(change)
         self.uuid = None
 
-    def _write(self, written: WrittenObject, uuid: UUID) -> Steps:
+    def _write(self, written, uuid):
         key = replace(written.key, uuid=uuid)
         metadata = {"s3managedledgeroffloaderformatversion": "1", "managedledgername": self.name}
         if self.cluster is not None:
@@ -267,21 +263,21 @@ class Writer:
         yield
 
 
-def _key(uuid: UUID, ledger_id: int | None) -> ObjectKey:
+def _key(uuid, ledger_id):
     return ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
 
 
-def _taken_over(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, now_ms: int) -> ManagedLedgerInfo:
+def _taken_over(info, ledger_id, uuid, now_ms):
     check_not_alive(info.ledger(ledger_id), now_ms)
     return abandon_attempt(info, ledger_id, uuid)
 
 
-def _segment_taken_over(info: ManagedLedgerInfo, uuid: UUID, driver: DriverMetadata | None, now_ms: int):
+def _segment_taken_over(info, uuid, driver, now_ms):
     check_over(uuid, driver, now_ms, 0)
     return abandon_segment(info, uuid)
 
 
-def _without(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+def _without(info, ledger_id):
     left = tuple(ledger for ledger in info.ledgers if ledger.ledger_id != ledger_id)
     return replace(info, ledgers=left)
 
@@ -308,27 +304,27 @@ class Running:
 class Between:
     """A layer, and a store, that let others go on before each call."""
 
-    def __init__(self, go_on: Any):
+    def __init__(self, go_on):
         self._go_on = go_on
 
-    def _pass(self) -> Iterator[Any]:
+    def _pass(self):
         self._go_on()
         return (yield)
 
     @hookimpl(wrapper=True)
-    def stat(self) -> Any:
+    def stat(self):
         return (yield from self._pass())
 
     @hookimpl(wrapper=True)
-    def read_range(self) -> Any:
+    def read_range(self):
         return (yield from self._pass())
 
     @hookimpl(wrapper=True)
-    def delete(self) -> Any:
+    def delete(self):
         return (yield from self._pass())
 
     @hookimpl(wrapper=True)
-    def list_objects(self) -> Any:
+    def list_objects(self):
         answer = yield
         self._go_on()
         return answer
@@ -337,24 +333,24 @@ class Between:
 class SlowStore:
     """A metadata store before each of whose answers others go on; of a Pulsar it cannot be written."""
 
-    def __init__(self, store: MemoryMetadataStore, go_on: Any, *, is_pulsars: bool):
+    def __init__(self, store, go_on, *, is_pulsars):
         self._store, self._go_on, self._is_pulsars = store, go_on, is_pulsars
 
-    def get(self, path: str) -> Any:
+    def get(self, path):
         self._go_on()
         return self._store.get(path)
 
-    def children(self, path: str) -> Any:
+    def children(self, path):
         self._go_on()
         return self._store.children(path)
 
-    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+    def put(self, path, value, expected_version):
         if self._is_pulsars:
             raise BadMagicError("a live Pulsar's tree is there")
         self._go_on()
         return self._store.put(path, value, expected_version)
 
-    def delete(self, path: str, expected_version: int):
+    def delete(self, path, expected_version):
         self._go_on()
         found = self._store.get(path)
         assert found is None or found[1] != expected_version or is_claim(parse_managed_ledger_info(found[0]))
@@ -368,7 +364,7 @@ class RacingMachine(RuleBasedStateMachine):
     """Two topics of a cluster, a third that keeps what it has, and objects of another cluster beside them."""
 
     @initialize(is_pulsars=st.booleans(), skew_s=st.integers(-290, 290))
-    def begin(self, is_pulsars: bool, skew_s: int):
+    def begin(self, is_pulsars, skew_s):
         self.lock = threading.RLock()
         self.is_pulsars = is_pulsars
         self.clock = StoreClock(skew_s=skew_s)
@@ -398,11 +394,11 @@ class RacingMachine(RuleBasedStateMachine):
         if hasattr(self, "memory"):
             self.come_to_rest()
 
-    def make_topic(self, name: str):
+    def make_topic(self, name):
         ledgers = [closed(ledger_id, len(PAYLOADS)) for ledger_id in LEDGERS]
         self.records.write(name, managed_ledger(*ledgers), None)
 
-    def writer(self, name: str, cluster: str | None) -> Writer:
+    def writer(self, name, cluster):
         return Writer(
             records=self.records, tier=self.tier, clock=self.clock, name=name, cluster=cluster,
             leased=not self.is_pulsars,
@@ -416,7 +412,7 @@ class RacingMachine(RuleBasedStateMachine):
         ledger=st.sampled_from(LEDGERS),
         steps=st.integers(0, 8),
     )
-    def begin_to_write(self, way: str, name: str, ledger: int, steps: int):
+    def begin_to_write(self, way, name, ledger, steps):
         """Somebody begins, and comes some steps far. A broker does not stream or replace."""
         if self.is_pulsars and way in ("stream", "replace"):
             way = "offload"
@@ -430,30 +426,30 @@ class RacingMachine(RuleBasedStateMachine):
             self.step(len(self.running) - 1)
 
     @rule(which=st.integers(0, 9), steps=st.integers(1, 9))
-    def go_on(self, which: int, steps: int):
+    def go_on(self, which, steps):
         for _ in range(steps):
             self.step(which)
 
     @rule(which=st.integers(0, 9))
-    def kill(self, which: int):
+    def kill(self, which):
         if self.running:
             del self.running[which % len(self.running)]
 
     @rule(which=st.integers(0, 9))
-    def stand_still(self, which: int):
+    def stand_still(self, which):
         """It does not go on, and does not renew its lease, for as long as it may be; then it does."""
         if self.running:
             each = self.running[which % len(self.running)]
             each.is_still = not each.is_still
 
     @rule(name=st.sampled_from(TOPICS), again=st.booleans())
-    def delete_topic(self, name: str, again: bool):
+    def delete_topic(self, name, again):
         self.writer(name, "east").delete_topic()
         if again:
             self.make_topic(name)
 
     @rule(hours=st.sampled_from([0, 1, 2, 100]))
-    def let_time_pass(self, hours: int):
+    def let_time_pass(self, hours):
         """Whoever is alive renews its lease meanwhile."""
         self.clock.now_ms += hours * 3_600_000 + LEASE_MS
         self.renew()
@@ -474,7 +470,7 @@ class RacingMachine(RuleBasedStateMachine):
                 assert len(old) == len(text)
                 self.store.put(path, value.replace(old.encode(), text.encode()), version)
 
-    def step(self, which: int):
+    def step(self, which):
         if not self.running:
             return
         each = self.running[which % len(self.running)]
@@ -497,7 +493,7 @@ class RacingMachine(RuleBasedStateMachine):
             finally:
                 self.is_collecting = collecting
 
-    def check(self, key: str):
+    def check(self, key):
         """A collection deletes this: nothing needs it."""
         with self.lock:
             if not self.is_collecting:
@@ -516,22 +512,22 @@ class RacingMachine(RuleBasedStateMachine):
                 if each.writer.uuid == parsed.uuid and self.is_recorded(each.writer, parsed.uuid):
                     assert each.writer.leased  # by compare-and-set it learns that it has lost
 
-    def is_recorded(self, writer: Writer, uuid: UUID) -> bool:
+    def is_recorded(self, writer, uuid):
         known = self.records.read(writer.name)
         named = None if known is None else naming_of(known.info, uuid)
         return named is not None and not named.is_given_up
 
     @rule(turns=st.lists(st.integers(0, 6), max_size=60), is_shared=st.booleans())
-    def collect(self, turns: list[int], is_shared: bool):
+    def collect(self, turns, is_shared):
         self.turns = iter(turns)
         self.run(is_shared)
         self.turns = iter(())
 
-    def run(self, is_shared: bool) -> CollectionSummary:
+    def run(self, is_shared):
         slow = SlowStore(self.store, self.others_go_on, is_pulsars=self.is_pulsars)
 
         @contextmanager
-        def opened() -> Iterator[Records]:
+        def opened():
             yield StoreRecords(slow)
 
         scope = Scope(grace=timedelta(hours=1), is_shared=is_shared, now_ms=self.clock)
@@ -555,7 +551,7 @@ class RacingMachine(RuleBasedStateMachine):
             names = {key for key in self.memory.objects if key.startswith(str(uuid))}
             assert len(names) == 2, (uuid, ledger, names)
 
-    def needed(self) -> set[tuple[UUID, int]]:
+    def needed(self):
         """What records need: of one that a broker deletes, until it has."""
         found = set()
         for name in (KEEPER, *TOPICS):

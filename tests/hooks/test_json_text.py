@@ -27,13 +27,13 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_json_wrote_is_read(value: object) -> None:
+def test_what_json_wrote_is_read(value):
     assert read_json(json.dumps(value), "it") == value
     assert read_json(json.dumps(value, ensure_ascii=False).encode(), "it") == value
 
 
 @given(st.binary())
-def test_any_bytes_are_a_value_or_the_error(data: bytes) -> None:
+def test_any_bytes_are_a_value_or_the_error(data):
     with contextlib.suppress(FormatError):
         read_json(data, "it")
 
@@ -41,7 +41,7 @@ def test_any_bytes_are_a_value_or_the_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     "text", ["[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, '{"a":' * MAX_DEPTH + "1" + "}" * MAX_DEPTH]
 )
-def test_it_nests_as_deep_as_the_limit_and_no_deeper(text: str) -> None:
+def test_it_nests_as_deep_as_the_limit_and_no_deeper(text):
     read_json(text, "it")
     with pytest.raises(FormatError, match=f"nested deeper than {MAX_DEPTH}"):
         read_json(f"[{text}]", "it")
@@ -67,19 +67,19 @@ def test_it_nests_as_deep_as_the_limit_and_no_deeper(text: str) -> None:
         (b'{"\\udfff": 1}', "surrogates"),
     ],
 )
-def test_what_is_refused_says_why_and_where(text: bytes, why: str) -> None:
+def test_what_is_refused_says_why_and_where(text, why):
     with pytest.raises(MetadataError, match="the sidecar is not JSON") as raised:
         read_json(text, "the sidecar", error=MetadataError, key="a/b", offset=7)
     assert (raised.value.key, raised.value.offset) == ("a/b", 7)
     assert why in str(raised.value.found)
 
 
-def test_greatest_numbers_are_read() -> None:
+def test_greatest_numbers_are_read():
     assert read_json("[18446744073709551615, -9223372036854775808]", "it") == [2**64 - 1, -(2**63)]
     assert math.isfinite(read_json("1e308", "it"))
 
 
-def test_a_document_that_is_too_long_is_refused_before_it_is_read() -> None:
+def test_a_document_that_is_too_long_is_refused_before_it_is_read():
     with pytest.raises(FormatError) as raised:
         read_json(b"[" * 1000, "it", max_bytes=999)
     assert raised.value.found == "1000 bytes, of which there may be 999"
@@ -123,7 +123,7 @@ TAKES: dict[str, Callable[[JsonObject], object]] = {
 }
 
 
-def test_fields_are_taken_with_their_types() -> None:
+def test_fields_are_taken_with_their_types():
     fields = JsonObject.of(WHOLE_DOCUMENT, "it")
     assert [take(fields) for take in TAKES.values()] == [
         None,
@@ -164,7 +164,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("name", TAKES)
-def test_a_field_of_another_kind_is_refused_with_document_field_and_place(name: str) -> None:
+def test_a_field_of_another_kind_is_refused_with_document_field_and_place(name):
     right = {"version": [2**63], "text": [""], "list": [[1], [True, 1], [1, 2, 3], [[]]], "texts": []}.get(
         name, []
     )
@@ -178,13 +178,13 @@ def test_a_field_of_another_kind_is_refused_with_document_field_and_place(name: 
         assert len(str(raised.value.found)) < 200
 
 
-def test_a_field_in_an_inner_object_is_named_with_its_path() -> None:
+def test_a_field_in_an_inner_object_is_named_with_its_path():
     fields = JsonObject.of({"files": [{"size": 1}, {"size": -1}]}, "it")
     with pytest.raises(FormatError, match=r"'files\[1\].size'"):
         [each.integer("size") for each in fields.nested_objects("files")]
 
 
-def test_a_newer_version_is_told_from_none() -> None:
+def test_a_newer_version_is_told_from_none():
     with pytest.raises(UnsupportedVersionError):
         JsonObject.read('{"version": 3}', "it").check_version(2)
     JsonObject.read('{"version": 2}', "it").check_version(2)
@@ -194,7 +194,7 @@ def test_a_newer_version_is_told_from_none() -> None:
 
 
 @given(st.integers(-(2**70), 2**70))
-def test_whole_numbers_in_texts(number: int) -> None:
+def test_whole_numbers_in_texts(number):
     assert whole_number(str(number)) == (number if 0 <= number < 2**63 else None)
     assert whole_number(str(number), INT64) == (number if -(2**63) <= number < 2**63 else None)
 
@@ -202,7 +202,7 @@ def test_whole_numbers_in_texts(number: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", " 1", "1 ", "+1", "1_0", "٣", "²", "1.0", "0x1", "1" * 5000, "1\n", "-"]
 )
-def test_other_texts_are_no_whole_numbers(text: str) -> None:
+def test_other_texts_are_no_whole_numbers(text):
     assert whole_number(text, INT64) is None
 
 
@@ -210,7 +210,7 @@ def test_other_texts_are_no_whole_numbers(text: str) -> None:
 
 
 @given(st.floats(allow_nan=False) | st.integers(-(2**80), 2**80))
-def test_a_time_that_no_calendar_has_becomes_the_nearest(seconds: float) -> None:
+def test_a_time_that_no_calendar_has_becomes_the_nearest(seconds):
     time = utc_time(seconds)
     assert 1000 <= time.year <= 9000
     assert time.utcoffset() == timedelta(0)

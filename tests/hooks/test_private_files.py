@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,21 +14,21 @@ from offload_hooks.private_files import check_file, create_file, make_directorie
 
 
 @pytest.fixture(autouse=True)
-def no_umask() -> Iterator[None]:
+def no_umask():
     umask = os.umask(0)
     yield
     os.umask(umask)
 
 
-def mode_of(path: Path) -> int:
+def mode_of(path):
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def opened(path: Path) -> None:
+def opened(path):
     os.close(open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT))
 
 
-def replaced(path: Path) -> None:
+def replaced(path):
     with replacing(path) as file:
         file.write(b"new")
 
@@ -41,7 +41,7 @@ def test_what_is_created_is_for_its_owner_alone_from_the_beginning(way, tmp_path
     seen = []
     real = os.open
 
-    def watching(path: str, flags: int, mode: int = 0o777, **where: int) -> int:
+    def watching(path, flags, mode=0o777, **where):
         descriptor = real(path, flags, mode, **where)
         seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode) if flags & os.O_CREAT else 0o600)
         return descriptor
@@ -53,7 +53,7 @@ def test_what_is_created_is_for_its_owner_alone_from_the_beginning(way, tmp_path
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_folders_are_for_their_owner_alone_and_those_that_are_there_stay(tmp_path: Path) -> None:
+def test_folders_are_for_their_owner_alone_and_those_that_are_there_stay(tmp_path):
     (tmp_path / "a").mkdir(mode=0o755)
     make_directories(tmp_path / "a" / "b" / "c")
     assert [mode_of(tmp_path / each) for each in ("a", "a/b", "a/b/c")] == [0o755, 0o700, 0o700]
@@ -64,7 +64,7 @@ def test_folders_are_for_their_owner_alone_and_those_that_are_there_stay(tmp_pat
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_file_that_is_there_keeps_its_mode(way: str, tmp_path: Path) -> None:
+def test_a_file_that_is_there_keeps_its_mode(way, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     path.chmod(0o644)
@@ -75,7 +75,7 @@ def test_a_file_that_is_there_keeps_its_mode(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("target", ["victim", "nothing"])
-def test_a_link_is_not_followed(way: str, target: str, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(way, target, tmp_path):
     victim = tmp_path / "victim"
     victim.write_bytes(b"victim")
     link = tmp_path / "file"
@@ -92,7 +92,7 @@ def test_a_link_is_not_followed(way: str, target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_file_of_several_names_is_not_written_to(way: str, tmp_path: Path) -> None:
+def test_a_file_of_several_names_is_not_written_to(way, tmp_path):
     victim, link = tmp_path / "victim", tmp_path / "file"
     victim.write_bytes(b"victim")
     link.hardlink_to(victim)
@@ -106,7 +106,7 @@ def test_a_file_of_several_names_is_not_written_to(way: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_pipe_or_a_folder_is_refused_and_not_waited_for(way: str, tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_is_refused_and_not_waited_for(way, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
@@ -117,7 +117,7 @@ def test_a_pipe_or_a_folder_is_refused_and_not_waited_for(way: str, tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
 
 
-def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_replacement_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with suppress(ZeroDivisionError), replacing(path) as file:
@@ -127,7 +127,7 @@ def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_the_file_that_is_written_meanwhile_has_a_name_that_is_not_guessed(tmp_path: Path) -> None:
+def test_the_file_that_is_written_meanwhile_has_a_name_that_is_not_guessed(tmp_path):
     names = set()
     for _ in range(3):
         with replacing(tmp_path / "file"):
@@ -136,27 +136,27 @@ def test_the_file_that_is_written_meanwhile_has_a_name_that_is_not_guessed(tmp_p
 
 
 @pytest.mark.parametrize("name", ["é" * 127, "x" * 255])
-def test_the_longest_names_can_be_replaced(name: str, tmp_path: Path) -> None:
+def test_the_longest_names_can_be_replaced(name, tmp_path):
     replaced(tmp_path / name)
     create_file(tmp_path / name[::-1])
     assert (tmp_path / name).read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_names_are_durable(way: str, tmp_path: Path, synced: list[Path]) -> None:
+def test_names_are_durable(way, tmp_path, synced):
     WAYS[way](tmp_path / "file")
     assert synced[-1] == tmp_path
     if way == "replace":
         assert len(synced) == 2  # the bytes before
 
 
-def test_names_of_folders_are_durable(tmp_path: Path, synced: list[Path]) -> None:
+def test_names_of_folders_are_durable(tmp_path, synced):
     make_directories(tmp_path / "a" / "b" / "c")
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
 
 
 def test_without_hard_links_a_file_is_created_all_the_same(tmp_path, monkeypatch):
-    def refusing(*arguments: object, **options: object) -> None:
+    def refusing(*arguments, **options):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refusing)

@@ -26,7 +26,7 @@ from offload_hooks.shown_urls import holds_user, masked, shown_url
         ("", ""),
     ],
 )
-def test_user_password_query_and_fragment_are_masked(url: str, shown: str) -> None:
+def test_user_password_query_and_fragment_are_masked(url, shown):
     assert shown_url(url) == shown
 
 
@@ -39,7 +39,7 @@ def test_user_password_query_and_fragment_are_masked(url: str, shown: str) -> No
         ("is it http://host:8080?", "is it http://host:8080?"),
     ],
 )
-def test_urls_in_a_text_are_masked(text: str, shown: str) -> None:
+def test_urls_in_a_text_are_masked(text, shown):
     assert masked(text) == shown
 
 
@@ -53,11 +53,11 @@ def test_urls_in_a_text_are_masked(text: str, shown: str) -> None:
         ("sqlite:a@b.db", False),
     ],
 )
-def test_a_user_is_looked_for_where_a_host_would_be(url: str, holds: bool) -> None:
+def test_a_user_is_looked_for_where_a_host_would_be(url, holds):
     assert holds_user(url) is holds
 
 
-def test_errors_show_no_credentials_of_urls_also_after_pickling() -> None:
+def test_errors_show_no_credentials_of_urls_also_after_pickling():
     url = "s3://user:secret@bucket/x"
     error = OptionError(f"cannot open {url}", key=url, expected=3, found=url, hint="Look.")
     for each in (error, pickle.loads(pickle.dumps(error))):

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -133,30 +132,30 @@ PRICES = {
 }
 
 
-def with_property(name: str, text: str) -> LedgerRecord:
+def with_property(name, text):
     driver = DriverMetadata(name="aws-s3", properties=((name, text),))
     context = OffloadContext(uuid=UUID(UUID_TEXT), complete=True, driver=driver)
     return LedgerRecord(info=LedgerInfo(ledger_id=3), context=context)
 
 
-def summary_of(described: bytes) -> object:
+def summary_of(described):
     head = [MAGIC, 1, zlib.crc32(described), len(described)]
     return parse_summary(b"".join(each.to_bytes(4, "big") for each in head) + described)
 
 
-def read_log(tmp_path: Path, line: bytes) -> object:
+def read_log(tmp_path, line):
     path = tmp_path / "audit.jsonl"
     path.write_bytes(line + b"\n" + line)
     return list(read_audit_log(path))
 
 
-def read_steps(tmp_path: Path, line: bytes) -> object:
+def read_steps(tmp_path, line):
     path = tmp_path / "mapping.jsonl"
     path.write_bytes(line + b"\n")
     return read_mapping(path)
 
 
-def read_state(tmp_path: Path, row: bytes) -> object:
+def read_state(tmp_path, row):
     path = tmp_path / "verified.db"
     pair = Pair(parse_key(f"{UUID_TEXT}-ledger-3"))  # type: ignore[arg-type]
     if not path.exists():
@@ -351,7 +350,7 @@ BYTES: Mapping[str, tuple[bytes, Callable[[bytes], object]]] = {
 }
 
 
-def changed_document(document: object, random: Random) -> bytes:
+def changed_document(document, random):
     """The text of a document of which one or two values are others, or gone."""
     copy = json.loads(json.dumps(document))
     given: list[str] = []
@@ -375,14 +374,14 @@ def changed_document(document: object, random: Random) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def places_in(value: Any) -> Any:
+def places_in(value):
     for at, each in value.items() if isinstance(value, dict) else enumerate(value):
         yield value, at
         if isinstance(each, dict | list):
             yield from places_in(each)
 
 
-def changed_bytes(data: bytes, random: Random) -> bytes:
+def changed_bytes(data, random):
     """Some bytes that are others, more, or fewer."""
     out = bytearray(data)
     for _ in range(random.randint(1, 3)):
@@ -411,7 +410,7 @@ def changed_bytes(data: bytes, random: Random) -> bytes:
     return bytes(out)
 
 
-def expect_no_other_error(read: Callable[[], object], found: bytes | str) -> None:
+def expect_no_other_error(read, found):
     try:
         read()
     except OffloadError:
@@ -420,12 +419,12 @@ def expect_no_other_error(read: Callable[[], object], found: bytes | str) -> Non
         raise AssertionError(f"{type(error).__name__} of {found[:300]!r}") from error
 
 
-def numbers(cases: int) -> list[Any]:
+def numbers(cases):
     return [pytest.param(CASES), pytest.param(cases, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_documents_that_are_right_are_read(name: str, tmp_path: Path):
+def test_documents_that_are_right_are_read(name, tmp_path):
     document, read = JSON[name]
     if name != "prices as TOML":
         read(tmp_path, json.dumps(document).encode())
@@ -433,7 +432,7 @@ def test_documents_that_are_right_are_read(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", JSON)
-def test_changed_documents_are_a_value_or_an_error_of_ours(name: str, cases: int, tmp_path: Path):
+def test_changed_documents_are_a_value_or_an_error_of_ours(name, cases, tmp_path):
     document, read = JSON[name]
     if name == "verified objects":
         cases //= 10  # each is a file
@@ -445,7 +444,7 @@ def test_changed_documents_are_a_value_or_an_error_of_ours(name: str, cases: int
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_a_document_that_is_one_hostile_value(name: str, tmp_path: Path):
+def test_a_document_that_is_one_hostile_value(name, tmp_path):
     _, read = JSON[name]
     for text in HOSTILE:
         data = text.encode(errors="surrogatepass")
@@ -454,7 +453,7 @@ def test_a_document_that_is_one_hostile_value(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", TEXTS)
-def test_changed_texts_are_a_value_or_an_error_of_ours(name: str, cases: int):
+def test_changed_texts_are_a_value_or_an_error_of_ours(name, cases):
     whole, read = TEXTS[name]
     read(whole)
     for seed in range(cases):
@@ -471,7 +470,7 @@ def test_changed_texts_are_a_value_or_an_error_of_ours(name: str, cases: int):
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
 @pytest.mark.parametrize("name", BYTES)
-def test_changed_bytes_are_a_value_or_an_error_of_ours(name: str, cases: int):
+def test_changed_bytes_are_a_value_or_an_error_of_ours(name, cases):
     whole, read = BYTES[name]
     read(whole)
     for seed in range(cases):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from offload_hooks.errors import RangeError
 
 
 @pytest.fixture
-def without_boot_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_boot_id(monkeypatch):
     monkeypatch.setattr(file_calls, "_LINUX", Path("/nonexistent"))
     monkeypatch.setattr(file_calls, "_MACOS", ["/nonexistent"])
     boot_identity.cache_clear()
@@ -24,22 +23,22 @@ def without_boot_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     boot_identity.cache_clear()
 
 
-def become_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def become_another_process(monkeypatch):
     monkeypatch.setattr(file_calls, "_OF_PROCESS", os.urandom(16))
     boot_identity.cache_clear()
 
 
-def in_another_process(code: str) -> str:
+def in_another_process(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def test_the_identity_is_the_machines() -> None:
+def test_the_identity_is_the_machines():
     code = "from offload_core.storage.hot.file_calls import boot_identity; print(boot_identity())"
     assert in_another_process(code) == str(boot_identity())
 
 
-def test_without_one_it_is_the_processs(without_boot_id: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_it_is_the_processs(without_boot_id, monkeypatch):
     assert 0 != boot_identity() == boot_identity()
     first = boot_identity()
     become_another_process(monkeypatch)
@@ -47,8 +46,8 @@ def test_without_one_it_is_the_processs(without_boot_id: None, monkeypatch: pyte
 
 
 def test_without_one_the_writers_process_reads_what_was_acknowledged_and_others_what_is_durable(
-    without_boot_id: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    without_boot_id, monkeypatch, tmp_path
+):
     store = FileLedgerStore(tmp_path, sync="never")
     writer = store.create({})
     writer.append_batch([b"durable", b"as well"])

@@ -40,12 +40,12 @@ SEED = ledger_seed(7)
 payload_lists = st.lists(st.binary(max_size=60), max_size=8)
 
 
-def passed(window: bytes, entry_id: int, stop_entry_id: int = 1 << 60):
+def passed(window, entry_id, stop_entry_id=1 << 60):
     arguments = (0, len(window), entry_id, stop_entry_id, MAX_ENTRY_BYTES, crc32c_address(), np.uint32(SEED))
     return pass_frames(read_only(window), *arguments)
 
 
-def copied(window: bytes, entry_id: int, stop_entry_id: int, byte_room: int):
+def copied(window, entry_id, stop_entry_id, byte_room):
     values = np.empty(len(window), np.uint8)
     offsets = np.empty(len(window) // FRAME_HEAD_BYTES + 1, np.int64)
     arguments = (0, entry_id, stop_entry_id, MAX_ENTRY_BYTES, crc32c_address(), np.uint32(SEED), byte_room)
@@ -54,7 +54,7 @@ def copied(window: bytes, entry_id: int, stop_entry_id: int, byte_room: int):
     return status, position, found
 
 
-def by_the_twin(window: bytes, entry_id: int):
+def by_the_twin(window, entry_id):
     """How far the twin comes, and what it says there."""
     position, found = 0, []
     try:
@@ -66,7 +66,7 @@ def by_the_twin(window: bytes, entry_id: int):
     return position, found, None
 
 
-def crc32c_bit_by_bit(data: bytes) -> int:
+def crc32c_bit_by_bit(data):
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte

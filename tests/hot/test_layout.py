@@ -53,7 +53,7 @@ FOOTER = Footer(
 )
 
 
-def example() -> bytes:
+def example():
     seed = ledger_seed(LEDGER_ID)
     slots = [
         pack_state(state, seed).ljust(PAGE_BYTES, b"\0") for state in (STATE, STATE._replace(sequence=5))

@@ -155,7 +155,7 @@ FAULTS = {
 }
 
 
-def run(kind: type[MemoryLedgerStore], case: str, parameters: dict[str, object]) -> None:
+def run(kind, case, parameters):
     shared = MemoryLedgers()
     method = getattr(LedgerStoreConformance(), case)
     taken = method.__code__.co_varnames[: method.__code__.co_argcount]

@@ -8,7 +8,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from ledger_files import all_entries
@@ -35,7 +34,7 @@ class _File:
 class FailingDisk:
     """Patches `os`; `after_each` is called after each call that changes a file."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self._files: defaultdict[int, _File] = defaultdict(_File)
         self.fail_next_sync = False
         self.syncs = 0
@@ -46,7 +45,7 @@ class FailingDisk:
         monkeypatch.setattr(os, "ftruncate", self._ftruncate)
         monkeypatch.setattr(os, "fdatasync", self._sync)
 
-    def image(self, path: Path, dice: random.Random | None) -> bytes:
+    def image(self, path, dice):
         """What is found of a file after a power failure; without dice, only what was synced."""
         file, data = self._files[path.stat().st_ino], path.read_bytes()
         self._look(file, data)
@@ -59,7 +58,7 @@ class FailingDisk:
             pages.append(found.ljust(PAGE, b"\0"))
         return b"".join(pages)[:size]
 
-    def _look(self, file: _File, data: bytes) -> None:
+    def _look(self, file, data):
         """The pages that are mapped change without a call."""
         for page in MAPPED_PAGES:
             now = data[page * PAGE : (page + 1) * PAGE]
@@ -67,26 +66,26 @@ class FailingDisk:
                 file.seen[page] = now
                 file.dirty.add(page)
 
-    def _changed(self, descriptor: int, begin: int, end: int) -> None:
+    def _changed(self, descriptor, begin, end):
         file = self._files[os.fstat(descriptor).st_ino]
         file.dirty.update(range(begin // PAGE, -(-end // PAGE)))
         self.after_each()
 
-    def _pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
+    def _pwrite(self, descriptor, data, offset):
         written = self._real["pwrite"](descriptor, data, offset)
         self._changed(descriptor, offset, offset + written)
         return int(written)
 
-    def _pwritev(self, descriptor: int, parts: tuple[bytes, ...], offset: int) -> int:
+    def _pwritev(self, descriptor, parts, offset):
         written = self._real["pwritev"](descriptor, parts, offset)
         self._changed(descriptor, offset, offset + written)
         return int(written)
 
-    def _ftruncate(self, descriptor: int, size: int) -> None:
+    def _ftruncate(self, descriptor, size):
         self._real["ftruncate"](descriptor, size)
         self._changed(descriptor, max(0, size - 1), size)
 
-    def _sync(self, descriptor: int) -> None:
+    def _sync(self, descriptor):
         self.syncs += 1
         file, size = self._files[os.fstat(descriptor).st_ino], os.fstat(descriptor).st_size
         data = os.pread(descriptor, size, 0)
@@ -211,7 +210,7 @@ def test_recovery_after_an_fsync_that_failed_writes_anew_what_the_system_gave_up
     writer.sync()
     disk.fail_next_sync = True
 
-    def append_durably() -> None:
+    def append_durably():
         writer.append_batch(ENTRIES[3:])
         writer.sync()
 
@@ -230,7 +229,7 @@ def test_an_fsync_that_fails_in_the_background_is_told_by_the_next_call(tmp_path
     writer = store.create({})
     disk.fail_next_sync = True
 
-    def append_until_it_fails() -> None:
+    def append_until_it_fails():
         while True:
             writer.append(b"x")
 
@@ -258,7 +257,7 @@ def test_a_ledger_whose_sealing_fails_can_be_recovered(tmp_path, disk, failing):
     writer.append_batch(ENTRIES)
     before = disk.syncs
 
-    def fail_later() -> None:
+    def fail_later():
         disk.fail_next_sync = disk.syncs == before + failing - 1
 
     disk.after_each = fail_later

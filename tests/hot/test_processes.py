@@ -23,11 +23,11 @@ from offload_hooks.testing.threads import together
 class Appender:
     """Another process, which appends when it is told to."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process):
         self.process = process
         self.ledger_id = int(process.stdout.readline().split()[1])
 
-    def append(self) -> str:
+    def append(self):
         """The entry's id, or the error."""
         self.process.stdin.write("entry\n")
         self.process.stdin.flush()
@@ -134,7 +134,7 @@ def test_a_forked_child_is_told_to_make_its_own(store, tmp_path):
     writer = store.create({})
     writer.append(b"parent")
 
-    def in_child() -> None:
+    def in_child():
         for call in (
             partial(store.create, {}),
             store.ledger_ids,

@@ -6,7 +6,6 @@ import logging
 import shutil
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from ledger_files import (
@@ -28,7 +27,7 @@ ENTRIES = [b"first", b"", b"third and longer", b"x" * 40, b"last"]
 BORDERS = frame_borders(ENTRIES)
 
 
-def recovered(file: Path, **options: bool):
+def recovered(file, **options):
     """What recovery answers, and the entries that are there then."""
     store = FileLedgerStore(file.parent)
     try:
@@ -42,12 +41,12 @@ def recovered(file: Path, **options: bool):
     return answer, entries
 
 
-def whole_before(offset: int) -> int:
+def whole_before(offset):
     """How many entries end at or before a byte."""
     return sum(border <= offset for border in BORDERS[1:])
 
 
-def read_all(store: FileLedgerStore, ledger_id: int) -> list[bytes]:
+def read_all(store, ledger_id):
     return all_entries(store.open(ledger_id))
 
 

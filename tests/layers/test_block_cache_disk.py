@@ -120,7 +120,7 @@ def test_a_link_in_its_place_is_refused(open_cache, root, tmp_path):
 # --- damage ------------------------------------------------------------------------------------
 
 
-def damaged(data: bytes) -> list[bytes]:
+def damaged(data):
     flips = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data))]
     cuts = [data[:at] for at in range(0, len(data), 7)]
     return [*flips, *cuts, data + b"x", bytes(len(data))]

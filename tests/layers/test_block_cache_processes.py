@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import warnings
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -51,7 +50,7 @@ def open_cache(driver, directory):
 class ForkedReader:
     """A forked process that does some work; its exit status is 0 if that went well."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work):
         self._began, said = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -65,20 +64,20 @@ class ForkedReader:
         assert os.read(self._began, 1) == b"b"
         os.close(self._began)
 
-    def kill(self) -> None:
+    def kill(self):
         os.kill(self._pid, signal.SIGKILL)
 
-    def wait(self) -> int:
+    def wait(self):
         """Its exit status, or less than 0 for the signal that ended it."""
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
-def read(cached: Cached, number: int) -> None:
+def read(cached, number):
     """Read a chunk by the cache, which must be right."""
     assert cached.read("k", number * CHUNK, CHUNK) == DATA[number * CHUNK : (number + 1) * CHUNK]
 
 
-def read_some(cached: Cached, seed: int, count: int, directory) -> None:
+def read_some(cached, seed, count, directory):
     dice = random.Random(seed)
     for number in range(count):
         read(cached, dice.randrange(CHUNKS))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import stamina
 from layered import layer, stack
 
-from offload_core.storage.tier import Tier
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -45,12 +43,12 @@ def driver():
 class Stats:
     """Below it no stat is asked: each takes the next of these outcomes."""
 
-    def __init__(self, *outcomes: object) -> None:
+    def __init__(self, *outcomes):
         self.left = list(outcomes)
         self.calls = 0
 
     @hookimpl
-    def stat(self) -> object:
+    def stat(self):
         self.calls += 1
         outcome = self.left.pop(0) if len(self.left) > 1 else self.left[0]
         if isinstance(outcome, Exception):
@@ -58,11 +56,11 @@ class Stats:
         return outcome
 
 
-def retried(driver: object, below: object, **options: object) -> Tier:
+def retried(driver, below, **options):
     return stack(driver, layer(RetryLayer, **options), layer(lambda _: below))
 
 
-def busy(retry_after_s: float | None = None) -> StoreUnavailableError:
+def busy(retry_after_s=None):
     return StoreUnavailableError("slow down", retry_after_s=retry_after_s)
 
 
@@ -172,7 +170,7 @@ def test_no_attempt_begins_after_the_budget(driver, waits, monkeypatch):
 
     class Slow(Stats):
         @hookimpl
-        def stat(self) -> object:
+        def stat(self):
             now[0] += 4
             return super().stat()
 
@@ -185,7 +183,7 @@ def test_no_attempt_begins_after_the_budget(driver, waits, monkeypatch):
 # --- hooks -------------------------------------------------------------------------------------
 
 
-def whole(tier: Tier) -> None:
+def whole(tier):
     """Every hook, and what it must answer."""
     assert tier.read_range("k", 2, 3) == b"234"
     pair = [ByteRange(key="k", offset=0, length=1), ByteRange(key="k", offset=9, length=1)]
@@ -285,8 +283,8 @@ def test_many_threads_retry_on_their_own(driver):
     plan = FaultPlan.parse("fail-before any 20%; fail-after any 20%", seed=3)
     tier = stack(driver, layer(RetryLayer, attempts=50, **AT_ONCE), layer(FaultLayer, plan=plan))
 
-    def work(name: str) -> Callable[[], None]:
-        def run() -> None:
+    def work(name):
+        def run():
             upload = tier.begin_data(name, user_metadata={"who": name})
             receipts = [tier.write_block(upload, part, 4 * (part - 1), b"data") for part in (1, 2, 3)]
             stat = tier.commit_data(upload, receipts, create_only=True)
@@ -302,7 +300,7 @@ def test_many_threads_retry_on_their_own(driver):
 def test_an_error_that_is_raised_keeps_its_cause(driver):
     class Broken:
         @hookimpl
-        def stat(self) -> object:
+        def stat(self):
             raise StoreUnavailableError("no answer") from ConnectionResetError("by peer")
 
     with pytest.raises(OffloadError) as caught:

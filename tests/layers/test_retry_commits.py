@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from layered import layer, stack
 
-from offload_core.storage.tier import Tier
-from offload_hooks import BlockReceipt, Upload, hookimpl
+from offload_hooks import hookimpl
 from offload_hooks.errors import (
     AccessDeniedError,
     ObjectExistsError,
@@ -32,7 +29,7 @@ def driver():
 class Commits:
     """Below the retry layer; at each commit, or create-only index, a test may do something before and after it."""
 
-    def __init__(self, rest, *steps: Callable[[Callable[[], object]], object]):
+    def __init__(self, rest, *steps):
         self._rest, self._steps = rest, list(steps)
 
     @hookimpl
@@ -57,7 +54,7 @@ class Commits:
         return self._steps.pop(0)(act) if self._steps else act()
 
 
-def with_steps(driver: object, *steps: Callable[[Callable[[], object]], object], **options: object) -> Tier:
+def with_steps(driver, *steps, **options):
     return stack(
         driver, layer(RetryLayer, **{**AT_ONCE, **options}), layer(lambda rest: Commits(rest, *steps))
     )
@@ -72,16 +69,16 @@ def lost_call(act):
     raise StoreTimeoutError("no answer in time")
 
 
-def begun(tier: Tier, key: str = "k") -> tuple[Upload, list[BlockReceipt]]:
+def begun(tier, key="k"):
     upload = tier.begin_data(key, user_metadata=METADATA)
     return upload, [tier.write_block(upload, 1, 0, b"ours!")]
 
 
-def stored(driver: MemoryDriver, key: str = "k") -> bytes:
+def stored(driver, key="k"):
     return driver.tier.objects[key].data
 
 
-def somebody_stores(driver: MemoryDriver, data: bytes = b"other", user_metadata=METADATA) -> None:
+def somebody_stores(driver, data=b"other", user_metadata=METADATA):
     driver.write_index("k", data, "application/octet-stream", user_metadata, False)
 
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from network.fronts import Answer, Front
-from stores import Store, new_store
+from stores import new_store
 
 from offload_hooks.errors import StoreUnavailableError
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def waits(monkeypatch):
     """The waits, which are not waited."""
     seen: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=seen.append))
@@ -22,12 +22,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 class Busy:
     """A server that refuses the next `left` requests."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store):
         self.left = 0
         busy = Answer(status=503, headers={"Retry-After": "7"})
         self.front = Front(store.endpoint, lambda _: busy if self._refuses() else None)
 
-    def _refuses(self) -> bool:
+    def _refuses(self):
         self.left -= 1
         return self.left >= 0
 

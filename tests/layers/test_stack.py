@@ -27,7 +27,7 @@ from pulsar_offload import TierReader, scan
 AT_ONCE = {"attempts": 50, "first_wait_s": 0, "jitter_s": 0}
 
 
-def by_name(cache) -> list[tuple[str, dict[str, object]]]:
+def by_name(cache):
     """As a command line gives them: all text."""
     return [
         ("metrics", {"place": "outside"}),
@@ -39,7 +39,7 @@ def by_name(cache) -> list[tuple[str, dict[str, object]]]:
     ]
 
 
-def over(driver: object, cache, *below, chunk_bytes=1000) -> Tier:
+def over(driver, cache, *below, chunk_bytes=1000):
     return Tier(
         driver,
         [
@@ -60,7 +60,7 @@ def over(driver: object, cache, *below, chunk_bytes=1000) -> Tier:
     )
 
 
-def use(tier: Tier, name: str) -> None:
+def use(tier, name):
     """Write, read, list and delete objects that only `name` knows."""
     data = random.Random(name).randbytes(5000)
     upload = tier.begin_data(f"{name}/data", user_metadata={"who": name})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from typing import Any
 
 import google_crc32c
 import pytest
 from entries import CODECS, batch_entry, chunk_entries, encrypted_entry, entry, frame_entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.messages import ALL_COLUMNS, Row, decoded_rows, reference_rows
+from scenes.messages import ALL_COLUMNS, decoded_rows, reference_rows
 
 from offload_hooks.errors import (
     BadLengthError,
@@ -42,21 +41,21 @@ ENTRIES = {
 KINDS = pytest.mark.parametrize("kind", sorted(ENTRIES))
 
 
-def outcome(bad: bytes, **options: Any) -> list[Row] | FormatError:
+def outcome(bad, **options):
     try:
         return decoded_rows([bad], **options)
     except FormatError as error:
         return error
 
 
-def twin_outcome(bad: bytes, **options: Any) -> list[Row] | FormatError:
+def twin_outcome(bad, **options):
     try:
         return reference_rows([bad], **options)
     except FormatError as error:
         return error
 
 
-def assert_like_twin(bad: bytes, **options: Any) -> bool:
+def assert_like_twin(bad, **options):
     """Whether an entry is refused, by the decoder as by its twin."""
     found, right = outcome(bad, **options), twin_outcome(bad, **options)
     if isinstance(found, FormatError):
@@ -70,7 +69,7 @@ def assert_like_twin(bad: bytes, **options: Any) -> bool:
     return False
 
 
-def refusal(bad: bytes, **options: Any) -> FormatError:
+def refusal(bad, **options):
     """The error of an entry between two good ones, whose place must be right."""
     with pytest.raises(FormatError) as caught:
         decoded_rows([GOOD, bad, GOOD], first_entry_id=40, block_offset=1000, **options)
@@ -83,7 +82,7 @@ def refusal(bad: bytes, **options: Any) -> FormatError:
     return error
 
 
-def without_checksum(bad: bytes) -> bytes:
+def without_checksum(bad):
     at = bad.index(b"\x0e\x01")
     return bad[:at] + bad[at + 6 :]
 
@@ -92,21 +91,21 @@ def without_checksum(bad: bytes) -> bytes:
 
 
 @KINDS
-def test_a_shorter_entry_is_refused_at_every_length(kind: str):
+def test_a_shorter_entry_is_refused_at_every_length(kind):
     whole = ENTRIES[kind]
     for length in range(len(whole)):
         assert isinstance(refusal(whole[:length]), FormatError)
 
 
 @KINDS
-def test_a_shorter_entry_without_checksum_is_read_as_the_twin_reads_it(kind: str):
+def test_a_shorter_entry_without_checksum_is_read_as_the_twin_reads_it(kind):
     whole = without_checksum(ENTRIES[kind])
     refused = sum(assert_like_twin(whole[:length]) for length in range(len(whole) + 1))
     assert refused >= 4
 
 
 @KINDS
-def test_every_flipped_bit_is_noticed_by_the_checksum(kind: str):
+def test_every_flipped_bit_is_noticed_by_the_checksum(kind):
     whole = ENTRIES[kind]
     covered = whole.index(b"\x0e\x01")
     for bit in range(covered * 8, len(whole) * 8):
@@ -131,7 +130,7 @@ def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_
         st.tuples(st.integers(0, 200), st.integers(0, 30), st.binary(max_size=8)), min_size=1, max_size=3
     ),
 )
-def test_spliced_entries_are_read_as_the_twin_reads_them(kind: str, splices: list[tuple]):
+def test_spliced_entries_are_read_as_the_twin_reads_them(kind, splices):
     bad = without_checksum(ENTRIES[kind])
     for at, size, new in splices:
         bad = bad[:at] + new + bad[at + size :]
@@ -140,13 +139,13 @@ def test_spliced_entries_are_read_as_the_twin_reads_them(kind: str, splices: lis
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_as_the_twin_reads_them(bad: bytes):
+def test_any_bytes_are_read_as_the_twin_reads_them(bad):
     assert_like_twin(bad)
 
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60), st.booleans())
-def test_any_metadata_is_read_as_the_twin_reads_it(metadata: bytes, in_batch: bool):
+def test_any_metadata_is_read_as_the_twin_reads_it(metadata, in_batch):
     required = b"\x0a\x01p\x10\x01\x18\x01"
     if in_batch:
         bad = entry(struct.pack(">i", len(metadata)) + metadata, num_messages_in_batch=1)
@@ -201,7 +200,7 @@ REQUIRED = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).Ser
         (frame_entry(REQUIRED + b"\x6a\x03\x0a\x01k", b""), MetadataError, 0),
     ],
 )
-def test_a_fault_of_an_entrys_head_is_named(bad: bytes, kind: type, offset: int):
+def test_a_fault_of_an_entrys_head_is_named(bad, kind, offset):
     error = refusal(bad)
     assert (type(error), error.offset) == (kind, offset)
 
@@ -216,7 +215,7 @@ def test_a_fault_of_an_entrys_head_is_named(bad: bytes, kind: type, offset: int)
         ({"num_messages_in_batch": 2**31 - 1}, "the length of metadata of message 1 of a batch is cut off"),
     ],
 )
-def test_a_batch_count_that_lies_is_refused(options: dict[str, Any], what: str | None):
+def test_a_batch_count_that_lies_is_refused(options, what):
     bad = entry(single(b"only one message"), **options)
     if what is None:
         assert decoded_rows([bad])[0]["__batchIndex"] == -1
@@ -233,7 +232,7 @@ def test_a_batch_count_that_is_too_small_is_refused():
 
 
 @pytest.mark.parametrize("size", [-1, 2, 2**31 - 1])
-def test_a_message_of_a_batch_must_fit(size: int):
+def test_a_message_of_a_batch_must_fit(size):
     error = refusal(batch_entry([single(b"x", payload_size=size)], singles=True))
     assert isinstance(error, BadLengthError)
     assert error.what == "message 0 of a batch has a length that does not fit"
@@ -248,7 +247,7 @@ def test_a_message_of_a_batch_must_say_its_size():
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
 @pytest.mark.parametrize("off", [-1, 1, -20, 1000])
-def test_a_size_that_lies_is_refused(codec: int, off: int):
+def test_a_size_that_lies_is_refused(codec, off):
     payload = b"twenty bytes and one."
     error = refusal(entry(payload, compression=codec, uncompressed_size=len(payload) + off))
     assert isinstance(error, DecompressionError)
@@ -257,7 +256,7 @@ def test_a_size_that_lies_is_refused(codec: int, off: int):
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
 @pytest.mark.parametrize("size", [65, 2**32 - 1])
-def test_a_size_larger_than_allowed_is_refused(codec: int, size: int):
+def test_a_size_larger_than_allowed_is_refused(codec, size):
     error = refusal(entry(b"x" * 65, compression=codec, uncompressed_size=size), max_message_bytes=64)
     assert isinstance(error, DecompressionError)
     assert (error.expected, error.found) == ("at most 64 bytes (option max_message_bytes)", size)
@@ -265,7 +264,7 @@ def test_a_size_larger_than_allowed_is_refused(codec: int, size: int):
 
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
-def test_a_compressed_entry_must_say_its_size(codec: int):
+def test_a_compressed_entry_must_say_its_size(codec):
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, compression=codec)
     error = refusal(frame_entry(metadata.SerializeToString(), CODECS[codec](b"x")))
     assert isinstance(error, DecompressionError)
@@ -273,14 +272,14 @@ def test_a_compressed_entry_must_say_its_size(codec: int):
 
 
 @pytest.mark.parametrize("codec", [5, -1, 2**31 - 1])
-def test_an_unknown_compression_is_refused(codec: int):
+def test_an_unknown_compression_is_refused(codec):
     error = refusal(entry(b"x", compression=codec))
     assert isinstance(error, DecompressionError)
     assert (error.expected, error.found) == ("0 NONE, 1 LZ4, 2 ZLIB, 3 ZSTD, 4 SNAPPY", codec)
 
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
-def test_a_broken_payload_is_refused_at_every_shorter_length(codec: int):
+def test_a_broken_payload_is_refused_at_every_shorter_length(codec):
     payload = b"something that compresses, that compresses" * 3
     compressed = CODECS[codec](payload)
     metadata = MessageMetadata(
@@ -307,7 +306,7 @@ NOT_UTF8 = b"\xff\xfe"
         (frame_entry(REQUIRED + b"\x22\x02\x0a\x00", b""), "__messageProperties"),
     ],
 )
-def test_a_fault_that_only_a_column_sees_names_the_entry(bad: bytes, column: str):
+def test_a_fault_that_only_a_column_sees_names_the_entry(bad, column):
     error = refusal(bad, columns=["value", column])
     assert isinstance(error, MetadataError)
     assert refusal(bad, columns=ALL_COLUMNS).what == error.what
@@ -316,7 +315,7 @@ def test_a_fault_that_only_a_column_sees_names_the_entry(bad: bytes, column: str
 
 
 @pytest.mark.parametrize("key", ["a", "====", "a b=", "ключ", "aGk"])
-def test_a_key_that_is_not_base64_is_refused(key: str):
+def test_a_key_that_is_not_base64_is_refused(key):
     bad = entry(b"", partition_key=key, partition_key_b64_encoded=True)
     error = refusal(bad)
     assert isinstance(error, MetadataError)
@@ -339,7 +338,7 @@ def test_a_key_that_is_not_base64_is_refused(key: str):
         frame_entry(REQUIRED + b"\x22\xff\xff\xff\xff\x07", b""),
     ],
 )
-def test_counts_that_lie_take_no_memory(bad: bytes):
+def test_counts_that_lie_take_no_memory(bad):
     tracemalloc.start()
     try:
         assert isinstance(outcome(bad), FormatError)
@@ -357,7 +356,7 @@ def test_counts_that_lie_take_no_memory(bad: bytes):
         ("schema_version", "__schemaVersion"),
     ],
 )
-def test_a_long_name_is_not_repeated_without_end(field: str, column: str):
+def test_a_long_name_is_not_repeated_without_end(field, column):
     name: str | bytes = "n" * 200_000
     if field == "schema_version":
         name = b"n" * 200_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 import google_crc32c
 import pytest
@@ -19,10 +18,10 @@ PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, 
 
 
 @pytest.fixture
-def no_c_function(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_c_function(monkeypatch):
     """The C library has no such function; nothing is remembered before or after."""
 
-    def refuse(*arguments: object) -> None:
+    def refuse(*arguments):
         raise OSError("no such library")
 
     checksum.crc32c_address.cache_clear()
@@ -31,7 +30,7 @@ def no_c_function(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     checksum.crc32c_address.cache_clear()
 
 
-def by_address(data: bytes, seed: int = 0) -> int:
+def by_address(data, seed=0):
     return int(PROTOTYPE(checksum.crc32c_address())(seed, data, len(data)))
 
 
@@ -42,12 +41,12 @@ def test_the_checksum_is_castagnolis():
 
 @settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=300), st.binary(max_size=20))
-def test_the_c_function_is_google_crc32c(data: bytes, more: bytes):
+def test_the_c_function_is_google_crc32c(data, more):
     assert by_address(data) == google_crc32c.value(data) == checksum.crc32c(data)
     assert by_address(more, by_address(data)) == google_crc32c.value(data + more)
 
 
-def test_the_c_library_is_used_here(monkeypatch: pytest.MonkeyPatch):
+def test_the_c_library_is_used_here(monkeypatch):
     checksum.crc32c_address.cache_clear()
     monkeypatch.setattr(checksum, "_PYTHON_CRC32C", None)
     assert checksum.crc32c_address() > 0

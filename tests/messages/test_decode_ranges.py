@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
 from scenes.messages import TOPIC, comparable, decoded_rows, decoder, entry_spans
@@ -23,12 +20,12 @@ from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, EncryptionKeys,
 THREE = [b"a", b"b", b"c"]
 
 
-def batches_of(entries: list[bytes], **options: Any) -> list[pa.RecordBatch]:
+def batches_of(entries, **options):
     block, offsets, lengths = entry_spans(entries)
     return list(decoder().decode(block, 0, np.arange(len(offsets)), offsets, lengths, **options))
 
 
-def places(entries: list[bytes], **options: Any) -> list[tuple[int, int]]:
+def places(entries, **options):
     rows = comparable(batches_of(entries, **options))
     return [(row["__entryId"], row["__batchIndex"]) for row in rows]
 
@@ -38,7 +35,7 @@ def places(entries: list[bytes], **options: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("start", range(5))
 @pytest.mark.parametrize("stop", [None, 0, 1, 2, 3, 4])
-def test_the_first_and_the_last_batch_may_be_cut(start: int, stop: int | None):
+def test_the_first_and_the_last_batch_may_be_cut(start, stop):
     entries = [batch_entry(THREE), batch_entry(THREE), batch_entry(THREE)]
     expected = (
         [(0, i) for i in range(3) if i >= start]
@@ -51,7 +48,7 @@ def test_the_first_and_the_last_batch_may_be_cut(start: int, stop: int | None):
 @pytest.mark.parametrize(
     ("start", "stop", "expected"), [(1, 2, [1]), (0, 1, [0]), (2, None, [2]), (2, 2, []), (1, 0, [])]
 )
-def test_one_batch_may_be_cut_at_both_ends(start: int, stop: int | None, expected: list[int]):
+def test_one_batch_may_be_cut_at_both_ends(start, stop, expected):
     found = places([batch_entry(THREE)], start_batch=start, stop_batch=stop)
     assert found == [(0, i) for i in expected]
 
@@ -82,7 +79,7 @@ def test_cuts_hold_for_the_entries_and_not_for_the_groups_between():
 
 
 @pytest.mark.parametrize("compression", [0, LZ4])
-def test_batches_are_about_a_mebibyte_and_never_empty(compression: int):
+def test_batches_are_about_a_mebibyte_and_never_empty(compression):
     entries = [entry(bytes(100_000), compression=compression) for _ in range(50)]
     batches = batches_of(entries)
     sizes = [sum(len(value) for value in batch.column("value").to_pylist()) for batch in batches]
@@ -114,7 +111,7 @@ def test_values_stay_right_when_the_scratch_buffer_is_used_again():
 
 @pytest.mark.parametrize("partition", [-1, 0, 5])
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(0, 0), (127, 128), (2**63 - 1, 2**40)])
-def test_a_message_id_is_what_pulsars_clients_parse(partition: int, ledger_id: int, entry_id: int):
+def test_a_message_id_is_what_pulsars_clients_parse(partition, ledger_id, entry_id):
     rows = decoded_rows(
         [entry(b"x"), batch_entry([b""] * 200)],
         partition=partition,
@@ -278,7 +275,7 @@ def test_entries_have_no_columns_of_messages():
         ("rows", None, "there is no such level"),
     ],
 )
-def test_a_senseless_choice_is_refused(level: Any, columns: list[str] | None, what: str):
+def test_a_senseless_choice_is_refused(level, columns, what):
     with pytest.raises(OptionError) as caught:
         arrow_schema(level, columns)
     assert caught.value.what == what

@@ -15,7 +15,7 @@ from offload_core.format.messages.message_decoder import EntryCounts
 RANDOM = st.integers(0, 2**40).map(Random)
 
 
-def some_entries(random: Random) -> list[bytes]:
+def some_entries(random):
     return [drawn_entry(random) for _ in range(random.randrange(6))]
 
 

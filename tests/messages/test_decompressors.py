@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -26,10 +25,10 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=
 
 
 @pytest.fixture(scope="module", params=["a build that shows them", "a build that hides them"])
-def functions(request: pytest.FixtureRequest) -> Iterator[str]:
+def functions(request):
     cached = (decompressors._lz4, decompressors._zstd, c_functions._library, c_functions.inflate_address)
 
-    def forget() -> None:
+    def forget():
         for each in cached:
             each.cache_clear()
         decompressors._threads.__dict__.clear()
@@ -42,7 +41,7 @@ def functions(request: pytest.FixtureRequest) -> Iterator[str]:
     forget()
 
 
-def decompressed(stored: list[tuple[int, bytes, int]], scratch: np.ndarray) -> tuple[list[bytes], list[int]]:
+def decompressed(stored, scratch):
     """What is made of payloads (codec, bytes, size to become), and which of them are left."""
     block = np.frombuffer(b"before" + b"".join(data for _, data, _ in stored), dtype=np.uint8)
     block.flags.writeable = False
@@ -56,7 +55,7 @@ def decompressed(stored: list[tuple[int, bytes, int]], scratch: np.ndarray) -> t
     return made, left.tolist()
 
 
-def plainly(codec: int, data: bytes, size: int) -> bytes | None:
+def plainly(codec, data, size):
     """By the codec itself; None if it refuses."""
     out = np.empty(size, dtype=np.uint8)
     try:
@@ -100,7 +99,7 @@ def test_what_is_decompressed_is_what_the_codec_makes_and_the_rest_is_left_to_it
             assert plainly(codec, data, size) == made[i]
 
 
-def test_only_what_has_no_function_or_is_not_right_is_left(functions: str):
+def test_only_what_has_no_function_or_is_not_right_is_left(functions):
     good = [(codec, compress(codec, bytes(range(256)) * 40), 10240) for codec in SHOWN]
     snappy = (Compression.SNAPPY, compress(Compression.SNAPPY, b"a" * 100), 100)
     alone = (LEFT_ALONE, good[0][1], 10240)
@@ -115,7 +114,7 @@ def test_no_payload_is_read_or_written_out_of_bounds():
     block = np.frombuffer(data, dtype=np.uint8)
     block.flags.writeable = False
 
-    def left(start: int, length: int, place: int, size: int) -> list[int]:
+    def left(start, length, place, size):
         numbers = (np.array([each], dtype=np.int64) for each in (start, length, Compression.LZ4, place, size))
         starts, lengths, codecs, places, sizes = numbers
         scratch = np.empty(1000, dtype=np.uint8)
@@ -146,7 +145,7 @@ def test_batches_of_every_codec_are_what_the_twin_reads():
 def test_threads_do_not_disturb_each_other():
     values = [bytes([i]) * (5000 + i) for i in range(64)]
 
-    def read(codec: Compression) -> bool:
+    def read(codec):
         stored = [(codec, compress(codec, value), len(value)) for value in values]
         made, left = decompressed(stored, np.empty(400_000, dtype=np.uint8))
         return all(made[i] == value for i, value in enumerate(values) if i not in left)

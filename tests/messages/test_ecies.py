@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -43,12 +41,12 @@ VECTOR = bytes.fromhex("08d0a35c9b95abe7c1fc8005")
 CIPHERTEXT = bytes.fromhex("9c294f646dfe5c7734a9a1ff358cb83fb472b72882d553655524c4")
 
 
-def write_pem(folder: Path, pem: bytes) -> PemKeyProvider:
+def write_pem(folder, pem):
     (folder / "orders.pem").write_bytes(pem)
     return PemKeyProvider(directory=str(folder))
 
 
-def test_what_the_java_client_encrypted_is_decrypted(tmp_path: Path):
+def test_what_the_java_client_encrypted_is_decrypted(tmp_path):
     data_key = write_pem(tmp_path, PEM.encode()).decrypt_data_key("orders", WRAPPED, {})
     assert data_key is not None
     assert AESGCM(data_key).decrypt(VECTOR, CIPHERTEXT, None) == b"hello world"
@@ -57,7 +55,7 @@ def test_what_the_java_client_encrypted_is_decrypted(tmp_path: Path):
 @pytest.mark.parametrize(
     "curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()], ids=lambda each: each.name
 )
-def test_another_key_is_an_error_that_names_it(tmp_path: Path, curve: ec.EllipticCurve):
+def test_another_key_is_an_error_that_names_it(tmp_path, curve):
     other = ec.generate_private_key(curve).private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
     )
@@ -66,14 +64,14 @@ def test_another_key_is_an_error_that_names_it(tmp_path: Path, curve: ec.Ellipti
     assert caught.value.found == "key 'orders'"
 
 
-def test_a_data_key_that_is_cut_or_goes_on_does_not_decrypt(tmp_path: Path):
+def test_a_data_key_that_is_cut_or_goes_on_does_not_decrypt(tmp_path):
     provider = write_pem(tmp_path, PEM.encode())
     for encrypted in [WRAPPED[:length] for length in range(len(WRAPPED))] + [WRAPPED + b"\0"]:
         with pytest.raises(DecryptionError):
             provider.decrypt_data_key("orders", encrypted, {})
 
 
-def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path: Path):
+def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path):
     provider = write_pem(tmp_path, PEM.encode())
     for place in range(len(WRAPPED)):
         changed = bytearray(WRAPPED)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from entries import CODECS, batch_entry, entry, single
@@ -27,20 +24,20 @@ COLUMNS = ["value", "__key", "__batchIndex", "__valueIsRaw"]
 class Memory:
     """A provider that has data keys by name, and counts what it is asked."""
 
-    def __init__(self, keys: Mapping[str, bytes]) -> None:
+    def __init__(self, keys):
         self.keys = keys
         self.asked: list[tuple[str, bytes]] = []
 
-    def decrypt_data_key(self, name: str, encrypted: bytes, _: Mapping[str, str]) -> bytes | None:
+    def decrypt_data_key(self, name, encrypted, _):
         self.asked.append((name, encrypted))
         return self.keys.get(name)
 
 
-def opener(keys: Any = None, **options: Any) -> PayloadOpener:
+def opener(keys=None, **options):
     return PayloadOpener(decryptor=Decryptor(keys), **{"crypto_failure_action": "FAIL"} | options)
 
 
-def sealed(payload: bytes, **options: Any) -> bytes:
+def sealed(payload, **options):
     """An entry whose wrapped data key is never unwrapped for real."""
     names = options.pop("names", ("orders",))
     values = {name: b"wrapped " + name.encode() for name in names}
@@ -51,7 +48,7 @@ HAS_KEY = {"orders": DATA_KEY}
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_a_payload_is_decrypted_and_then_decompressed(codec: int):
+def test_a_payload_is_decrypted_and_then_decompressed(codec):
     payload = b"plain text " * 50
     rows = decoded_rows(
         [entry(b"before"), sealed(payload, compression=codec, partition_key="k"), entry(b"after")],
@@ -64,7 +61,7 @@ def test_a_payload_is_decrypted_and_then_decompressed(codec: int):
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_a_batch_is_decrypted_and_taken_apart(codec: int):
+def test_a_batch_is_decrypted_and_taken_apart(codec):
     messages = [single(b"a", partition_key="x"), single(None), single(b"c" * 300, properties=[("n", "1")])]
     plain = batch_entry(messages, singles=True, compression=codec)
     secret = sealed(b"".join(messages), compression=codec, num_messages_in_batch=3)
@@ -75,7 +72,7 @@ def test_a_batch_is_decrypted_and_taken_apart(codec: int):
 
 
 @pytest.mark.parametrize("null", [False, True])
-def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null: bool):
+def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null):
     (row,) = decoded_rows([sealed(b"", null_value=null)], opener=opener(Memory(HAS_KEY)))
     assert row["value"] == (None if null else b"")
     assert row["__nullValue"] is null
@@ -106,7 +103,7 @@ def test_any_mix_of_plain_and_encrypted_entries_reads_as_the_plain_ones(messages
 
 
 @pytest.mark.parametrize("keys", [None, Memory({}), Memory({"another": DATA_KEY})])
-def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys: Any):
+def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys):
     secret = sealed(b"x", names=("orders", "payments"))
     with pytest.raises(DecryptionError) as caught:
         decoded_rows([entry(b""), secret], first_entry_id=5, opener=opener(keys))
@@ -115,7 +112,7 @@ def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys: Any):
 
 
 @pytest.mark.parametrize("keys", [None, Memory({})])
-def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any):
+def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys):
     secret = sealed(b"x" * 10, compression=LZ4, num_messages_in_batch=1)
     counts = EntryCounts()
     passing = opener(keys, crypto_failure_action="CONSUME")
@@ -127,7 +124,7 @@ def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys: Any):
 
 
 @pytest.mark.parametrize("keys", [None, Memory({})])
-def test_an_entry_without_a_key_is_left_out(keys: Any):
+def test_an_entry_without_a_key_is_left_out(keys):
     dropping = opener(keys, crypto_failure_action="DISCARD")
     rows = decoded_rows([entry(b"1"), sealed(b"x"), entry(b"2")], columns=COLUMNS, opener=dropping)
     assert [row["value"] for row in rows] == [b"1", b"2"]
@@ -151,7 +148,7 @@ BROKEN["cut off"] = (BROKEN["cut off"][0][:-1], Memory(HAS_KEY))
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))
-def test_what_does_not_decrypt_is_an_error_that_names_key_and_place(kind: str):
+def test_what_does_not_decrypt_is_an_error_that_names_key_and_place(kind):
     secret, keys = BROKEN[kind]
     with pytest.raises(DecryptionError) as caught:
         decoded_rows([entry(b""), secret], verify_checksums=False, opener=opener(keys))
@@ -171,7 +168,7 @@ def test_what_does_not_decrypt_is_passed_on_with_a_warning(kind, caplog):
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))
-def test_what_does_not_decrypt_is_left_out(kind: str):
+def test_what_does_not_decrypt_is_left_out(kind):
     secret, keys = BROKEN[kind]
     dropping = opener(keys, mode="DROPMALFORMED")
     rows = decoded_rows([secret, entry(b"2")], verify_checksums=False, columns=COLUMNS, opener=dropping)
@@ -230,7 +227,7 @@ def test_no_more_data_keys_are_kept_than_are_allowed():
 
 def test_what_a_provider_raises_is_told_without_its_words():
     class Careless:
-        def decrypt_data_key(self, *_: object) -> bytes:
+        def decrypt_data_key(self, *_):
             raise RuntimeError("the secret is sesame")
 
     with pytest.raises(DecryptionError) as caught:
@@ -242,7 +239,7 @@ def test_what_a_provider_raises_is_told_without_its_words():
 
 def test_a_provider_that_does_not_answer_is_an_error_in_every_mode():
     class Away:
-        def decrypt_data_key(self, *_: object) -> bytes:
+        def decrypt_data_key(self, *_):
             raise StoreUnavailableError("the keys are not to be had")
 
     with pytest.raises(StoreUnavailableError):
@@ -251,21 +248,21 @@ def test_a_provider_that_does_not_answer_is_an_error_in_every_mode():
         )
 
 
-def test_keys_in_files_open_what_was_encrypted_for_them(tmp_path: Path):
+def test_keys_in_files_open_what_was_encrypted_for_them(tmp_path):
     keys = PemKeyProvider(directory=str(write_keys(tmp_path / "keys", "orders", "payments")))
     secrets = [sealed_entry(b"1"), sealed_entry(b"2", names=("nobody", "payments"), data_key=b"\7" * 32)]
     rows = decoded_rows(secrets, columns=COLUMNS, opener=opener(keys))
     assert [row["value"] for row in rows] == [b"1", b"2"]
 
 
-def test_a_data_key_of_another_private_key_does_not_decrypt(tmp_path: Path):
+def test_a_data_key_of_another_private_key_does_not_decrypt(tmp_path):
     keys = PemKeyProvider(directory=str(write_keys(tmp_path / "keys", "orders")))
     secret = sealed_entry(b"1", values={"orders": wrapped(b"k" * 32, "payments")})
     with pytest.raises(DecryptionError, match="private key of its name"):
         decoded_rows([secret], opener=opener(keys))
 
 
-def test_no_key_is_in_an_error_or_repr(tmp_path: Path):
+def test_no_key_is_in_an_error_or_repr(tmp_path):
     keys = Memory({"orders": b"y" * 32})
     decrypting = opener(keys)
     with pytest.raises(DecryptionError) as caught:

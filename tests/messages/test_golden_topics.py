@@ -20,7 +20,7 @@ COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 OFFLOADED = sorted(set(TOPICS) - {"chunk"})
 
 
-def read_topic(topic: str) -> tuple[list[dict[str, Any]], EntryCounts]:
+def read_topic(topic):
     rows: list[dict[str, Any]] = []
     counts = EntryCounts()
     for stored in topic_objects(topic):
@@ -51,7 +51,7 @@ def read_topic(topic: str) -> tuple[list[dict[str, Any]], EntryCounts]:
     return rows, counts
 
 
-def assert_same(row: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_same(row, expected):
     found = as_expected(row)
     compared = {name: value for name, value in expected.items() if name in found}
     assert {name: found[name] for name in compared} == compared
@@ -59,7 +59,7 @@ def assert_same(row: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("topic", sorted(set(OFFLOADED) - {"txn"}))
-def test_every_message_is_as_a_client_read_it(topic: str):
+def test_every_message_is_as_a_client_read_it(topic):
     rows, counts = read_topic(topic)
     for row, expected in zip(rows, topic_rows(topic), strict=True):
         assert_same(row, expected)
@@ -78,7 +78,7 @@ def test_golden_topics_have_all_kinds_of_messages():
     assert {row["__batchIndex"] for row in rows} >= {-1, 0, 1}
 
 
-def place(row: dict[str, Any]) -> tuple[int, int, int]:
+def place(row):
     return row["__ledgerId"], row["__entryId"], row["__batchIndex"]
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.format.messages.entry import (
-    EntryParts,
     NewMessage,
     TransactionId,
     pack_entry,
@@ -18,7 +17,6 @@ from offload_core.format.messages.entry import (
     split_entry,
 )
 from offload_hooks.errors import OptionError
-from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
 
 MAX_MESSAGE_BYTES = 1 << 20
 
@@ -32,11 +30,11 @@ messages = st.builds(
 )
 
 
-def field_of(metadata: MessageMetadata | SingleMessageMetadata, name: str):
+def field_of(metadata, name):
     return getattr(metadata, name) if metadata.HasField(name) else None
 
 
-def as_new(parts: EntryParts) -> list[NewMessage]:
+def as_new(parts):
     """What was sent, of an entry that was read."""
     return [
         NewMessage(

@@ -41,16 +41,16 @@ HEADER = StandaloneHeader(version=1, owner=2, created_ms=3, modified_ms=4)
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
 
-def packed(compression: Compression, standalone: StandaloneHeader | None = None) -> bytes:
+def packed(compression, standalone=None):
     return pack_stored_record(StoredRecord(info=INFO, compression=compression, standalone=standalone))
 
 
-def wrapped(codec: int, size: int, payload: bytes) -> bytes:
+def wrapped(codec, size, payload):
     head = b"\x08" + bytes([codec]) + b"\x10" + varint(size)
     return struct.pack(">HI", 0x4778, len(head)) + head + payload
 
 
-def varint(number: int) -> bytes:
+def varint(number):
     number &= 2**64 - 1
     out = b""
     while number > 127:
@@ -196,7 +196,7 @@ def test_what_is_required_and_missing_is_named():
         parse_managed_ledger_info(info.SerializePartialToString())
 
 
-def with_context(**fields: object) -> bytes:
+def with_context(**fields):
     info = records.ManagedLedgerInfo()
     info.ledgerInfo.add(ledgerId=8, offloadContext=records.OffloadContext(**fields))
     return info.SerializePartialToString()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -13,7 +12,6 @@ from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, golden_record
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.records import (
     StandaloneHeader,
-    StoredRecord,
     pack_managed_ledger_info,
     pack_stored_record,
     parse_managed_ledger_info,
@@ -23,7 +21,7 @@ from offload_core.metadata.records import (
 BARE = [*STANDALONE_RECORDS, *(path for path in ZOOKEEPER_RECORDS if path.name.startswith("none"))]
 
 
-def stored(path: Path) -> StoredRecord:
+def stored(path):
     return parse_stored_record(path.read_bytes())
 
 

@@ -30,7 +30,6 @@ from offload_hooks.errors import (
     VersionConflictError,
 )
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
-from offload_hooks.testing.faulty_metadata import MetadataCall
 from offload_hooks.testing.threads import together
 
 NAME = "acme/cold/persistent/orders"
@@ -38,23 +37,23 @@ PATH = f"/managed-ledgers/{NAME}"
 INFO = managed_ledger(closed(3, 2), closed(4, 9, copied(uuid_of(4))), still_open(5))
 
 
-def having(info: ManagedLedgerInfo, name: str) -> ManagedLedgerInfo:
+def having(info, name):
     """The same with a property of this name, once."""
     return info if (name, "") in info.properties else replace(info, properties=(*info.properties, (name, "")))
 
 
-def written(store: FaultyMetadataStore) -> bytes:
+def written(store):
     """The bytes of the record in a store."""
     found = store.get(PATH)
     assert found is not None
     return found[0]
 
 
-def info_in(records: ManagedLedgerRecords) -> ManagedLedgerInfo:
+def info_in(records):
     return records.require(NAME).info
 
 
-def failing(inner: MemoryMetadataStore, faults: dict[int, str]) -> ManagedLedgerRecords:
+def failing(inner, faults):
     """Records whose calls of the store, by number, fail in these ways."""
     return ManagedLedgerRecords(FaultyMetadataStore(inner, lambda call: faults.get(call.number)))  # type: ignore[arg-type,return-value]
 
@@ -98,7 +97,7 @@ def test_a_change_is_made_upon_the_newest_record(store, records):
     records.write(NAME, INFO, None)
     seen: list[ManagedLedgerInfo] = []
 
-    def change(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def change(info):
         if not seen:  # while it is being changed, somebody else is faster
             other = ManagedLedgerRecords(store.store)
             other.update(NAME, lambda info: having(info, "other"))
@@ -120,7 +119,7 @@ def test_a_change_that_changes_nothing_is_not_written(store, records):
 def test_a_change_that_raises_is_not_written(records):
     stored = records.write(NAME, INFO, None)
 
-    def refuse(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    def refuse(info):
         raise OptionError("no")
 
     with pytest.raises(OptionError):
@@ -174,7 +173,7 @@ def test_fields_that_are_not_known_survive_a_change(store, records):
     """Of a later Pulsar's, in the record, a ledger, its context, its driver and a segment."""
     new = bytes.fromhex("fa3e036e6577")  # field 1007: "new"
 
-    def field(number: int, data: bytes) -> bytes:
+    def field(number, data):
         return bytes([number << 3 | 2, len(data)]) + data
 
     driver = field(1, b"S3") + new
@@ -202,7 +201,7 @@ GONE_SHARE = bytes.fromhex("0801 1002 1801 2003 2804 3001 3a1f 0a025333 1219") +
 )
 
 
-def one_streamed_ledger(*, complete: bool, gone: bool, share: bytes) -> bytes:
+def one_streamed_ledger(*, complete, gone, share):
     """The record of ledger 7, both entries of which are in one segment, byte for byte."""
     flags = (b"\x18\x01" if complete else b"") + (b"\x20\x01" if gone else b"")
     head, place = bytes.fromhex("0801 1002"), bytes.fromhex("2804 3204 0a025333")
@@ -304,7 +303,7 @@ def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault):
     others = ManagedLedgerRecords(inner)
     first = others.write(NAME, INFO, None)
 
-    def choose(call: MetadataCall) -> str | None:
+    def choose(call):
         if call.number == 2:  # reading back
             others.update(NAME, lambda info: having(info, "other"))
         return fault if call.number == 1 else None
@@ -327,7 +326,7 @@ def test_a_record_made_anew_is_not_deleted_by_a_late_repetition():
     inner = MemoryMetadataStore()
     first = ManagedLedgerRecords(inner).write(NAME, INFO, None)
 
-    def choose(call: MetadataCall) -> str | None:
+    def choose(call):
         if call.number == 2:  # reading back
             ManagedLedgerRecords(inner).write(NAME, INFO, None)
         return "unknown-after" if call.number == 1 else None
@@ -350,7 +349,7 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing():
     inner.write(NAME, INFO, None)
     tries = [f"{who}-{i}" for who in range(6) for i in range(5)]
 
-    def add(name: str):
+    def add(name):
         while True:
             try:
                 records.update(NAME, lambda info: having(info, name))

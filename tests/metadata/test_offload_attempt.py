@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, segment, still_open
@@ -13,7 +12,6 @@ from tiers import uuid_of
 
 from offload_core.metadata.records import (
     DriverMetadata,
-    LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     abandon_attempt,
@@ -42,16 +40,16 @@ FAIL: Step = partial(forget_attempt, ledger_id=LEDGER, uuid=MINE)
 DELETE: Step = partial(mark_hot_copy_deleted, ledger_id=LEDGER, uuid=MINE)
 
 
-def among_others(ledger: LedgerRecord) -> ManagedLedgerInfo:
+def among_others(ledger):
     """The ledger between two others, in an order that is not that of their ids."""
     return managed_ledger(OTHERS[1], ledger, OTHERS[0])
 
 
-def with_context(**fields: Any) -> ManagedLedgerInfo:
+def with_context(**fields):
     return among_others(replace(FRESH, context=OffloadContext(**fields)))
 
 
-def context(info: ManagedLedgerInfo) -> OffloadContext | None:
+def context(info):
     """The ledger's context; all else must be as it was."""
     assert [ledger.ledger_id for ledger in info.ledgers] == [4, LEDGER, 2]
     assert (info.ledgers[0], info.ledgers[2]) == (OTHERS[1], OTHERS[0])

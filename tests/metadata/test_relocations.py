@@ -51,7 +51,7 @@ def test_one_process_adds_to_it(path):
 
 
 def test_a_record_is_read_as_if_it_said_so():
-    def uuids(*relocations: Relocation) -> list[object]:
+    def uuids(*relocations):
         return [each.context and each.context.uuid for each in relocated(INFO, relocations).ledgers]
 
     assert uuids(MOVED) == [NEW, uuid_of(9)]

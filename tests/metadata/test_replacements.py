@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
-from uuid import UUID
 
 import pytest
 from records import (
@@ -27,10 +25,7 @@ from offload_core.metadata.catalogue.known_tiers import is_same_place
 from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
-    ManagedLedgerInfo,
     OffloadContext,
-    OffloadSegment,
-    OtherCopy,
     OtherRole,
     abandon_replacement,
     assign_segment,
@@ -61,11 +56,11 @@ LEASE = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), 
 WHOLE = managed_ledger(still_open(9), closed(5, 4, copied(OTHER_OLD)), closed(3, 10, copied(OLD)))
 
 
-def extended(of: OffloadSegment, begin: tuple[int, int], end: tuple[int, int]) -> OffloadSegment:
+def extended(of, begin, end):
     return of.with_extent(position(*begin), position(*end))
 
 
-def streamed() -> ManagedLedgerInfo:
+def streamed():
     """One segment over part of ledger 3, and one over the rest of it and ledger 5; ledger 9 begins a third."""
     first = extended(segment(OLD, 5), (3, 0), (3, 5))
     second = partial(extended, begin=(3, 6), end=(5, 3))
@@ -76,26 +71,26 @@ def streamed() -> ManagedLedgerInfo:
     )
 
 
-def begin(info: ManagedLedgerInfo, *ledger_ids: int, **given: Any) -> ManagedLedgerInfo:
+def begin(info, *ledger_ids, **given):
     lease = given.pop("lease", None)
     return taken_twice(info, partial(begin_replacement, copy=there(*ledger_ids, **given), lease=lease))
 
 
-def there(*ledger_ids: int, uuid: UUID = NEW, **given: Any) -> OtherCopy:
+def there(*ledger_ids, uuid=NEW, **given):
     return new_copy(uuid, *ledger_ids, **{"driver": THERE, "since_ms": SINCE} | given)
 
 
-def switch(info: ManagedLedgerInfo, uuid: UUID = NEW, **given: Any) -> ManagedLedgerInfo:
+def switch(info, uuid=NEW, **given):
     return taken_twice(info, partial(switch_replacement, uuid=uuid, now_ms=NOW, **given))
 
 
-def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext:
+def context(info, ledger_id):
     found = ledger(info, ledger_id).context
     assert found is not None
     return found
 
 
-def as_read(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+def as_read(info):
     """The record without what it names beside the copies that are read."""
     for copy in other_copies(info):
         if copy.role is OtherRole.REPLACEMENT:

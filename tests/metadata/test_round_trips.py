@@ -53,7 +53,7 @@ SEGMENTS = {
 }
 
 
-def managed_ledgers(layout: SegmentLayout) -> st.SearchStrategy[ManagedLedgerInfo]:
+def managed_ledgers(layout):
     contexts = st.builds(
         OffloadContext,
         uuid=st.none() | UUIDS,
@@ -85,7 +85,7 @@ def managed_ledgers(layout: SegmentLayout) -> st.SearchStrategy[ManagedLedgerInf
     )
 
 
-def _is_offloaded_anew(context: OffloadContext) -> bool:
+def _is_offloaded_anew(context):
     """Whether segments are there that another copy took the place of: they are not read, so not written back."""
     uuids = {segment.uuid for segment in context.segments}
     return bool(uuids) and context.complete and context.uuid is not None and context.uuid not in uuids

@@ -18,8 +18,6 @@ from tiers import uuid_of
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.records import (
-    EntryPosition,
-    LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
     abandon_segment,
@@ -39,7 +37,7 @@ from offload_core.metadata.records.segments import covered_stop
 from offload_hooks.errors import AttemptError
 
 
-def objects_to_delete(info: ManagedLedgerInfo, ledger: LedgerRecord) -> list[UUID]:
+def objects_to_delete(info, ledger):
     """What a condemned ledger names, and no live one."""
     assert ledger.context is not None
     kept = needed_objects(info)
@@ -78,16 +76,16 @@ class SegmentedLedgers(RuleBasedStateMachine):
     # --- the owner ---------------------------------------------------------------------------
 
     @property
-    def open_ledger(self) -> LedgerRecord:
+    def open_ledger(self):
         return self.info.in_order[-1]
 
     @rule(entries=st.integers(1, 3))
-    def append(self, entries: int) -> None:
+    def append(self, entries):
         self.written += entries
 
     @precondition(lambda self: self.written)
     @rule()
-    def roll(self) -> None:
+    def roll(self):
         ledger = self.open_ledger
         ended = LedgerInfo(
             ledger_id=ledger.ledger_id, entries=self.written, size=1, timestamp_ms=CLOSED_AT_MS
@@ -96,19 +94,19 @@ class SegmentedLedgers(RuleBasedStateMachine):
         self.info = replace(self.info, ledgers=(*self.info.ledgers, still_open(ledger.ledger_id + 1)))
         self.written = 0
 
-    def entries(self, ledger_id: int) -> int:
+    def entries(self, ledger_id):
         known = self.info.ledger(ledger_id)
         assert known is not None
         return known.info.entries or 0 if known.info.is_closed else self.written
 
-    def next_begin(self) -> EntryPosition | None:
+    def next_begin(self):
         for ledger in self.info.in_order:
             if not ledger.is_marked_for_deletion and covered_stop(ledger) < self.entries(ledger.ledger_id):
                 return position(ledger.ledger_id, covered_stop(ledger))
         return None
 
     @rule()
-    def assign(self) -> None:
+    def assign(self):
         begin = self.next_begin()
         if begin is None or unfinished_segment(self.info):
             return
@@ -117,7 +115,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
         self.objects.add(self.uploading)
 
     @rule()
-    def extend(self) -> None:
+    def extend(self):
         if self.uploading is not None:
             mine = find_segment(self.info, self.uploading)
             following = [
@@ -129,7 +127,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
                 self.info = extend_segment(self.info, self.uploading, following[0] if following else 1 << 20)
 
     @rule(data=st.data())
-    def complete(self, data: st.DataObject) -> None:
+    def complete(self, data):
         if self.uploading is None:
             return
         uuid, mine = self.uploading, find_segment(self.info, self.uploading)
@@ -155,7 +153,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
         self.uploading = None
 
     @rule(resumes=st.booleans())
-    def abandon(self, resumes: bool) -> None:
+    def abandon(self, resumes):
         """By the next owner; the former one may still be at it."""
         old = unfinished_segment(self.info)
         if old is None:
@@ -173,7 +171,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
     # --- deletions -----------------------------------------------------------------------------
 
     @rule(data=st.data())
-    def condemn(self, data: st.DataObject) -> None:
+    def condemn(self, data):
         sealed = [ledger.ledger_id for ledger in self.info.ledgers if ledger.info.is_closed]
         if sealed:
             chosen = data.draw(st.sets(st.sampled_from(sealed), max_size=3))
@@ -183,11 +181,11 @@ class SegmentedLedgers(RuleBasedStateMachine):
             self.info = once
 
     @rule(target=deletions)
-    def begin_deletion(self) -> Deletion:
+    def begin_deletion(self):
         return Deletion(self.info)
 
     @rule(deletion=deletions, steps=st.integers(1, 4))
-    def go_on(self, deletion: Deletion, steps: int) -> None:
+    def go_on(self, deletion, steps):
         for _ in range(steps):
             if not deletion.left:
                 return
@@ -198,7 +196,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
                 deletion.done.add(deletion.left.pop(0)[0])
 
     @rule(deletion=consumes(deletions))
-    def end_deletion(self, deletion: Deletion) -> None:
+    def end_deletion(self, deletion):
         """What it has deleted is forgotten; if it was cut off, the rest is left to others."""
         kept = tuple(each for each in self.info.ledgers if each.ledger_id not in deletion.done)
         self.info = replace(self.info, ledgers=kept)

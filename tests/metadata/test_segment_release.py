@@ -8,14 +8,7 @@ import pytest
 from records import DRIVER, closed, copied, failed, managed_ledger, segment, still_open
 from tiers import uuid_of
 
-from offload_core.metadata.records import (
-    LedgerRecord,
-    ManagedLedgerInfo,
-    OffloadContext,
-    begin_attempt,
-    complete_attempt,
-    release_segments,
-)
+from offload_core.metadata.records import OffloadContext, begin_attempt, complete_attempt, release_segments
 from offload_hooks.errors import AttemptError
 
 UNKNOWN = bytes.fromhex("803f01")
@@ -25,7 +18,7 @@ WHOLE = OffloadContext.of_segments(
 OTHER = closed(2, 5, copied(uuid_of(9)))
 
 
-def among(ledger: LedgerRecord) -> ManagedLedgerInfo:
+def among(ledger):
     return managed_ledger(still_open(4), ledger, OTHER)
 
 

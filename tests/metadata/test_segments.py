@@ -24,7 +24,7 @@ S3 = bytes.fromhex("04 0a025333")
 TIME = bytes.fromhex("80d095ffbc31")  # 1700000000000
 
 
-def parsed(text: str) -> OffloadSegment:
+def parsed(text):
     return parse_segment(HEAD + bytes.fromhex(text))
 
 

@@ -9,7 +9,6 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -51,13 +50,13 @@ def file(tmp_path):
 
 
 @contextmanager
-def opened(file: Path, **options: object) -> Iterator[SqliteStore]:
+def opened(file, **options):
     with closing(SqliteStore(f"sqlite:{file}", **{"create": True, **options})) as store:  # type: ignore[arg-type]
         yield store
 
 
 @contextmanager
-def by_hand(file: Path) -> Iterator[sqlite3.Connection]:
+def by_hand(file):
     """The file without the store; what is done is committed."""
     with closing(sqlite3.connect(file)) as connection, connection:
         yield connection
@@ -285,7 +284,7 @@ def test_a_store_that_is_closed_says_so(file):
 
 
 def test_many_processes_make_one_file(file):
-    def make(i: int) -> Callable[[], None]:
+    def make(i):
         def work():
             with opened(file) as store:
                 store.put(f"{PATH}-{i}", b"%d" % i, None)

@@ -6,13 +6,10 @@ import itertools
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any
 
 import pytest
 from golden import COLUMNS, assert_topic_is_as_expected
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
 from network.admin import raises_without
@@ -24,7 +21,6 @@ from tiers import put_broker_objects, uuid_of
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import (
-    ManagedLedgerInfo,
     StoredRecord,
     pack_managed_ledger_info,
     pack_stored_record,
@@ -59,17 +55,17 @@ def chroot(client):
     return path
 
 
-def write(client: KazooClient, chroot: str, records: dict[str, bytes], **options: Any):
+def write(client, chroot, records, **options):
     for name, value in records.items():
         client.create(f"{chroot}/managed-ledgers/{name}", value, makepath=True, **options)
 
 
-def load(url: str, **options: object) -> dict[TopicName, ManagedLedgerInfo]:
+def load(url, **options):
     with open_tier("/nowhere") as tier:
         return tier.records(url, options)
 
 
-def names(url: str, **options: object) -> list[str]:
+def names(url, **options):
     return sorted(name.full for name in load(url, **options))
 
 
@@ -174,7 +170,7 @@ def test_a_value_comes_with_its_version(zookeeper, client, chroot):
 def test_nothing_is_changed(zookeeper, client, chroot):
     write(client, chroot, {"t/n/persistent/a": RECORD})
 
-    def tree(path: str) -> dict[str, object]:
+    def tree(path):
         value, stat = client.get(path)
         found: dict[str, object] = {path: (value, stat)}
         for name in client.get_children(path):
@@ -237,7 +233,7 @@ def test_a_login_by_sasl(zookeeper, chroot, caplog):
 def test_a_refused_login_is_told_by_a_request_after_the_connection_is_closed(zookeeper, chroot):
     closed = threading.Event()
 
-    def when_closed(client: KazooClient) -> object:
+    def when_closed(client):
         while client.client_state != KeeperState.CLOSED:
             closed.wait(0.02)
         return client.get_children_async("/")
@@ -266,7 +262,7 @@ def test_a_server_is_verified_by_its_certificate(zookeeper, client, chroot, tmp_
 
 
 @contextmanager
-def server_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
+def server_that(answers):
     """A server that takes connections and does this with each."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -315,7 +311,7 @@ def test_a_server_that_is_silent_or_not_there_is_not_waited_for():
     ],
 )
 def test_a_server_that_speaks_another_protocol_is_an_error(answer):
-    def speak(connection: socket.socket):
+    def speak(connection):
         connection.recv(1000)
         connection.sendall(answer)
 

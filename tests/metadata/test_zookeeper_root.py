@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from kazoo.client import KazooClient
 from records import closed, copied, managed_ledger
 from tiers import uuid_of
 
@@ -35,7 +33,7 @@ def store(zookeeper, root):
         yield store
 
 
-def tree(client: KazooClient, path: str) -> dict[str, object]:
+def tree(client, path):
     """All nodes from a path on, with values and stats."""
     value, stat = client.get(path)
     found: dict[str, object] = {path: (value, stat)}
@@ -47,7 +45,7 @@ def tree(client: KazooClient, path: str) -> dict[str, object]:
 # --- where nothing is written ------------------------------------------------------------------
 
 
-def pulsars_tree(client: KazooClient, root: str):
+def pulsars_tree(client, root):
     for name in (
         "managed-ledgers/acme/cold/persistent/a",
         "ledgers/available",
@@ -57,11 +55,11 @@ def pulsars_tree(client: KazooClient, root: str):
         client.create(f"{root}/{name}", b"", makepath=True)
 
 
-def data_of_another(client: KazooClient, root: str):
+def data_of_another(client, root):
     client.create(root, b"something", makepath=True)
 
 
-def newer_mark(client: KazooClient, root: str):
+def newer_mark(client, root):
     client.create(root, MARK[:-1] + b"2", makepath=True)
 
 
@@ -109,7 +107,7 @@ def test_reading_makes_nothing(zookeeper, client, root):
 
 
 def test_many_processes_make_one_root(zookeeper, root):
-    def make(i: int) -> Callable[[], object]:
+    def make(i):
         def work():
             with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
                 store.put(f"{PATH}-{i}", b"x", None)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
 from kazoo.client import KazooClient
-from network.proxies import Loss, ZooKeeperProxy
+from network.proxies import ZooKeeperProxy
 from records import closed, copied, managed_ledger
 from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
@@ -20,7 +19,6 @@ from tiers import uuid_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.zookeeper import MARKERS, ZooKeeperStore
 from offload_hooks.errors import OutcomeUnknownError, StoreError, VersionConflictError
-from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing.threads import together
 
 NAME = "acme/cold/persistent/orders"
@@ -41,7 +39,7 @@ def store(proxy, root):
         yield store
 
 
-def expire(client: KazooClient, store: ZooKeeperStore):
+def expire(client, store):
     """End the store's session at the server."""
     session = KazooClient(client_id=store._connection.client().client_id, hosts=",".join(_hosts(client)))
     session.start()
@@ -49,33 +47,33 @@ def expire(client: KazooClient, store: ZooKeeperStore):
     session.close()
 
 
-def _hosts(client: KazooClient) -> list[str]:
+def _hosts(client):
     return [f"{host}:{port}" for host, port in client.hosts]
 
 
 # --- what is lost ------------------------------------------------------------------------------
 
 
-def _nothing(store: WritableMetadataStore):
+def _nothing(store):
     store.put(
         f"{PATH}-other", b"x", None
     )  # else the first transaction would only find that parents are missing
 
 
-def _a_value(store: WritableMetadataStore) -> int:
+def _a_value(store):
     return store.put(PATH, b"one", None)
 
 
-def _a_value_with_others_below(store: WritableMetadataStore) -> int:
+def _a_value_with_others_below(store):
     store.put(f"{PATH}/below", b"x", None)
     return store.put(PATH, b"one", None)
 
 
-def _put(store: WritableMetadataStore, version: int | None) -> int:
+def _put(store, version):
     return store.put(PATH, b"mine", version)
 
 
-def _delete(store: WritableMetadataStore, version: int | None):
+def _delete(store, version):
     assert version is not None
     store.delete(PATH, version)
 
@@ -210,7 +208,7 @@ def test_no_increment_is_lost_or_made_twice_though_one_answer_in_four_is(zookeep
     workers, rounds = 4, 12
     dice = random.Random(5)
 
-    def losses() -> Iterator[Loss | None]:
+    def losses():
         while True:
             yield dice.choice([None, None, None, None, None, None, "request", "answer", "answer"])
 
@@ -219,7 +217,7 @@ def test_no_increment_is_lost_or_made_twice_though_one_answer_in_four_is(zookeep
             store.put(PATH, b"0", None)
         proxy.lose = losses()
 
-        def count() -> int:
+        def count():
             made = 0
             with closing(ZooKeeperStore(f"{proxy.endpoint}{root}", attempts=12)) as own:
                 while made < rounds:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
-from oracle import OracleError, Read
+from entries import LedgerPart, ledger_metadata, pip17_object, read_object, streaming_object
+from oracle import OracleError
 from scenes.judged import (
     contents,
     entries_of,
@@ -50,7 +49,7 @@ PAYLOADS = [b"payload %d" % i for i in range(8)]
 FRAME = 12 + len(PAYLOADS[0])
 
 
-def still(name: str, faulty: bool):
+def still(name, faulty):
     """Fail when Pulsar has been mended."""
     assert faulty, (
         f"Pulsar {PULSAR} no longer has this fault: {FAULTS[name]} Take its test out, and its line "
@@ -58,12 +57,12 @@ def still(name: str, faulty: bool):
     )
 
 
-def frame_at(position: int) -> int:
+def frame_at(position):
     """Where the frame of the entry at this position in the first block of `PAYLOADS` begins."""
     return BLOCK_HEADER_BYTES + position * FRAME
 
 
-def patched(written: WrittenObject, *patches: tuple[int, str, int]) -> WrittenObject:
+def patched(written, *patches):
     """The object with numbers written over its data: (offset, struct format, number)."""
     data = bytearray(written.data)
     for offset, kind, number in patches:
@@ -71,7 +70,7 @@ def patched(written: WrittenObject, *patches: tuple[int, str, int]) -> WrittenOb
     return replace(written, data=bytes(data))
 
 
-def context_of(store: Store, *parts: LedgerPart) -> bytes:
+def context_of(store, *parts):
     """Store each part as a segment of its own; their ledger's offload context."""
     return store_segments(store, [[part] for part in parts])[parts[0].ledger_id]
 
@@ -80,7 +79,7 @@ def context_of(store: Store, *parts: LedgerPart) -> bytes:
 def pip17(oracle, folder):
     """Stores a PIP-17 object, right or not, and returns how Pulsar reads ranges of it."""
 
-    def store(written: WrittenObject) -> Callable[..., Read]:
+    def store(written):
         with folder.open() as tier:
             key = put_object(tier, written, new_attempt())
         return partial(oracle.read, folder, key.uuid, key.ledger_id)

@@ -25,7 +25,7 @@ from stores import Store
 from offload_core.format.codec.object_format import ObjectKey
 
 
-def block_setting(block_bytes: int) -> dict[str, int]:
+def block_setting(block_bytes):
     return {"managedLedgerOffloadMaxBlockSizeInBytes": block_bytes}
 
 

@@ -38,7 +38,7 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(oracle, zookee
         rollover = RolloverPolicy(max_entries=50, min_age_s=0)
         topic = open_managed_ledger(environment, MANAGED_LEDGER, rollover=rollover)
 
-        def as_java_reads() -> list[tuple[int, bool, bool, bool]]:
+        def as_java_reads():
             """Ledger, whether sealed, in cold storage, gone from the hot tier; each cold copy is read."""
             found = []
             for ledger in oracle.read_record(url, MANAGED_LEDGER)["ledgerInfo"]:
@@ -57,7 +57,7 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(oracle, zookee
                 found.append((ledger_id, is_sealed, is_cold, context.get("bookkeeperDeleted", False)))
             return found
 
-        def produce(count: int):
+        def produce(count):
             for _ in range(count):
                 payload = rng.randbytes(rng.choice([0, 1, 100, 4000]))
                 expected.setdefault(topic.add_entry(payload).ledger_id, []).append(payload)

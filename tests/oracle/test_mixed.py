@@ -8,25 +8,19 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from commands import COMMAND
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from mapfiles import lay_out_mapfile, mapfile
-from oracle import MANAGED_LEDGER, TOPIC, Entry, Oracle
+from oracle import MANAGED_LEDGER, TOPIC, Entry
 from records import closed, copied, managed_ledger, segment
 from scenes.judged import LEAST_PART_BYTES, entries_of, new_attempt, new_ledger_id, store_object
 from stores import Store
 from tiers import put
 
-from offload_core.metadata.records import (
-    DriverMetadata,
-    LedgerRecord,
-    OffloadContext,
-    pack_managed_ledger_info,
-)
+from offload_core.metadata.records import DriverMetadata, OffloadContext, pack_managed_ledger_info
 from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(2)
@@ -76,7 +70,7 @@ def mixed(request, oracle, tmp_path):
     )
 
 
-def whole_ledgers(oracle: Oracle, store: Store, ledgers: dict[int, list[bytes]]) -> list[LedgerRecord]:
+def whole_ledgers(oracle, store, ledgers):
     """Two PIP-17 objects: Pulsar's and ours."""
     (theirs, of_theirs), (ours, of_ours) = ledgers.items()
     attempt = new_attempt()
@@ -85,7 +79,7 @@ def whole_ledgers(oracle: Oracle, store: Store, ledgers: dict[int, list[bytes]])
     return [closed(theirs, MESSAGES, copied(attempt)), closed(ours, MESSAGES, copied(written))]
 
 
-def in_two_segments(oracle: Oracle, store: Store, ledger_id: int, payloads: list[bytes]) -> LedgerRecord:
+def in_two_segments(oracle, store, ledger_id, payloads):
     """Two streaming objects of Pulsar's, which name no topic."""
     entries, segments = entries_of(ledger_id, payloads), []
     for part in (entries[: MESSAGES // 2], entries[MESSAGES // 2 :]):
@@ -95,7 +89,7 @@ def in_two_segments(oracle: Oracle, store: Store, ledger_id: int, payloads: list
     return closed(ledger_id, MESSAGES, OffloadContext.of_segments(segments, complete=True))
 
 
-def two_in_one_segment(store: Store, ledgers: dict[int, list[bytes]]) -> list[LedgerRecord]:
+def two_in_one_segment(store, ledgers):
     """A streaming object of ours."""
     parts = [
         LedgerPart(ledger_id=each, blocks=[payloads[:7], payloads[7:]]) for each, payloads in ledgers.items()
@@ -121,12 +115,12 @@ def map_files(oracle, store, files, ledgers):
     ]
 
 
-def messages(entries: list[Entry]) -> Iterator[tuple[object, ...]]:
+def messages(entries):
     """The expected values of `COLUMNS`."""
     return ((f"{ledger}:{i}", TOPIC, ledger, i) for ledger, i, _ in entries)
 
 
-def as_message(row: dict[str, object]) -> tuple[object, ...]:
+def as_message(row):
     value = row["value"]
     assert isinstance(value, bytes)
     return (value.decode(), *(row[name] for name in COLUMNS[1:]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -131,7 +130,7 @@ def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours
     assert oracle.parse("ManagedLedgerInfo", record) == fields_of(ours)
 
 
-def fields_of(value: Any) -> Any:
+def fields_of(value):
     """A protobuf message as the oracle answers it."""
     if hasattr(value, "ListFields"):
         return {field.name: fields_of(found) for field, found in value.ListFields()}

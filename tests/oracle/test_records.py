@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, position, segment, still_open
@@ -62,7 +61,7 @@ def store(url):
         yield store
 
 
-def fields_of(value: Any) -> Any:
+def fields_of(value):
     """A protobuf message as the oracle answers it; bytes are messages that are not parsed yet."""
     if hasattr(value, "ListFields"):
         return {field.name: fields_of(found) for field, found in value.ListFields()}
@@ -71,7 +70,7 @@ def fields_of(value: Any) -> Any:
     return value if isinstance(value, int | str | bool) else [fields_of(each) for each in value]
 
 
-def without_unknown(parsed: Any) -> Any:
+def without_unknown(parsed):
     if isinstance(parsed, dict):
         return {
             name: without_unknown(value) for name, value in parsed.items() if not name.startswith("unknown")
@@ -79,7 +78,7 @@ def without_unknown(parsed: Any) -> Any:
     return [without_unknown(each) for each in parsed] if isinstance(parsed, list) else parsed
 
 
-def as_read(parsed: Any) -> Any:
+def as_read(parsed):
     """A broker that reads a record gives the ledger that is open the time at which it reads."""
     for ledger in parsed["ledgerInfo"]:
         if "entries" not in ledger:
@@ -88,7 +87,7 @@ def as_read(parsed: Any) -> Any:
     return without_unknown(parsed)
 
 
-def meant(info: ManagedLedgerInfo) -> Any:
+def meant(info):
     return fields_of(managed_ledger_pb2.ManagedLedgerInfo.FromString(pack_managed_ledger_info(info)))
 
 
@@ -135,7 +134,7 @@ def test_each_step_of_an_attempt_is_one_that_a_broker_understands(oracle, url, s
     holder = AttemptHolder(machine=1, process=2, started=3)
     leases = [AttemptLease(holder=holder, until_ms=until_ms) for until_ms in (NOW, NOW + 1)]
 
-    def leased(lease: AttemptLease) -> dict[str, Any]:
+    def leased(lease):
         shown = [*properties, {"key": "lease", "value": str(lease)}]
         return {"driverMetadata": {"name": DRIVER.name, "properties": shown}}
 

@@ -8,20 +8,19 @@ from scenes.repairs import Lines
 from stores import Store
 
 from offload_core.format.codec.object_format import parse_key
-from offload_core.maintenance.repair import Action, Repair, Repaired
+from offload_core.maintenance.repair import Action, Repair
 from offload_core.storage.clock import system_now_ms
-from offload_core.storage.tier import Tier
 
 AN_HOUR_MS = 3_600_000
 
 
-def repaired(tier: Tier) -> list[Repaired]:
+def repaired(tier):
     """All is done that there is to do, an hour later."""
     work, lines = Repair(tier, now_ms=lambda: system_now_ms() + AN_HOUR_MS), Lines()
     return [work.do(each, lines) for each in work.plan() if each.changes]
 
 
-def indexes_of(tier: Tier) -> list[str]:
+def indexes_of(tier):
     return [each.key for each in tier.list_objects() if each.key.endswith("-index")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
 
 import pytest
 from managed_ledgers import environment_of
@@ -46,14 +45,14 @@ def test_pulsars_classes_before_and_after_a_rollback(oracle, zookeeper, folder, 
         )
         segments.offload(EntryPosition(ids[1], 19))
 
-        def context_of(place: int) -> dict[str, Any] | None:
+        def context_of(place):
             """What Pulsar's classes read of a ledger's copy in the record."""
             ledgers = {
                 each["ledgerId"]: each for each in oracle.read_record(url, MANAGED_LEDGER)["ledgerInfo"]
             }
             return ledgers[ids[place]].get("offloadContext")
 
-        def read_as_a_broker_would(place: int) -> list[bytes]:
+        def read_as_a_broker_would(place):
             context = context_of(place)
             attempt = join_uuid(context["uidMsb"], context["uidLsb"])
             return [payload for _, _, payload in oracle.read(folder, attempt, ids[place], [(0, 19)]).entries]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -63,7 +62,7 @@ OURS = {
 MIB = 1 << 20
 
 
-def a_value(name: str) -> Any:
+def a_value(name):
     if name in ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions"):
         return {"a": "b"}
     if name == "managedLedgerOffloadFilterMode":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from offload_core.metadata.policies import OffloadPolicies, parse_policies, resolve_policies
@@ -27,7 +25,7 @@ GCS = {
 }
 
 
-def holding(broker: dict[str, Any], below: dict[str, Any], level: str = "namespace") -> Any:
+def holding(broker, below, level="namespace"):
     return resolve_policies(broker=parse_policies(broker), **{level: OffloadPolicies(**below)})
 
 

@@ -7,7 +7,6 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -116,7 +115,7 @@ def test_what_is_said_of_a_topic_while_it_is_forgotten_stays():
     policies = PolicyStore(store)
     policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=3))
 
-    def change_first(call: Any):
+    def change_first(call):
         if call.method == "children":
             store.choose = lambda _: None
             policies.change_topic(TOPIC, lambda level: level.with_fields(max_threads=4))
@@ -187,7 +186,7 @@ GONE = {"managedLedgerOffloadDriver": "aliyun-oss", "managedLedgerOffloadBucket"
 """A driver that is not installed."""
 
 
-def put(store: MemoryMetadataStore, path: str, record: object):
+def put(store, path, record):
     store.put(path, record if isinstance(record, bytes) else json.dumps(record).encode(), None)
 
 
@@ -293,7 +292,7 @@ def test_changes_by_many_are_all_kept(real_store):
     policies = PolicyStore(real_store)
     fields = ("max_threads", "read_threads", "prefetch_rounds", "threshold_in_bytes")
 
-    def change(field: str):
+    def change(field):
         for number in range(1, 6):
             policies.change_namespace("acme/n", partial(LevelPolicies.with_fields, **{field: number}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 from network.admin import TOKEN, AdminRest, asked, raises_without, reason
@@ -14,7 +13,7 @@ from offload_hooks.errors import OptionError, StoreUnavailableError
 from offload_hooks.tls_options import tls_context
 
 
-def test_servers_of_a_url() -> None:
+def test_servers_of_a_url():
     assert parse_servers("http://Broker:8080/") == ("http://broker:8080",)
     assert parse_servers("https://a,b:8443, [::1]:9") == (
         "https://a:443",
@@ -29,17 +28,17 @@ def test_servers_of_a_url() -> None:
     ["http://", "http:a", "ftp://a", "http://a/admin", "http://a?x=1", "http://a#x", "http://a,,b", "http://a:b",
      "http://a:99999", "http://a\nb", "http://a\\b"],
 )  # fmt: skip
-def test_other_urls_are_refused(url: str) -> None:
+def test_other_urls_are_refused(url):
     with pytest.raises(OptionError):
         parse_servers(url)
 
 
-def test_a_user_in_a_url_is_refused_and_not_shown() -> None:
+def test_a_user_in_a_url_is_refused_and_not_shown():
     with raises_without(TOKEN, OptionError, match="must not hold a user or password"):
         parse_servers(f"http://me:{TOKEN}@broker:8080")
 
 
-def test_a_token_is_text_or_in_a_file_and_never_shown(tmp_path: Path) -> None:
+def test_a_token_is_text_or_in_a_file_and_never_shown(tmp_path):
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     assert read_token(TOKEN, None) == read_token(None, str(file)) == TOKEN
@@ -54,7 +53,7 @@ def test_a_token_is_text_or_in_a_file_and_never_shown(tmp_path: Path) -> None:
             read_token(bad, None)
 
 
-def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_certificates_that_are_none_are_refused(tmp_path):
     certificate, key = make_certificate(tmp_path)
     with pytest.raises(OptionError, match="'ca_bundle' cannot be read"):
         tls_context(str(key), None, None)
@@ -65,7 +64,7 @@ def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
     tls_context(str(certificate), str(certificate), str(key))
 
 
-def test_no_log_holds_the_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_holds_the_token(caplog):
     caplog.set_level(logging.DEBUG)
     with AdminRest({"/tenants": reason(503, "not now")}) as rest, pytest.raises(StoreUnavailableError):
         asked(rest.url, attempts=2)

@@ -2,7 +2,6 @@
 
 import random
 import struct
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from scenes.copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streamin
 
 from offload_core.format.codec.block_layout import pack_frames
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
-from offload_core.reading.read_handles import ColdReader
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
 
 PAYLOADS = [bytes([i]) * (i % 40) for i in range(60)]
@@ -25,7 +23,7 @@ COPIES = {
 }
 
 
-def read_all(reader: ColdReader) -> Iterator[tuple[int, bytes]]:
+def read_all(reader):
     """Forward, a few bytes at a time; bounded, so that a loop without end is an error."""
     begin, count = 0, reader.status().entry_count
     for _ in range(5000):

@@ -11,18 +11,18 @@ import pytest
 from scenes.copies import pip17_copy
 
 from offload_core.format.codec.entry_directory import Anchors
-from offload_core.reading.read_handles import ColdReader, ReadMemory, process_memory
+from offload_core.reading.read_handles import ReadMemory, process_memory
 from offload_hooks.errors import OptionError, StoreError
 
 MIB = 1 << 20
 
 
-def anchors_of(count: int) -> Anchors:
+def anchors_of(count):
     numbers = np.arange(count, dtype=np.int64)
     return Anchors(entry_ids=numbers, offsets=numbers * 100)
 
 
-def view(length: int) -> memoryview:
+def view(length):
     return memoryview(bytes(length))
 
 
@@ -36,7 +36,7 @@ def test_thousands_of_open_readers_that_have_read_stay_within_the_budget(count, 
     openers = [copy.readers(memory=memory, read_buffer_bytes=32 << 10) for copy in copies]
     rng = random.Random(1)
 
-    def open_and_read(i: int) -> ColdReader:
+    def open_and_read(i):
         reader = openers[i % 4].open(copies[i % 4].record)
         entry_id = rng.randrange(200)
         assert bytes(reader.read(entry_id, entry_id)[0]) == payloads[entry_id]
@@ -91,7 +91,7 @@ def test_two_that_want_one_window_wait_for_one_request():
     memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
     calls = []
 
-    def slow() -> memoryview:
+    def slow():
         calls.append(1)
         begun.set()
         assert go.wait(30)
@@ -110,7 +110,7 @@ def test_two_that_want_one_window_wait_for_one_request():
 def test_an_error_of_one_readers_request_is_not_anothers():
     memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
 
-    def failing() -> memoryview:
+    def failing():
         begun.set()
         assert go.wait(30)
         raise StoreError("mine")
@@ -129,7 +129,7 @@ def test_an_error_of_one_readers_request_is_not_anothers():
 def test_a_prefetch_that_fails_is_only_made_again_by_who_wants_it():
     memory, done = ReadMemory(), threading.Event()
 
-    def failing() -> memoryview:
+    def failing():
         done.set()
         raise StoreError("gone")
 
@@ -142,7 +142,7 @@ def test_a_prefetch_that_fails_is_only_made_again_by_who_wants_it():
 def test_a_prefetch_that_waits_for_a_thread_is_taken_over():
     memory, go = ReadMemory(), threading.Event()
 
-    def blocked() -> memoryview:
+    def blocked():
         assert go.wait(30)
         return view(10)
 
@@ -159,7 +159,7 @@ def test_threads_that_share_a_reader_or_have_their_own_read_right():
     readers = copy.readers(memory=ReadMemory(100_000), read_buffer_bytes=7000)
     shared = readers.open(copy.record)
 
-    def work(seed: int):
+    def work(seed):
         rng = random.Random(seed)
         own = readers.open(copy.record)
         for _ in range(150):

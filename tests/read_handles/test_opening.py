@@ -6,13 +6,13 @@ import pytest
 from entries import read_through
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from records import copied, failed, segment, streaming_record
-from scenes.copies import LEDGER, ColdCopy, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
+from scenes.copies import LEDGER, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from tiers import MemoryDriver, Names, uuid_of
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import DriverMetadata, OffloadContext
-from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory
+from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
     BadLengthError,
@@ -32,7 +32,7 @@ from offload_hooks.errors import (
 PAYLOADS = [b"%d" % i * 20 for i in range(50)]
 
 
-def whole(reader: ColdReader) -> list[bytes]:
+def whole(reader):
     return [payload for _, payload in read_through(reader, 0, reader.status().entry_count - 1, 10_000)]
 
 
@@ -106,7 +106,7 @@ def test_a_reader_that_was_closed_reads_no_more():
             call()
 
 
-def refused(copy: ColdCopy, kind: type[Exception], **changes: object) -> Exception:
+def refused(copy, kind, **changes):
     with pytest.raises(kind) as raised:
         replace(copy, **changes).open()  # type: ignore[arg-type]
     assert getattr(raised.value, "ledger_id", None) == LEDGER

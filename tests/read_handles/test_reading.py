@@ -22,7 +22,7 @@ WINDOWS = st.sampled_from([1, 13, 128, 140, 300, 1000, 1 << 20])
 
 
 @st.composite
-def copies(draw: st.DrawFn) -> ColdCopy:
+def copies(draw):
     """A copy of a few entries: of any format, cut anywhere, with or without gaps and directory."""
     payloads = draw(PAYLOADS)
     some = {i: payload for i, payload in enumerate(payloads) if draw(st.booleans())} or {0: payloads[0]}

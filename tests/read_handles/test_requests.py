@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 from entries import pip17_object
-from scenes.copies import ColdCopy, cold_copy, gapped_copy, pip17_copy, with_anchors
+from scenes.copies import cold_copy, gapped_copy, pip17_copy, with_anchors
 
 from offload_core.format.codec.block_layout import pack_frames
 from offload_core.format.codec.decoder import parse_index
@@ -22,11 +22,11 @@ BLOCK = 1 << 20
 PAYLOADS = [random.Random(i).randbytes(KIB) for i in range(3000)]
 
 
-def index_reads(copy: ColdCopy) -> int:
+def index_reads(copy):
     return sum(key.endswith("index") for key, _, _ in copy.driver.reads)
 
 
-def requests_of_random_reads(copy: ColdCopy, count: int, *, limit_bytes: int) -> list[int]:
+def requests_of_random_reads(copy, count, *, limit_bytes):
     reader = copy.open(memory=ReadMemory(limit_bytes), read_buffer_bytes=WINDOW)
     rng, requests = random.Random(1), []
     copy.driver.reads.clear()
@@ -179,5 +179,5 @@ def test_a_directory_that_is_whole_but_wrong_gives_an_error_and_no_wrong_entry()
         assert raised.value.key is not None
 
 
-def ids(number: int) -> np.ndarray:
+def ids(number):
     return np.array([number], dtype=np.int64)

@@ -4,30 +4,28 @@ import pytest
 from entries import read_through
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.drawn import SegmentedTopic, segmented, segmented_topics
+from scenes.drawn import segmented, segmented_topics
 from tiers import TOPIC
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import BatchLimit, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
-from offload_hooks.ledger_stores import LedgerReader
 from pulsar_offload import scan
 
 COLD_FIRST, COLD_ONLY = ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY
 HOT_FIRST, HOT_ONLY = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.BOOKKEEPER_ONLY
 
 
-def readers_of(topic: SegmentedTopic) -> TieredReaders:
+def readers_of(topic):
     cold = ColdReaders(KnownTiers(topic.tier), memory=ReadMemory(), read_buffer_bytes=100)
     return TieredReaders(topic.hot, cold)
 
 
-def read(reader: LedgerReader, first: int, last: int, max_bytes: int) -> dict[int, bytes]:
+def read(reader, first, last, max_bytes):
     """All entries of a range, by id, in as many reads as it takes."""
     found = dict(read_through(reader, first, last, max_bytes))
     assert list(found) == sorted(found)
@@ -84,7 +82,7 @@ def test_what_one_copy_cannot_give_the_other_does(topic, data):
 def test_a_scan_reads_what_lies_in_complete_segments(topic, data):
     tier = topic.catalogued()
 
-    def scanned(info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
+    def scanned(info):
         planned = scan(tier, TOPIC, level="entries", records={TOPIC: info})
         columns = ["__ledgerId", "__entryId", "value"]
         rows = planned.to_table().select(columns).to_pylist()
@@ -108,7 +106,7 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic, data):
 # --- a ledger that is cold in part -------------------------------------------------------------
 
 
-def partly_cold(*, is_open: bool) -> tuple[SegmentedTopic, LedgerRecord]:
+def partly_cold(*, is_open):
     """A ledger of six entries, four of which lie in a segment."""
     topic = segmented(sizes=[6], segments=[4], last_is_open=is_open)
     return topic, topic.info.ledgers[0]

@@ -30,7 +30,6 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UnknownLedgerError,
 )
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
 HOT_ONLY, HOT_FIRST = ReadPriority.BOOKKEEPER_ONLY, ReadPriority.BOOKKEEPER_FIRST
 COLD_ONLY, COLD_FIRST = ReadPriority.OFFLOADED_ONLY, ReadPriority.OFFLOADED_FIRST
@@ -45,22 +44,22 @@ def copies(tmp_path):
     hot.close()
 
 
-def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
+def rest(reader, begin=0):
     return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 
 # --- what makes a copy unreadable ----------------------------------------------------------------
 
 
-def delete_hot(copies: TwoCopies):
+def delete_hot(copies):
     copies.hot.delete(copies.ledger_id)
 
 
-def delete_hot_folder(copies: TwoCopies):
+def delete_hot_folder(copies):
     shutil.rmtree(copies.hot_file.parent)
 
 
-def unreadable_hot(copies: TwoCopies):
+def unreadable_hot(copies):
     """A link to itself, which the system cannot open, for root either."""
     copies.hot_file.unlink()
     copies.hot_file.symlink_to(copies.hot_file)
@@ -69,30 +68,30 @@ def unreadable_hot(copies: TwoCopies):
     )  # without the open file of who has written it
 
 
-def damage_hot(copies: TwoCopies):
+def damage_hot(copies):
     size = copies.hot_file.stat().st_size
     with copies.hot_file.open("r+b") as file:
         file.seek(3 * 4096)
         file.write(b"\xff" * (size - 3 * 4096))
 
 
-def cold_file(copies: TwoCopies, suffix: str = "") -> Path:
+def cold_file(copies, suffix=""):
     return Path(copies.tier.describe().location.removeprefix("file://"), copies.data_key + suffix)
 
 
-def delete_cold(copies: TwoCopies):
+def delete_cold(copies):
     copies.tier.delete([copies.data_key])
 
 
-def delete_cold_root(copies: TwoCopies):
+def delete_cold_root(copies):
     shutil.rmtree(cold_file(copies).parent)
 
 
-def delete_cold_index(copies: TwoCopies):
+def delete_cold_index(copies):
     copies.tier.delete([f"{copies.data_key}-index"])
 
 
-def damage_cold(copies: TwoCopies):
+def damage_cold(copies):
     path = cold_file(copies)
     path.write_bytes(b"\xff" * path.stat().st_size)
 
@@ -251,10 +250,10 @@ def test_a_tier_that_is_not_configured_is_a_missing_copy_and_is_named(copies):
 class Failing:
     """A ledger store whose reader fails as it is told, in place of what cannot be made to happen on a disk."""
 
-    def __init__(self, store: LedgerStore, errors: list[OffloadError]):
+    def __init__(self, store, errors):
         self._store, self._errors = store, errors
 
-    def open(self, ledger_id: int) -> LedgerReader:
+    def open(self, ledger_id):
         if self._errors:
             raise self._errors.pop(0)
         return self._store.open(ledger_id)

@@ -17,7 +17,6 @@ from offload_hooks.errors import (
     ObjectNotFoundError,
     StoreUnavailableError,
 )
-from offload_hooks.ledger_stores import LedgerReader
 
 COLD_ONLY, COLD_FIRST = ReadPriority.OFFLOADED_ONLY, ReadPriority.OFFLOADED_FIRST
 LAST = len(PAYLOADS) - 1
@@ -38,7 +37,7 @@ def copies(store, tmp_path):
     hot.close()
 
 
-def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
+def rest(reader, begin=0):
     return [payload for _, payload in read_through(reader, begin, LAST, 3000)]
 
 

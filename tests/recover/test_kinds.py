@@ -7,20 +7,17 @@ from scenes.repairs import Lines
 
 from offload_core.maintenance.repair import Repair
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.records import ManagedLedgerInfo
-from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader
 
 
 @pytest.fixture
-def tier(tier: Tier) -> Tier:
+def tier(tier):
     put_kinds(tier)
     return tier
 
 
-def infos(records: ManagedLedgerRecords) -> dict[str, ManagedLedgerInfo]:
+def infos(records):
     found = {str(topic_of_managed_ledger(name)): records.read(name) for name in records.names()}
     return {topic: known.info for topic, known in found.items() if known is not None}
 

@@ -29,7 +29,6 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.audit import Change
 from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import MemoryMetadataStore
@@ -239,7 +238,7 @@ def test_only_wanted_topics_are_recovered(tier, records):
 
 
 class Refusing:
-    def record(self, change: Change):
+    def record(self, change):
         raise StoreError(f"no room for {change.managed_ledger}")
 
 

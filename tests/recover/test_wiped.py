@@ -17,26 +17,26 @@ from tiers import TOPIC
 
 from offload_core.maintenance.record_recovery import RecoveryOutcome
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.writing.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.writing.managed_ledger import HotLedgers, open_managed_ledger
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 # --- ours: records -> objects -> wipe -> recover -----------------------------------------------
 
 
-def environment_in(folder: Path, cold: TierReader, clock: Clock) -> Environment:
+def environment_in(folder, cold, clock):
     hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
     return environment_of(
         MemoryMetadataStore(), hot, cold.store, streaming=pool_of(cold.store, clock), now_ms=clock
     )
 
 
-def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPosition, bytes]]:
+def entries_of(environment, cold):
     """All that a managed ledger reads that has no hot copies."""
     with tempfile.TemporaryDirectory() as empty:
         hot = FileLedgerStore(empty, sync="never")
@@ -57,7 +57,7 @@ def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPo
     return found
 
 
-def wiped(environment: Environment) -> tuple[ManagedLedgerInfo, Environment]:
+def wiped(environment):
     """The record that there was, and an environment without records."""
     known = environment.records.read(NAME)
     return known.info, replace(environment, records=ManagedLedgerRecords(MemoryMetadataStore()))
@@ -99,7 +99,7 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened):
         assert scans[0].num_rows == len(cold_entries)
 
 
-def do(topic: Topic, step: str, clock: Clock):
+def do(topic, step, clock):
     """One of what happens to a topic."""
     if step == "add":
         topic.add(7)
@@ -120,7 +120,7 @@ def do(topic: Topic, step: str, clock: Clock):
         topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
 
 
-def offloaded_entries(topic: Topic, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
+def offloaded_entries(topic, info):
     """What was added and lies in a complete copy."""
     stops = {each.ledger_id: each.offloaded_stop or 0 for each in info.ledgers}
     return [(at, payload) for at, payload in topic.added if at.entry_id < stops.get(at.ledger_id, 0)]

@@ -2,11 +2,9 @@
 
 import re
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedAudit, Points, Watch
@@ -34,7 +32,7 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
 
-def make_world(folder: Path) -> MovedTopic:
+def make_world(folder):
     world = MovedTopic.make(folder)
     ledgers = [world.add_ledger(12), world.add_ledger(9)]
     world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 4 == 0))
@@ -42,7 +40,7 @@ def make_world(folder: Path) -> MovedTopic:
     return world
 
 
-def move(world: MovedTopic, points: Points):
+def move(world, points):
     """What one process does: plan, and move all."""
     wanted = world.wanted(ObjectFormat.STREAMING)
     store = Metadata(world.records.store, points)
@@ -115,13 +113,13 @@ class Happened(Audit):
 
     order: list[str] = field(default_factory=list)
 
-    def record(self, change: Deletion | Change):
+    def record(self, change):
         what = "delete" if isinstance(change, Deletion) else change.action.value
         self.order.append(f"line: {what}")
         super().record(change)
 
     @property
-    def whys(self) -> list[str]:
+    def whys(self):
         """What lines about records say."""
         return [
             each.why for each in self.changes if isinstance(each, Change) and each.action.value == "record"
@@ -131,11 +129,11 @@ class Happened(Audit):
 class Told(Points):
     """Points that tell what has changed."""
 
-    def __init__(self, happened: Happened):
+    def __init__(self, happened):
         super().__init__()
         self.happened = happened
 
-    def before(self, name: str):
+    def before(self, name):
         """See `Points`. A copy's objects go by several calls."""
         said = {"put": "a record", "delete": "objects go"}.get(name)
         order = self.happened.order
@@ -145,7 +143,7 @@ class Told(Points):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     """One ledger of one object."""
     made = MovedTopic.make(tmp_path)
     made.offload(made.add_ledger(12))
@@ -154,7 +152,7 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made.target.close()
 
 
-def mover_of(world: MovedTopic, told: Told, **given: Any) -> Mover:
+def mover_of(world, told, **given):
     store = Metadata(world.records.store, told)
     return world.mover(
         registry=RecordRegistry(ManagedLedgerRecords(store), world.clock),
@@ -189,7 +187,7 @@ def test_a_move_and_the_old_copys_end(world):
 def test_a_move_that_fails(world):
     told = Told(Happened())
 
-    def fail(_: int):
+    def fail(_):
         raise DataLossError("by test")
 
     with pytest.raises(DataLossError):
@@ -201,7 +199,7 @@ def test_a_move_that_fails(world):
 
 
 def test_what_a_move_that_was_killed_has_left(world):
-    def kill(_: int):
+    def kill(_):
         raise Killed
 
     with suppress(Killed):
@@ -222,11 +220,11 @@ def test_an_attempt_that_somebody_is_at_is_not_said_to_be_abandoned(world):
 def test_a_mapping(world, monkeypatch, fails):
     happened, real = Happened(), MappingFile.add
 
-    def add(self: MappingFile, step: Any, relocation: Any):
+    def add(self, step, relocation):
         happened.order.append(step)
         real(self, step, relocation)
 
-    def watch(_: int):
+    def watch(_):
         if fails:
             raise DataLossError("by test")
 
@@ -275,7 +273,7 @@ class RelocationMachine(TopicMachine):
         self.others.append(Tier(LocalDriver(str(self.other))))
         self.open_anew(3, 0)
 
-    def mover(self, points: Points, *, back: bool, listener: object = lambda _: None) -> Mover:
+    def mover(self, points, *, back, listener=lambda _: None):
         """As a process of its own has it."""
         tiers = [
             Tier(LocalDriver(str(folder)), [Layer(name="watch", make=lambda _: Watch(points))])
@@ -306,7 +304,7 @@ class RelocationMachine(TopicMachine):
             list(make_moves(self.mover(points, back=back, listener=listener), [plan], parallel=1))
 
     @rule(back=st.booleans(), format_=_formats, merge=st.sampled_from([None, None, 300, 10_000]))
-    def move(self, back: bool, format_: ObjectFormat | None, merge: int | None):
+    def move(self, back, format_, merge):
         self.relocate(Points(), back=back, format_=format_, merge=merge)
 
     @rule(
@@ -327,11 +325,11 @@ class RelocationMachine(TopicMachine):
         what=st.sampled_from(["trim", "offload", "hot", "read"]),
         after=st.integers(0, 4),
     )
-    def move_meanwhile(self, back: bool, format_: ObjectFormat | None, what: str, after: int):
+    def move_meanwhile(self, back, format_, what, after):
         """The topic goes on in the midst of a move."""
         reads = 0
 
-        def go_on(_: int):
+        def go_on(_):
             nonlocal reads
             reads += 1
             if reads != after + 1 or not self.entries:
@@ -350,13 +348,13 @@ class RelocationMachine(TopicMachine):
         self.relocate(Points(), back=back, format_=format_, merge=None, listener=go_on)
 
     @rule(back=st.booleans())
-    def delete_replaced(self, back: bool):
+    def delete_replaced(self, back):
         """After a grace, in which all that read the old copies have ended."""
         self.open_anew(3, 0)
         assert self.mover(Points(), back=back).delete_replaced(_TOPIC, 0).error is None
 
     @rule(back=st.booleans())
-    def clean(self, back: bool):
+    def clean(self, back):
         self.mover(Points(), back=back).clean(_TOPIC)
         roles = {each.role.value for each in other_copies(self.records.read(NAME).info)}
         assert roles <= {"replaced"}

@@ -6,28 +6,25 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate import Outcome, PlainCopy, PlainStatus, make_moves, plan_topic
+from offload_core.maintenance.relocate import PlainCopy, PlainStatus, make_moves, plan_topic
 from offload_core.maintenance.relocate.moving import CopyMaker
 from offload_core.metadata.catalogue.known_tiers import tier_record
-from offload_core.metadata.records import ManagedLedgerInfo, other_copies
+from offload_core.metadata.records import other_copies
 from offload_core.metadata.records.attempts import lease_of
 from offload_core.metadata.records.replacements import abandon_replacement
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor, trying
+from offload_core.storage.executors import ProcessExecutor, ThreadExecutor, trying
 from offload_core.storage.tier import Tier, open_store
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_drivers.local import LocalDriver
-from offload_hooks import Upload, hookimpl
+from offload_hooks import hookimpl
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -41,7 +38,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     """Two ledgers of one object each, one of which is filtered, and two in three segments."""
     made = MovedTopic.make(tmp_path)
     ledgers = [made.add_ledger(count) for count in (20, 15, 12, 10)]
@@ -53,7 +50,7 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
 
 
 @pytest.fixture(params=["threads", "processes", "spark"])
-def executor(request: pytest.FixtureRequest) -> Executor:
+def executor(request):
     """Each that there is."""
     if request.param == "spark":
         from offload_core.interfaces.spark.executor import SparkExecutor
@@ -62,7 +59,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return ThreadExecutor(2) if request.param == "threads" else ProcessExecutor(2)
 
 
-def another(world: MovedTopic, name: str) -> MovedTopic:
+def another(world, name):
     """The same records and source, and a target of its own."""
     (world.folder / name).mkdir()
     records = ManagedLedgerRecords(MemoryMetadataStore())
@@ -70,14 +67,14 @@ def another(world: MovedTopic, name: str) -> MovedTopic:
     return replace(world, target=open_store(world.folder / name), records=records)
 
 
-def move(world: MovedTopic, executor: Executor | None, format_: ObjectFormat | None = None) -> list[Outcome]:
+def move(world, executor, format_=None):
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(format_))
     outcomes = list(make_moves(world.mover(), [plan], executor=executor))
     assert sorted(each.move.ledger_ids for each in outcomes) == [each.ledger_ids for each in plan.moves]
     return outcomes
 
 
-def by_name(text: str, info: ManagedLedgerInfo, folder: Path, name: str) -> str:
+def by_name(text, info, folder, name):
     """A text about copies, with names in place of their uuids, and one for the target."""
     uuids = list(dict.fromkeys(match[0] for match in _UUID.finditer(repr(info))))
     for number, uuid in enumerate(uuids):
@@ -85,7 +82,7 @@ def by_name(text: str, info: ManagedLedgerInfo, folder: Path, name: str) -> str:
     return text.replace(str(folder / name), "<target>")
 
 
-def all_of(world: MovedTopic, name: str) -> tuple[str, dict[str, tuple[str, str]]]:
+def all_of(world, name):
     """A world's record, and its target's objects with their user metadata."""
     objects = {}
     for key in world.keys(world.target):
@@ -107,7 +104,7 @@ def test_records_and_objects_are_the_same_whoever_makes_them(world, executor):
     assert all_of(there, "there") == all_of(here, "here")
 
 
-def damage(world: MovedTopic, ledger_id: int):
+def damage(world, ledger_id):
     [key] = [key for key in world.keys(world.source) if key.endswith(f"-ledger-{ledger_id}")]
     path = world.folder / "source" / key
     data = bytearray(path.read_bytes())
@@ -138,10 +135,10 @@ class Here:
 
     processes = 1
 
-    def __init__(self, around: Callable[[Callable[[Any], Any], Any], Any]):
+    def __init__(self, around):
         self._around = around
 
-    def run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def run(self, work, items):
         for item in items:
             yield self._around(work, item)
 
@@ -149,7 +146,7 @@ class Here:
 def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world):
     """The first try has made the copy, or a part of it, and what it says is lost."""
 
-    def lose(work: Callable[[Any], Any], item: Any) -> Any:
+    def lose(work, item):
         work(item)
         written = world.keys(world.target)
         with trying(is_second=True):
@@ -171,7 +168,7 @@ def test_a_task_that_is_tried_again_writes_and_deletes_nothing(world):
 
 
 def test_the_lease_is_kept_while_a_worker_is_at_it(world):
-    def wait(work: Callable[[Any], Any], item: Any) -> Any:
+    def wait(work, item):
         seen: set[str] = set()
         while len(seen) < 3:
             [copy] = other_copies(world.info)
@@ -187,7 +184,7 @@ def test_the_lease_is_kept_while_a_worker_is_at_it(world):
 
 
 def test_a_copy_that_was_taken_over_meanwhile_is_not_switched(world):
-    def take_over(work: Callable[[Any], Any], item: Any) -> Any:
+    def take_over(work, item):
         world.records.update(NAME, lambda info: abandon_replacement(info, item.uuid))
         return work(item)
 
@@ -204,7 +201,7 @@ def test_moves_that_share_a_ledger_are_not_under_way_at_once(world):
     rounds: list[list[tuple[int, ...]]] = []
 
     class AllAtOnce(ThreadExecutor):
-        def run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        def run(self, work, items):
             drawn = list(items)
             rounds.append([each.move.ledger_ids for each in drawn])
             return iter([work(item) for item in drawn])
@@ -225,11 +222,11 @@ def test_what_cannot_be_begun_is_said_among_the_others(world):
 class Dies(CopyMaker):
     """Its process dies when the copy is there."""
 
-    def __call__(self, order: Any) -> Any:
+    def __call__(self, order):
         super().__call__(order)
         os._exit(1)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return Dies, self._given
 
 
@@ -282,7 +279,7 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path):
 @pytest.mark.spark
 @pytest.mark.sampled(3)
 def test_a_bucket_is_copied_the_same_whoever_does_it(world, executor):
-    def copied(name: str, executor: Executor | None) -> tuple[list[tuple[str, str]], dict[str, bytes]]:
+    def copied(name, executor):
         (world.folder / name).mkdir(exist_ok=True)
         with open_store(world.folder / name) as target:
             plain = PlainCopy(world.source, target, audit=world.audit, executor=executor)
@@ -307,7 +304,7 @@ class NoBucket(LocalDriver):
     """The place where all is to go is not there, as stores say that."""
 
     @hookimpl
-    def begin_data(self, key: str) -> Upload:
+    def begin_data(self, key):
         raise ObjectNotFoundError("cannot write: there is no bucket 'new'", key=key)
 
 
@@ -317,7 +314,7 @@ def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world):
     assert {"no bucket" in str(each.error) for each in plain} == {True}
 
 
-def _objects(tier: Tier) -> dict[str, bytes]:
+def _objects(tier):
     return {
         each.key: bytes(tier.read_range(each.key, 0, each.size_bytes)) if each.size_bytes else b""
         for each in tier.list_objects()

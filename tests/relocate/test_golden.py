@@ -1,8 +1,6 @@
 """Pulsar's own objects are moved, as they are and into each format, and every entry is what Pulsar wrote."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
@@ -21,14 +19,13 @@ from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.listing import list_pairs, stream_pairs
 from offload_core.metadata.catalogue.topics import (
-    TopicName,
     managed_ledger_of_topic,
     parse_topic,
     topic_of_managed_ledger,
 )
-from offload_core.metadata.records import DriverMetadata, ManagedLedgerInfo
+from offload_core.metadata.records import DriverMetadata
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.tier import Tier, open_store
+from offload_core.storage.tier import open_store
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
@@ -38,14 +35,14 @@ GOLDEN_TOPIC = "public/default/golden"
 FORMATS = [None, *ObjectFormat]
 
 
-def entries(tier: Path, topic: str, info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
+def entries(tier, topic, info):
     """What a scan by the record finds."""
     with open_tier(tier) as reader:
         planned = scan(reader, topic, level="entries", records={topic: info})
         return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in planned.to_table().to_pylist()]
 
 
-def relocate(folder: Path, topic: str, info: ManagedLedgerInfo, format_: ObjectFormat | None):
+def relocate(folder, topic, info, format_):
     """Move all that there is from `source` to `target`; the record then."""
     name = parse_topic(topic)
     records = ManagedLedgerRecords(MemoryMetadataStore())
@@ -143,7 +140,7 @@ LOST = (5, 3)
 class Moving:
     """Records of ours, by which all is moved from one folder to the other."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         for name in ("source", "target"):
             (folder / name).mkdir()
         self.source, self.target = open_store(folder / "source"), open_store(folder / "target")
@@ -152,11 +149,11 @@ class Moving:
         put_kinds(self.source)
 
     @property
-    def infos(self) -> dict[str, ManagedLedgerInfo]:
+    def infos(self):
         found = {str(topic_of_managed_ledger(name)): self.records.read(name) for name in self.records.names()}
         return {topic: known.info for topic, known in found.items() if known is not None}
 
-    def move_all(self, format_: ObjectFormat | None = None, merge_bytes: int | None = None):
+    def move_all(self, format_=None, merge_bytes=None):
         """Move all that there is."""
         wanted = Wanted(
             source=tier_record(self.source),
@@ -179,11 +176,11 @@ class Moving:
         assert list(self.source.list_objects()) == []
 
     @property
-    def topics(self) -> list[TopicName]:
+    def topics(self):
         return [topic_of_managed_ledger(name) for name in self.records.names()]
 
     @property
-    def mover(self) -> Mover:
+    def mover(self):
         return Mover(
             RecordRegistry(self.records, self.clock),
             self.source,
@@ -195,14 +192,14 @@ class Moving:
 
 
 @pytest.fixture
-def moving(tmp_path: Path) -> Iterator[Moving]:
+def moving(tmp_path):
     made = Moving(tmp_path)
     yield made
     made.source.close()
     made.target.close()
 
 
-def formats_in(tier: Tier) -> set[ObjectFormat]:
+def formats_in(tier):
     return {pair.key.object_format for pair in stream_pairs(tier)}
 
 
@@ -247,7 +244,7 @@ def test_of_a_copy_that_lost_entries_all_others_are_moved(moving):
     moving.source.delete([each.key for each in moving.source.list_objects("quarantine/")])
     recover(moving.source, moving.records)
 
-    def read(tier: Tier, **options: object) -> list[dict[str, object]]:
+    def read(tier, **options):
         return messages_of(TierReader(tier), "encrypted", records=moving.infos, **options)
 
     before = read(moving.source, fail_on_data_loss=False)

@@ -1,36 +1,34 @@
 """Topics of which a part has moved: one tier alone says what it lacks and where that is; several are read together."""
 
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from crash_points import Points
-from scenes.moves import TOPIC_NAME, MovedTopic, half_moved, watched
+from scenes.moves import TOPIC_NAME, half_moved, watched
 
 from offload_core.interfaces.spark import PulsarOffloadDataSource
 from offload_core.reading.scan import Position
-from offload_core.storage.tier import MeasuredTier, Tier, open_store
+from offload_core.storage.tier import MeasuredTier, open_store
 from offload_hooks import ByteRange
 from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 TOPIC = "persistent://acme/cold/orders"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     made, _ = half_moved(tmp_path)
     yield made
     made.records.store.close()
 
 
 @pytest.fixture
-def records(world: MovedTopic) -> str:
+def records(world):
     return f"sqlite:{world.folder}/records.db"
 
 
-def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[int, int]]:
+def rows(tier, records, **given):
     with tier:
         table = scan(tier, TOPIC, level="entries", records=records, **given).to_table()
     return [(row["__ledgerId"], row["__entryId"]) for row in table.to_pylist()]
@@ -70,7 +68,7 @@ def test_several_tiers_are_read_by_records_only(world):
 
 
 @pytest.fixture
-def both(world: MovedTopic) -> Iterator[Tier]:
+def both(world):
     with open_store(world.folder / "source").with_others([open_store(world.folder / "target")]) as tier:
         yield tier
 
@@ -138,7 +136,7 @@ def test_several_tiers_are_not_written(both):
 def test_spark_reads_several_tiers(world, records, spark):
     spark.dataSource.register(PulsarOffloadDataSource)
 
-    def count(**more: str) -> int:
+    def count(**more):
         options = {"topic": TOPIC, "records": records, "level": "entries", **more}
         return (
             spark.read.format("pulsar_offload").options(**options).load(str(world.folder / "source")).count()

@@ -1,9 +1,7 @@
 """Whole ledgers go into MapFiles, and out of them again; what a MapFile cannot hold is left where it is, and said."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from crash_points import Killed, Metadata, Points
@@ -21,13 +19,7 @@ from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.object_marks import LOST_KEY
 from offload_core.maintenance.relocate import make_moves, plan_topic
 from offload_core.maintenance.verify import Verification
-from offload_core.metadata.records import (
-    DriverMetadata,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    other_copies,
-    read_copies,
-)
+from offload_core.metadata.records import other_copies, read_copies
 from offload_core.metadata.records.relocations import MappingFile, relocated
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
@@ -37,7 +29,7 @@ PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     """A ledger that is one object, and two in three segments."""
     made = make_world(tmp_path)
     yield made
@@ -45,7 +37,7 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made.target.close()
 
 
-def make_world(folder: Path) -> MovedTopic:
+def make_world(folder):
     made = MovedTopic.make(folder)
     ledgers = [made.add_ledger(count) for count in (300, 25, 50)]
     made.offload(ledgers[0])
@@ -53,11 +45,11 @@ def make_world(folder: Path) -> MovedTopic:
     return made
 
 
-def drivers(info: ManagedLedgerInfo) -> list[DriverMetadata | None]:
+def drivers(info):
     return [None if each.context is None else each.context.driver for each in info.in_order]
 
 
-def stored(world: MovedTopic) -> dict[str, dict[str, bytes]]:
+def stored(world):
     """The files of each folder in the target, without what its driver keeps of uploads."""
     found: dict[str, dict[str, bytes]] = {}
     for path in (world.folder / "target").rglob("*"):
@@ -135,7 +127,7 @@ def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world):
     filtered = world.add_ledger(30)
     world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
 
-    def forget(ledger: LedgerRecord) -> LedgerRecord:
+    def forget(ledger):
         context = ledger.context
         driver = context.driver.with_property("pulsar-offload.filter", None)
         return replace(ledger, context=replace(context, driver=driver))
@@ -179,7 +171,7 @@ def test_a_mapping_names_mapfiles_and_readers_follow(world):
     assert world.read_all(followed, [world.target]) == world.entries
 
 
-def move(world: MovedTopic, points: Points):
+def move(world, points):
     """What one process does: plan, and move all."""
     mover = world.mover(
         registry=RecordRegistry(ManagedLedgerRecords(Metadata(world.records.store, points)), world.clock),
@@ -190,7 +182,7 @@ def move(world: MovedTopic, points: Points):
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, world.wanted(MAPFILE))], parallel=1))
 
 
-def make_small_world(folder: Path) -> MovedTopic:
+def make_small_world(folder):
     world = MovedTopic.make(folder)
     world.offload(world.add_ledger(12))
     return world

@@ -2,12 +2,9 @@
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -29,7 +26,6 @@ from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
-from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger.copy_registry import MappingRegistry
 from offload_hooks.errors import AttemptError, DataLossError, OptionError, OutcomeUnknownError
 from offload_hooks.ledger_stores import EntryBatch
@@ -39,7 +35,7 @@ PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MovedTopic]:
+def world(tmp_path):
     """Two ledgers of one object each, one of which is filtered, and two in three segments."""
     made = MovedTopic.make(tmp_path)
     ledgers = [made.add_ledger(count) for count in (40, 30, 25, 50)]
@@ -51,7 +47,7 @@ def world(tmp_path: Path) -> Iterator[MovedTopic]:
     made.target.close()
 
 
-def is_moved(world: MovedTopic) -> bool:
+def is_moved(world):
     """Whether all copies are in the target, by the record and by a reader that has nothing else."""
     there = tier_record(world.target)
     for ledger in world.info.ledgers:
@@ -63,7 +59,7 @@ def is_moved(world: MovedTopic) -> bool:
     return world.read_all(tiers=[world.target]) == world.entries
 
 
-def verified(world: MovedTopic) -> list[str]:
+def verified(world):
     """What is wrong in the target."""
     found = Verification(world.target, deep=True)
     return [finding.code.value for finding in found]
@@ -199,7 +195,7 @@ def test_verifying_knows_what_was_replaced_and_what_is_under_way(world):
     for part in ("", "-index"):
         world.source.write_index(f"{uuid}-ledger-0{part}", b"half")
 
-    def found(now_ms: int) -> set[tuple[str, str | None]]:
+    def found(now_ms):
         verification = Verification(
             world.source,
             records=lambda: open_records({str(TOPIC_NAME): world.info}, world.source, {}),
@@ -212,7 +208,7 @@ def test_verifying_knows_what_was_replaced_and_what_is_under_way(world):
     assert left - alive == {("attempt.unfinished", f"{uuid}-ledger-0")}
 
 
-def _back(world: MovedTopic) -> Wanted:
+def _back(world):
     return Wanted(source=tier_record(world.target), target=tier_record(world.source))
 
 
@@ -250,7 +246,7 @@ def test_what_is_written_wrongly_is_not_taken(world, monkeypatch):
 def test_entries_that_are_others_are_not_taken(world, monkeypatch):
     read = KeptLedger.read
 
-    def read_another(ledger: KeptLedger, first: int, last: int, max_bytes: int) -> EntryBatch:
+    def read_another(ledger, first, last, max_bytes):
         """As a writer would that swaps two bytes of a payload, after what was read was summed."""
         batch = read(ledger, first, last, max_bytes)
         data = bytearray(batch.data)
@@ -316,7 +312,7 @@ def test_ledgers_that_are_to_be_deleted_are_left_alone(world):
 
 
 def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world):
-    def delete(_: int):
+    def delete(_):
         world.records.update(NAME, lambda info: mark_for_deletion(info, [0]))
 
     with pytest.raises(AttemptError, match="abandoned"):
@@ -369,7 +365,7 @@ def test_nothing_to_move_is_refused(world):
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[MovedTopic]:
+def small(tmp_path):
     """Two ledgers of one object each."""
     made = MovedTopic.make(tmp_path)
     for count in (12, 9):
@@ -379,7 +375,7 @@ def small(tmp_path: Path) -> Iterator[MovedTopic]:
     made.target.close()
 
 
-def say(tier: Tier, stem: str, said: dict[str, str]):
+def say(tier, stem, said):
     """Have the objects of an attempt say something more."""
     for key in (stem, f"{stem}-index"):
         stat = tier.stat(key)
@@ -387,7 +383,7 @@ def say(tier: Tier, stem: str, said: dict[str, str]):
         tier.write_index(key, data, user_metadata={**stat.user_metadata, **said})
 
 
-def stem_of(small: MovedTopic, tier: Tier, ledger_id: int) -> str:
+def stem_of(small, tier, ledger_id):
     return next(key for key in small.keys(tier) if key.endswith(f"-ledger-{ledger_id}"))
 
 
@@ -422,7 +418,7 @@ def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(small):
     assert small.keys(small.source) == []
 
 
-def seal(small: MovedTopic, stem: str) -> bytes:
+def seal(small, stem):
     """The checksums of an attempt, that lie beside it now."""
     sealing = Sealing(small.source, audit=small.audit)
     assert list(Verification(small.source, deep=True, sealing=sealing)) == []
@@ -462,7 +458,7 @@ def test_copies_of_a_mapping_say_so_and_no_others_do(small, format_):
 def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(small, monkeypatch):
     real = MappingFile.add
 
-    def add(self: MappingFile, step: Any, relocation: Any):
+    def add(self, step, relocation):
         real(self, step, relocation)
         if step == "done":  # it is on the disk, and the disk says that it is not
             self.mapped = replace(self.mapped, done=(), under_way=(relocation,))
@@ -479,7 +475,7 @@ def test_of_a_copy_that_a_mapping_perhaps_names_nothing_is_deleted(small, monkey
 
 
 def test_a_disk_that_fails_leaves_open_whether_a_step_was_added(small, monkeypatch):
-    def fail(_: int):
+    def fail(_):
         raise OSError(28, "no space left on device")
 
     with MappingFile(small.folder / "mapping") as file:

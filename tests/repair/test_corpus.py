@@ -2,7 +2,7 @@
 
 import pytest
 from damage import DAMAGES, SCENES
-from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, mapfiles, one_ledger, pip17, streaming
+from damage.scenes import LEDGER, PAYLOADS, in_memory_tier, mapfiles, one_ledger, pip17, streaming
 from damage.sealed import checksums_key, sealed
 from entries import entry, pip17_object
 from scenes.repairs import (
@@ -26,7 +26,7 @@ from offload_core.maintenance.verify import Code
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_core.storage.tier import Tier
-from offload_hooks import ReadableBuffer, Upload, hookimpl
+from offload_hooks import hookimpl
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.values import Capabilities
@@ -198,7 +198,7 @@ def test_checksums_go_with_an_object_that_is_put_aside():
 # --- A ledger that is whole in another copy is not salvaged: what would be newer, and lack entries, is not made.
 
 
-def two_copies(*, records: bool = False) -> Scene:
+def two_copies(*, records=False):
     """A ledger whose newer copy, which its record names, is damaged, and an older one that is right."""
     scene = pip17(records=records)
     DAMAGES["a-block-is-zeros"].do(scene)
@@ -251,7 +251,7 @@ def test_a_record_that_is_ours_goes_on_to_the_other():
     assert repaired(scene, tier, ours=records)[2].lines == []
 
 
-def other(payloads: list[bytes]) -> Scene:
+def other(payloads):
     scene = pip17(records=False)
     DAMAGES["a-block-is-zeros"].do(scene)
     scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1000), 1, later=-5)
@@ -305,14 +305,14 @@ class Liar(MemoryDriver):
     wrong = ""
 
     @hookimpl
-    def write_block(self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer):
+    def write_block(self, upload, part_number, offset, data):
         return super().write_block(upload, part_number, offset, self._changed(upload.key, data))
 
     @hookimpl
     def write_index(self, key, data, content_type, user_metadata, create_only):
         return super().write_index(key, self._changed(key, data), content_type, user_metadata, create_only)
 
-    def _changed(self, key: str, data: ReadableBuffer) -> bytes:
+    def _changed(self, key, data):
         changed = bytearray(data)
         if self.wrong in key and not key.endswith(".json"):
             changed[len(changed) // 2] ^= 1
@@ -334,7 +334,7 @@ def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong, quarantine)
     assert {key: after[key] for key in before} == before
 
 
-def restored(scene: Scene) -> dict[tuple[int, int], bytes]:
+def restored(scene):
     tier = scene.tier()
     (planned,), _, _ = repaired(scene, tier)
     return read_pair(tier, pairs_of(tier)[planned.target or ""])

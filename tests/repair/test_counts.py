@@ -14,18 +14,16 @@ from scenes.repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.interfaces.cli.repair import by_hand
-from offload_core.maintenance.repair import Action, PlannedRepair
-from offload_core.maintenance.repair.count_correction import Counted, CountTask, count_ledger
-from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.maintenance.repair import Action
+from offload_core.maintenance.repair.count_correction import CountTask, count_ledger
+from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, OffloadSegment
+from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.ledger_changes import LedgerCounts, correct_counts
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.storage.tier import Tier
 from offload_core.writing.audit import Change, Deletion
 from offload_hooks.errors import AttemptError
-from offload_hooks.testing import MemoryMetadataStore
 
 COUNT_CODES = {Code.RECORD_ENTRIES, Code.RECORD_SIZE}
 BYTES = sum(map(len, PAYLOADS))
@@ -48,10 +46,10 @@ LIES: dict[str, dict[str, int | None]] = {
 }
 
 
-def gone(scene: Scene, ledger_id: int = LEDGER) -> Scene:
+def gone(scene, ledger_id=LEDGER):
     """The hot copy is gone, by the record."""
 
-    def change(record: LedgerRecord) -> LedgerRecord:
+    def change(record):
         assert record.context is not None
         return replace(record, context=replace(record.context, bookkeeper_deleted=True))
 
@@ -59,33 +57,33 @@ def gone(scene: Scene, ledger_id: int = LEDGER) -> Scene:
     return scene
 
 
-def lying(scene: Scene, ledger_id: int = LEDGER, **counts: int | None) -> Scene:
+def lying(scene, ledger_id=LEDGER, **counts):
     """The record of a ledger counts otherwise."""
     scene.change_record(lambda record: replace(record, info=replace(record.info, **counts)), ledger_id)
     return scene
 
 
-def said(store: MemoryMetadataStore, ledger_id: int = LEDGER) -> LedgerCounts:
+def said(store, ledger_id=LEDGER):
     """What the record says now."""
     return LedgerCounts(
         entries=ledger(store, ledger_id).info.entries, size_bytes=ledger(store, ledger_id).info.size
     )
 
 
-def ledger(store: MemoryMetadataStore, ledger_id: int = LEDGER) -> LedgerRecord:
+def ledger(store, ledger_id=LEDGER):
     found = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
     record = found.info.ledger(ledger_id)
     assert record is not None
     return record
 
 
-def findings(tier: Tier, store: MemoryMetadataStore) -> list[Finding]:
+def findings(tier, store):
     """What a verification says."""
     records = partial(nullcontext, StoreRecords(store))
     return list(Verification(tier, deep=True, records=records, now_ms=lambda: NOW_MS))
 
 
-def corrected(scene: Scene, store: MemoryMetadataStore) -> tuple[list[PlannedRepair], Lines]:
+def corrected(scene, store):
     """All is done that there is to do."""
     planned, _, lines = repaired(scene, scene.tier(), ours=ManagedLedgerRecords(store))
     return planned, lines
@@ -149,13 +147,13 @@ def test_a_hot_copy_that_was_not_asked_forbids_it():
     assert said(store).entries == 17
 
 
-def damaged(name: str) -> Scene:
+def damaged(name):
     scene = gone(lying(scenes.pip17(), size=17))
     DAMAGES[name].do(scene)
     return scene
 
 
-def lost_entries() -> Scene:
+def lost_entries():
     """The copy was saved from a damaged one, and says that it lacks an entry."""
     scene = gone(scenes.pip17())
     for stored in scene.objects.values():
@@ -206,19 +204,19 @@ def test_an_index_that_counts_other_bytes_does_not_tell_it():
     assert counted(scene).why == "the index of its copy counts other bytes"
 
 
-def context_of(scene: Scene) -> OffloadContext:
+def context_of(scene):
     info = scene.records[TOPIC]
     record = info.ledger(LEDGER)
     assert record.context is not None
     return record.context
 
 
-def first_share(scene: Scene, **changes: object) -> tuple[OffloadSegment, ...]:
+def first_share(scene, **changes):
     """Only the first segment is named."""
     return (replace(context_of(scene).segments[0], **changes),)
 
 
-def counted(scene: Scene) -> Counted:
+def counted(scene):
     """What the copies tell that the record names."""
     info = scene.records[TOPIC]
     record = info.ledger(LEDGER)
@@ -229,16 +227,16 @@ def counted(scene: Scene) -> Counted:
 class Meddling:
     """An audit log during whose first line somebody changes the record."""
 
-    def __init__(self, store: MemoryMetadataStore, **counts: int):
+    def __init__(self, store, **counts):
         self.lines: list[Deletion | Change] = []
         self._store = store
         self._counts = counts
 
-    def record(self, change: Deletion | Change):
+    def record(self, change):
         self.lines.append(change)
         if len(self.lines) == 1:
 
-            def meddle(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            def meddle(info):
                 known = info.ledger(LEDGER)
                 return info.with_ledger(replace(known, info=replace(known.info, **self._counts)))
 

@@ -26,16 +26,16 @@ class DamagedTier:
     store: MemoryMetadataStore | None
 
     @classmethod
-    def of(cls, name: str, *, ours: bool):
+    def of(cls, name, *, ours):
         scene, _ = DAMAGES[name].make() if not ours else (recorded_damage(name), None)
         return cls(scene, in_memory_tier(scene.objects), recorded(scene) if ours else None)
 
-    def tier(self, points: Points | None = None) -> Tier:
+    def tier(self, points=None):
         """The tier, its calls counted."""
         layers = [] if points is None else [Layer(name="points", make=lambda _: Watch(points))]
         return Tier(MemoryDriver(self.memory, Capabilities()), layers)
 
-    def run(self, points: Points):
+    def run(self, points):
         """All is done that there is to do."""
         ours = None if self.store is None else ManagedLedgerRecords(Metadata(self.store, points))
         work = repair_of(self.scene, self.tier(points), quarantine=True, ours=ours)
@@ -44,7 +44,7 @@ class DamagedTier:
             if each.changes:
                 work.do(each, audit)
 
-    def state(self) -> tuple[dict[str, bytes], object]:
+    def state(self):
         """All objects but notes, which have a time, and which copies the records name."""
         objects = {k: v for k, v in contents_of(self.tier()).items() if not k.endswith(".json")}
         if self.store is None:
@@ -54,7 +54,7 @@ class DamagedTier:
         return objects, [(each.uuid, each.complete, [s.uuid for s in each.segments]) for each in contexts]
 
 
-def recorded_damage(name: str) -> Scene:
+def recorded_damage(name):
     """The same damage to a scene with records."""
     from damage import scenes
 
@@ -64,7 +64,7 @@ def recorded_damage(name: str) -> Scene:
     return scene
 
 
-def nothing_is_lost(before: dict[str, bytes], after: dict[str, bytes]) -> bool:
+def nothing_is_lost(before, after):
     """Each data object's bytes are there, under its key or put aside; of an index that is replaced as well."""
     return all(
         after.get(key) == data or after.get(f"{QUARANTINE}{key}.quarantined") == data

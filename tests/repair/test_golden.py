@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from typing import Any
 
 import pytest
 from golden import GOLDEN, PIP17_CASES, STREAMING_CASES
@@ -20,8 +19,7 @@ from mapfiles import lay_out_golden
 from scenes.repairs import Lines, pairs_of, read_pair
 from tiers import lay_out_case
 
-from offload_core.format.codec.index import ObjectIndex
-from offload_core.maintenance.repair import Action, Repair, Repaired
+from offload_core.maintenance.repair import Action, Repair
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.listing import stream_pairs
@@ -34,13 +32,13 @@ LATER = 1 << 42
 """Long after all of them were written, in ms."""
 
 
-def repaired(tier: Tier, **options: Any) -> list[Repaired]:
+def repaired(tier, **options):
     """All is done that there is to do."""
     work, lines = Repair(tier, now_ms=lambda: LATER, **options), Lines()
     return [work.do(each, lines) for each in work.plan() if each.changes]
 
 
-def indexes(tier: Tier) -> dict[str, ObjectIndex]:
+def indexes(tier):
     """The indexes of a tier by the keys of their data."""
     return {
         pair.key.data_key: read_index(
@@ -132,13 +130,13 @@ GOES_ON_BEHIND = (1, 11)
 
 
 @pytest.fixture
-def tier() -> Tier:
+def tier():
     made = Tier(MemoryDriver())
     put_kinds(made)
     return made
 
 
-def stored_messages(reader: TierReader, kind: str) -> list[dict[str, Any]]:
+def stored_messages(reader, kind):
     """All messages, or the chunks of them."""
     names = ["__ledgerId", "__entryId", "__producerName", "__sequenceId", "__chunkId", "__numChunks"]
     own = {"isolation": "uncommitted"} | KEYS

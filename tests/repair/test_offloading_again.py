@@ -1,14 +1,13 @@
 """A ledger whose cold copy is damaged or gone goes to a new copy from its hot one, and its record names that."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
-from crash_points import Metadata, PointedAudit, PointedLedgers, Points
+from crash_points import Metadata, PointedAudit, PointedLedgers
 from managed_ledgers import NAME
 from records import new_copy
 from scenes.filters import PlainFilter
@@ -18,10 +17,10 @@ from scenes.repairs import Lines
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair import Action, HotCopies, Repair
 from offload_core.maintenance.repair.offloading_again import find_hot
-from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.record_source import StoreRecords
-from offload_core.metadata.records import LedgerRecord, begin_replacement, other_copies, read_copies
+from offload_core.metadata.records import begin_replacement, other_copies, read_copies
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
@@ -36,26 +35,26 @@ from offload_hooks.ledger_stores import EntryBatch
 # --- A topic in the hot tier whose cold copies get damaged, and repairs that may offload them again
 
 
-def ledger_of(world: MovedTopic, ledger_id: int) -> LedgerRecord:
+def ledger_of(world, ledger_id):
     """A ledger's record."""
     found = world.info.ledger(ledger_id)
     assert found is not None
     return found
 
 
-def key_of(world: MovedTopic, ledger_id: int) -> ObjectKey:
+def key_of(world, ledger_id):
     """The copy that a ledger's record names."""
     context = ledger_of(world, ledger_id).context
     assert context.uuid is not None
     return ObjectKey(folder="", uuid=context.uuid, ledger_id=ledger_id, is_index=False)
 
 
-def path_of(world: MovedTopic, key: str) -> Path:
+def path_of(world, key):
     """An object's file."""
     return world.folder / "source" / key
 
 
-def damage(world: MovedTopic, key: ObjectKey):
+def damage(world, key):
     """A byte of a message is another."""
     file = path_of(world, key.data_key)
     data = bytearray(file.read_bytes())
@@ -63,31 +62,31 @@ def damage(world: MovedTopic, key: ObjectKey):
     file.write_bytes(data)
 
 
-def remove(world: MovedTopic, key: ObjectKey):
+def remove(world, key):
     """The copy is gone."""
     world.source.delete([key.index_key, key.data_key])
 
 
-def offloader_of(tier: Tier, _: str) -> LedgerOffloader:
+def offloader_of(tier, _):
     """With small blocks."""
     return LedgerOffloader(tier, max_block_bytes=BLOCK_BYTES)
 
 
-def hot_copies(world: MovedTopic, points: Points | None = None, **given: object) -> HotCopies:
+def hot_copies(world, points=None, **given):
     """The hot tier; its calls may be points."""
     store = world.hot if points is None else PointedLedgers(world.hot, points)
     environment = Environment(records=world.records, hot=HotLedgers(store))
     return HotCopies(environment=environment, **{"offloader_of": offloader_of, **given})
 
 
-def repair_of(world: MovedTopic, points: Points | None = None, **given: object) -> Repair:
+def repair_of(world, points=None, **given):
     """A repair that offloads again; calls of all stores may be points."""
     ours, tier = world.records, world.source
     if points is not None:
         ours = ManagedLedgerRecords(Metadata(world.records.store, points))
         tier = watched(world, "source", points)
 
-    def opened() -> AbstractContextManager[StoreRecords]:
+    def opened():
         return nullcontext(StoreRecords(ours.store))
 
     fields = {
@@ -100,7 +99,7 @@ def repair_of(world: MovedTopic, points: Points | None = None, **given: object) 
     return Repair(tier, **fields | given)
 
 
-def repaired(world: MovedTopic, points: Points | None = None, **given: object):
+def repaired(world, points=None, **given):
     """All is done that there is to do."""
     work, lines = repair_of(world, points, **given), Lines()
     audit = lines if points is None else PointedAudit(lines, points)
@@ -111,22 +110,22 @@ def repaired(world: MovedTopic, points: Points | None = None, **given: object):
     return planned, lines
 
 
-def findings(world: MovedTopic) -> list[Finding]:
+def findings(world):
     """What a verification says of the tier and the records."""
 
-    def opened() -> AbstractContextManager[StoreRecords]:
+    def opened():
         return nullcontext(StoreRecords(world.records.store))
 
     return list(Verification(world.source, deep=True, records=opened, now_ms=world.clock))
 
 
-def cut_index(world: MovedTopic, key: ObjectKey):
+def cut_index(world, key):
     """What is left of a pair whose index is garbage, and whose data is too."""
     damage(world, key)
     path_of(world, key.index_key).write_bytes(b"nothing of an index")
 
 
-def remove_data(world: MovedTopic, key: ObjectKey):
+def remove_data(world, key):
     """Only the index is left."""
     world.source.delete([key.data_key])
 
@@ -140,19 +139,19 @@ HARM: dict[str, Callable[[MovedTopic, ObjectKey], None]] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> MovedTopic:
+def world(tmp_path):
     """Two ledgers that are offloaded, and hot as well."""
     return make(tmp_path)
 
 
-def make(folder: Path) -> MovedTopic:
+def make(folder):
     world = MovedTopic.make(folder)
     for count in (30, 20):
         world.offload(world.add_ledger(count))
     return world
 
 
-def first(world: MovedTopic) -> int:
+def first(world):
     return world.info.in_order[0].ledger_id
 
 
@@ -182,7 +181,7 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world):
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def names_target(world: MovedTopic, ledger_id: int):
+def names_target(world, ledger_id):
     """The record names the other tier, as after a copy of the bucket that keeps its keys."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -230,7 +229,7 @@ def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_
     assert {each.code for each in findings(world)} == {Code.MESSAGE_CHECKSUM, Code.BROKEN_COPY}
 
 
-def delete_hot(world: MovedTopic, ledger_id: int) -> bool:
+def delete_hot(world, ledger_id):
     """As the service does when the lag is over."""
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     return offloads.delete_hot_copy(NAME, ledger_id, 0)
@@ -271,19 +270,19 @@ def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world):
     assert not delete_hot(world, ledger_id)
 
 
-def hot_is_not_there(world: MovedTopic, ledger_id: int):
+def hot_is_not_there(world, ledger_id):
     """The hot tier lacks it, whatever the record says."""
     world.hot.delete(ledger_id)
 
 
-def counts_otherwise(world: MovedTopic, ledger_id: int):
+def counts_otherwise(world, ledger_id):
     """The record counts more entries than the hot copy has."""
     record = ledger_of(world, ledger_id)
     changed = replace(record, info=replace(record.info, entries=31))
     world.records.update(NAME, lambda info: info.with_ledger(changed))
 
 
-def hot_is_gone(world: MovedTopic, ledger_id: int):
+def hot_is_gone(world, ledger_id):
     """By the record there is no hot copy."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -313,20 +312,20 @@ def test_a_hot_ledger_says_whose_it_is(world):
 class Spoiled(LedgerOffloader):
     """Writes something else than it was given."""
 
-    def offload(self, ledger: object, uuid: UUID, extra: Mapping[str, str], **given: object):
+    def offload(self, ledger, uuid, extra, **given):
         return super().offload(_Other(ledger), uuid, extra, **given)
 
 
 class _Other:
     """A reader whose first entry has another byte."""
 
-    def __init__(self, reader: object):
+    def __init__(self, reader):
         self._reader = reader
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name):
         return getattr(self._reader, name)
 
-    def read(self, *given: object) -> object:
+    def read(self, *given):
         batch = self._reader.read(*given)
         payloads = [bytes(each) for each in batch]
         if batch.first_entry_id == 0:
@@ -384,7 +383,7 @@ def test_segments_are_left_to_the_commands_that_are_named(tmp_path):
     assert planned.choice.action is Action.KEEP_HOT
 
 
-def begin(world: MovedTopic, ledger_id: int, uuid: UUID):
+def begin(world, ledger_id, uuid):
     """Write down that another cold copy is being made."""
     change = partial(
         begin_replacement,
@@ -419,7 +418,7 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world):
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     asked: list[bool] = []
 
-    def asking(tier: Tier, name: str) -> LedgerOffloader:
+    def asking(tier, name):
         asked.append(offloads.delete_hot_copy(NAME, ledger_id, 0))
         return offloader_of(tier, name)
 
@@ -434,7 +433,7 @@ def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world):
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
 
     class Begins:
-        def record(self, _: object):
+        def record(self, _):
             begin(world, ledger_id, uuid)
 
     with working_on(uuid):
@@ -477,7 +476,7 @@ def test_every_call_may_be_the_last(crash_matrix):
 def test_offloads_are_made_as_the_topics_policies_say(world):
     made: list[tuple[Tier, str]] = []
 
-    def make_offloader(tier: Tier, name: str) -> LedgerOffloader:
+    def make_offloader(tier, name):
         made.append((tier, name))
         return offloader_of(tier, name)
 

@@ -5,13 +5,11 @@ from random import Random
 import pytest
 from damage import Scene
 from damage.scenes import FileCompression, mapfiles, pip17, streaming
-from scenes.repairs import Entries, truth_of
+from scenes.repairs import truth_of
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.mapfile.record_batches import deflate
-from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair.damaged_contents import (
-    Contents,
     Expected,
     ObjectBytes,
     read_contents,
@@ -28,7 +26,7 @@ MAKE = {
 SAMPLES = 150
 
 
-def damaged(data: bytes, random: Random) -> tuple[bytes, set[int]]:
+def damaged(data, random):
     """Bytes, damaged somehow, and which of them are not what they were, or not there."""
     changed, touched = bytearray(data), set[int]()
     kind = random.choice(["flip", "flip", "zero", "cut", "noise"])
@@ -48,7 +46,7 @@ def damaged(data: bytes, random: Random) -> tuple[bytes, set[int]]:
     return bytes(changed), touched
 
 
-def contents_of(scene: Scene, number: int) -> tuple[Contents, ObjectKey]:
+def contents_of(scene, number):
     key = scene.written[number].key
     data = ObjectBytes(scene.tier(), key.data_key, len(scene.objects[key.data_key].data))
     if key.is_mapfile:
@@ -62,7 +60,7 @@ def contents_of(scene: Scene, number: int) -> tuple[Contents, ObjectKey]:
     return read_contents(data, key, index=index, expected=expected, gaps=False), key
 
 
-def places(scene: Scene, number: int, truth: Entries) -> dict[tuple[int, int], range]:
+def places(scene, number, truth):
     """The bytes of each entry with its frame; of MapFiles with its record, and none in blocks."""
     key = scene.written[number].key
     if not key.is_mapfile:
@@ -80,7 +78,7 @@ def places(scene: Scene, number: int, truth: Entries) -> dict[tuple[int, int], r
     return found
 
 
-def check(name: str, seed: int):
+def check(name, seed):
     random, scene = Random(seed), MAKE[name]()
     number = random.randrange(len(scene.written))
     truth = truth_of(scene, number)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from damage import DAMAGES, scenes
-from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
+from damage.scenes import LEDGER, NOW_MS, TOPIC
 from records import new_copy
 from scenes.repairs import Lines, contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
@@ -17,7 +17,6 @@ from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.records import (
     DriverMetadata,
-    ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
     abandon_replacement,
@@ -26,11 +25,11 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.attempts import lease_of
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.writing.audit import Change, ChangeAction, Deletion
+from offload_core.writing.audit import ChangeAction
 from offload_hooks.errors import AttemptError, LiveAttemptError, StoreUnavailableError
 
 
-def damaged(name: str, scene: Scene) -> Scene:
+def damaged(name, scene):
     """A scene with records, damaged."""
     DAMAGES[name].do(scene)
     return scene
@@ -85,13 +84,13 @@ def test_a_uuid_is_told_as_pulsars_records_have_it():
     assert pulsars_bits(UUID("00000000-0000-0001-0000-000000000002")) == (1, 2)
 
 
-def ours_of(name: str) -> tuple[Scene, ManagedLedgerRecords]:
+def ours_of(name):
     """A scene with a damaged copy, and its records where they can be written."""
     scene = damaged(name, scenes.pip17())
     return scene, ManagedLedgerRecords(recorded(scene))
 
 
-def attempt_of(records: ManagedLedgerRecords) -> OtherCopy:
+def attempt_of(records):
     """The new copy that is recorded as under way."""
     found = records.read(MANAGED_LEDGER)
     (copy,) = other_copies(found.info)
@@ -105,7 +104,7 @@ def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_awa
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Watching(Lines):
-        def record(self, change: Deletion | Change):
+        def record(self, change):
             super().record(change)
             if change.action is ChangeAction.WRITE and not seen:
                 seen.append(lease_of(attempt_of(records).driver))
@@ -123,7 +122,7 @@ def test_an_attempt_that_was_broken_off_is_gone_on_with():
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Failing(Lines):
-        def record(self, change: Deletion | Change):
+        def record(self, change):
             if change.action is ChangeAction.WRITE:
                 raise StoreUnavailableError("the log is full")
 
@@ -156,7 +155,7 @@ def test_another_copy_is_named_in_one_step_so_that_nobody_cleans_it_up():
     seen: list[tuple[OtherCopy, ...]] = []
 
     class Watched(ManagedLedgerRecords):
-        def write(self, name: str, info: ManagedLedgerInfo, expected: object) -> object:
+        def write(self, name, info, expected):
             seen.append(tuple(each for each in other_copies(info) if each.role is OtherRole.REPLACEMENT))
             return super().write(name, info, expected)
 

@@ -2,8 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from entries import LedgerPart, entry, pip17_object, streaming_object
@@ -22,7 +20,7 @@ BEGIN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 NOW = datetime(2024, 8, 1, tzinfo=UTC)
 
 
-def told(root: Path, **options: Any) -> dict[str, Any]:
+def told(root, **options):
     with open_tier(root) as tier:
         return gather(tier.catalogue(records=options.pop("records", None)), "here", now=NOW, **options)
 

@@ -2,10 +2,8 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from chromium import Chromium
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from tiers import Names, lay_out
 
@@ -26,7 +24,7 @@ BEGIN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tier(tmp_path_factory):
     """Topics with names that mean harm, one ordinary, a segment, and an object without its index."""
     root = tmp_path_factory.mktemp("tier")
     for i, name in enumerate(("orders", *HOSTILE)):
@@ -44,7 +42,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(tier: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tier, tmp_path_factory):
     with open_tier(tier) as reader:
         data = gather(reader.catalogue(), f"file://{tier}", findings=Verification(reader.store), top=5)
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -53,14 +51,14 @@ def page(tier: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def browser(chromium: Chromium, page: Path) -> Chromium:
+def browser(chromium, page):
     chromium.prefer("light")
     chromium.resize(1200, 900)
     chromium.open(page.as_uri())
     return chromium
 
 
-def focused(browser: Chromium) -> str:
+def focused(browser):
     found: str = browser.evaluate(
         "(({id, tagName, textContent}) => id || `${tagName} ${textContent}`)(document.activeElement)"
     )

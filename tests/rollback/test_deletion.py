@@ -1,7 +1,6 @@
 """Deleting streaming objects: what goes and stays, in which order, what is recorded, and what fails."""
 
 import json
-from collections.abc import Generator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -22,8 +21,7 @@ from offload_core.maintenance.rollback import (
     judge_tier,
     release_recorded,
 )
-from offload_core.metadata.catalogue import TopicName
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.records import LedgerRecord, OffloadContext
 from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store
@@ -37,16 +35,16 @@ ALL = Allowed(loss=True)
 
 
 class Refusing:
-    def record(self, deletion: Deletion):
+    def record(self, deletion):
         raise StoreError(f"no room for ledger {deletion.ledger_id}")
 
 
 @pytest.fixture
-def tier() -> Tier:
+def tier():
     return Tier(MemoryDriver())
 
 
-def delete(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None, allowed: Allowed | None = None):
+def delete(tier, records, allowed=None):
     audit, done = Audit(), list[JudgedObject]()
     judged = judge_tier(tier, None if records is None else lambda: records)
     delete_judged(tier, judged, audit, allowed=allowed or Allowed(), listener=done.append, at_once=1)
@@ -145,7 +143,7 @@ def test_pulsars_own_objects_by_their_record(tmp_path):
         assert keys(store) == others
 
 
-def _gone(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+def _gone(info):
     return replace(
         info,
         ledgers=tuple(
@@ -209,7 +207,7 @@ def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at, cha
     done: list[JudgedObject] = []
     reads = 0
 
-    def read_again(_: object) -> Mapping[TopicName, ManagedLedgerInfo]:
+    def read_again(_):
         nonlocal reads
         reads += 1
         return others[change] if reads >= at else before
@@ -246,7 +244,7 @@ class Broken:
     """A layer where nothing can be deleted."""
 
     @hookimpl(wrapper=True)
-    def delete(self) -> Generator[None, object, object]:
+    def delete(self):
         raise StoreUnavailableError("the store broke")
         yield
 
@@ -265,13 +263,13 @@ LEDGERS = (
 )
 
 
-def rolled_back(tier: Tier, records: ManagedLedgerRecords):
+def rolled_back(tier, records):
     """The whole deletion with a release, as the command does it."""
     judged = judge_tier(tier, lambda: release_recorded(records, [], dry_run=False).infos)
     delete_judged(tier, judged, Audit(), allowed=Allowed(recorded=False), at_once=1)
 
 
-def laid_out() -> tuple[MemoryDriver, MemoryMetadataStore]:
+def laid_out():
     driver, store = MemoryDriver(), MemoryMetadataStore()
     tier = Tier(driver)
     put_segment(tier, 1, (5, 0, 3), (6, 0, 2))
@@ -309,7 +307,7 @@ def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on(crash_matrix
     assert calls.count("delete") == 3  # the index, what lies beside, the data
 
 
-def readable(tier: Tier, ledger: LedgerRecord) -> set[int]:
+def readable(tier, ledger):
     """The entries of a ledger that can be read from some copy that its record names: a plain model."""
     there, context = keys(tier), ledger.context
     entries = set(range(ledger.info.entries or 0))
@@ -332,7 +330,7 @@ def readable(tier: Tier, ledger: LedgerRecord) -> set[int]:
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[list[LedgerRecord], list[tuple[int, list[tuple[int, int, int]], str]]]:
+def layouts(draw):
     """Ledgers in any state, and objects: number, shares, and which parts of them are there."""
     ledgers: list[LedgerRecord] = []
     shares_of: dict[int, list[tuple[int, int, int]]] = {}
@@ -383,7 +381,7 @@ def test_no_entry_is_lost_that_a_record_has(layout, loss, release, named):
     records.write(MANAGED_LEDGER, managed_ledger(*ledgers, still_open(99)), None)
     before = {ledger.ledger_id: readable(tier, ledger) for ledger in ledgers}
 
-    def infos() -> Mapping[TopicName, ManagedLedgerInfo]:
+    def infos():
         if release:
             return release_recorded(records, [], dry_run=False).infos
         known = records.read(MANAGED_LEDGER)

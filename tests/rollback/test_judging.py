@@ -1,8 +1,7 @@
 """Which streaming objects may go: each thing that records can say, not say, or contradict the tier in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from mapfiles import mapfile
@@ -20,8 +19,8 @@ from scenes.rollbacks import (
 from tiers import Names, put, uuid_of
 
 from offload_core.format.codec.object_marks import LOST_KEY
-from offload_core.maintenance.rollback import Allowed, JudgedObject, Verdict, judge_tier
-from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.maintenance.rollback import Allowed, Verdict, judge_tier
+from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.records import (
     CopyForm,
     DriverMetadata,
@@ -37,20 +36,20 @@ OTHERS = Names(managed_ledger="acme/cold/persistent/others", cluster=None)
 
 
 @pytest.fixture
-def tier() -> Tier:
+def tier():
     return Tier(MemoryDriver())
 
 
-def judged(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> JudgedObject:
+def judged(tier, records):
     (found,) = judge_tier(tier, lambda: records)
     return found
 
 
-def verdicts(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo]) -> list[Verdict]:
+def verdicts(tier, records):
     return [each.verdict for each in judge_tier(tier, lambda: records)]
 
 
-def shares(*ends: tuple[int, int | None, str], gone: bool = False) -> OffloadContext:
+def shares(*ends, gone=False):
     made = []
     for number, end, status in ends:
         share = segment(uuid_of(number), end, complete=status == "offloaded")
@@ -62,19 +61,19 @@ Put = Callable[[Tier], object]
 """What lies in the tier."""
 
 
-def a_segment(*ledgers: tuple[int, int, int], number: int = 1, **options: Any) -> Put:
+def a_segment(*ledgers, number=1, **options):
     return lambda tier: put_segment(tier, number, *ledgers, **options)
 
 
-def an_object(number: int, ledger_id: int) -> Put:
+def an_object(number, ledger_id):
     return lambda tier: put_whole(tier, number, ledger_id, 3)
 
 
-def data(key: str, content: bytes, names: Names = NAMED, part: str = "data") -> Put:
+def data(key, content, names=NAMED, part="data"):
     return lambda tier: put(tier, key, content, names.as_metadata(part))
 
 
-def of_mapfile(tier: Tier):
+def of_mapfile(tier):
     written = mapfile([b"1", b"2", b"3"], ledger_id=5)
     for part, content in (("data", written.data), ("index", written.index)):
         put(tier, f"a/acme/cold/persistent/orders/5-{uuid_of(8)}/{part}", content, {})
@@ -230,7 +229,7 @@ def test_only_what_is_of_the_topics_that_are_named(tier):
     put_segment(tier, 2, (6, 0, 3), names=partition)
     put_segment(tier, 3, (7, 0, 3), names=NAMELESS)
 
-    def chosen(*names: str) -> Sequence[str]:
+    def chosen(*names):
         topics = [parse_topic(name) for name in names]
         return [each.object.key.data_key[-1] for each in judge_tier(tier, None, topics=topics)]
 
@@ -248,7 +247,7 @@ def test_only_what_lies_in_a_folder(tier):
 
 
 def test_the_tier_is_listed_before_the_records_are_read(tier):
-    def read() -> Mapping[TopicName, ManagedLedgerInfo]:
+    def read():
         put_segment(tier, 1, (5, 0, 3))  # another process writes, after the listing
         return topic()
 
@@ -256,7 +255,7 @@ def test_the_tier_is_listed_before_the_records_are_read(tier):
 
 
 def test_what_may_be_deleted():
-    def allowed(**given: bool) -> set[Verdict]:
+    def allowed(**given):
         return {verdict for verdict in Verdict if Allowed(**given).allows(verdict)}
 
     assert allowed() == {Verdict.FREE, Verdict.HOT}

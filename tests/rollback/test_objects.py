@@ -7,7 +7,7 @@ from golden import PIP17_CASES, STREAMING_CASES, load_case
 from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
-from offload_core.maintenance.rollback import StreamingObject, list_streaming
+from offload_core.maintenance.rollback import list_streaming
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks import hookimpl
 from offload_hooks.errors import ObjectNotFoundError
@@ -17,15 +17,15 @@ METADATA = NAMELESS.as_metadata("data")
 
 
 @pytest.fixture
-def tier() -> Tier:
+def tier():
     return Tier(MemoryDriver())
 
 
-def states(tier: Tier) -> list[str]:
+def states(tier):
     return [each.state for each in list_streaming(tier).objects]
 
 
-def only(tier: Tier) -> StreamingObject:
+def only(tier):
     (found,) = list_streaming(tier).objects
     return found
 

@@ -1,7 +1,5 @@
 """What a rollback would lose: each kind of ledger, by records and without, on objects of Pulsar's own as well."""
 
-from collections.abc import Mapping
-
 import pytest
 from golden import STREAMING_CASES, load_case
 from hypothesis import given
@@ -11,19 +9,18 @@ from scenes.rollbacks import NAMELESS, ORDERS, in_one_object, in_segments, put_s
 from tiers import lay_out_broker_objects, lay_out_case, put, uuid_of
 
 from offload_core.maintenance.rollback import Coverage, Need, plan_rollback
-from offload_core.metadata.catalogue import TopicName
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext, release_segments
+from offload_core.metadata.records import OffloadContext, release_segments
 from offload_core.storage.tier import Tier, open_store
 from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 
 
 @pytest.fixture
-def tier() -> Tier:
+def tier():
     return Tier(MemoryDriver())
 
 
-def planned(tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None):
+def planned(tier, records):
     plan = plan_rollback(tier, records)
     return plan, [ledger for each in plan.topics for ledger in each.streamed]
 
@@ -156,7 +153,7 @@ SHARES = st.lists(
 
 
 @st.composite
-def recorded_ledgers(draw: st.DrawFn) -> LedgerRecord:
+def recorded_ledgers(draw):
     """A ledger with segments in any state, closed or not, its hot copy there or not, in either layout's words."""
     shares, stop = [], 0
     for number, (status, deleted, count) in enumerate(draw(SHARES)):

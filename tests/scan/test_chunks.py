@@ -2,7 +2,6 @@
 
 import logging
 import pickle
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from entries import CODECS, entry, pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.messages import SentMessage, StoredMessages, interleaved, readable, write_keys
+from scenes.messages import SentMessage, interleaved, readable, write_keys
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
 from offload_core.metadata.catalogue import TopicName
@@ -25,7 +24,7 @@ FIRST_LEDGER = 10
 Rows = list[tuple[int, int, bytes]]
 
 
-def tier_of(entries: Sequence[bytes], cuts: Sequence[int] = (), max_block_bytes: int = 300) -> TierReader:
+def tier_of(entries, cuts=(), max_block_bytes=300):
     """The entries in ledgers, each up to one of the sorted `cuts`."""
     edges = [0, *cuts, len(entries)]
     return in_memory(
@@ -38,13 +37,13 @@ def tier_of(entries: Sequence[bytes], cuts: Sequence[int] = (), max_block_bytes:
     )
 
 
-def place(index: int, cuts: Sequence[int]) -> tuple[int, int]:
+def place(index, cuts):
     """Ledger and entry of the entry with this index."""
     ledger = sum(cut <= index for cut in cuts)
     return FIRST_LEDGER + ledger, index - [0, *cuts][ledger]
 
 
-def rows_of(tier: TierReader, **options: Any) -> Rows:
+def rows_of(tier, **options):
     table = scan(tier, TOPIC, columns=COLUMNS, **options).to_table()
     return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in table.to_pylist()]
 
@@ -62,7 +61,7 @@ MESSAGES = st.lists(
 )
 
 
-def sent(drawn: Sequence[tuple[str, int, int, int, frozenset[int]]]) -> list[SentMessage]:
+def sent(drawn):
     return [
         SentMessage(
             producer=producer,
@@ -113,17 +112,17 @@ def test_nothing_is_wrong_where_nothing_is_lost(drawn, order, tasks):
 # --- by example --------------------------------------------------------------------------------
 
 
-def message(number: int = 0, producer: str = "a", chunks: int = 4, **fields: Any) -> SentMessage:
+def message(number=0, producer="a", chunks=4, **fields):
     return SentMessage(
         producer=producer, number=number, value=b"value %d " % number * 5, chunks=chunks, **fields
     )
 
 
-def stored_of(*messages: SentMessage) -> list[StoredMessages]:
+def stored_of(*messages):
     return interleaved(messages, ())
 
 
-def entries_of(*messages: SentMessage) -> list[bytes]:
+def entries_of(*messages):
     return [each.payload for each in stored_of(*messages)]
 
 

@@ -73,7 +73,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def conditions(draw: st.DrawFn) -> Condition:
+def conditions(draw):
     column = draw(st.sampled_from(list(VALUES)))
     chosen = draw(st.sampled_from(list(TWINS) if column == "__topic" else COMPARISONS))
     values = VALUES[column]
@@ -81,12 +81,12 @@ def conditions(draw: st.DrawFn) -> Condition:
     return Condition(column=column, operator=chosen, value=value, is_negated=draw(st.booleans()))
 
 
-def holds(condition: Condition, row: dict[str, Any]) -> bool:
+def holds(condition, row):
     found = TWINS[condition.operator](row[condition.column], condition.value)
     return found is not condition.is_negated
 
 
-def wanted(given_conditions: list[Condition]) -> list[dict[str, Any]]:
+def wanted(given_conditions):
     return [row for row in ROWS if all(holds(condition, row) for condition in given_conditions)]
 
 

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from entries import WrittenObject
@@ -11,7 +10,7 @@ from tiers import TOPIC, in_memory, lay_out
 
 from offload_core.reading.scan import Position
 from offload_hooks.errors import DataLossError
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 # --- whole ledgers -----------------------------------------------------------------------------
 
@@ -30,7 +29,7 @@ def test_a_start_beyond_the_stop_is_no_loss():
     assert read(in_memory(whole(3), whole(5)), start=at(5, 0), stop=at(3, 1)) == []
 
 
-def incomplete(tmp_path: Path, ledger_id: int) -> TierReader:
+def incomplete(tmp_path, ledger_id):
     """Ledgers 3, 5 and 8, of which one has only a data object."""
     for number, each in enumerate((3, 5, 8)):
         parts: Sequence[str] = ["data"] if each == ledger_id else ["data", "index"]
@@ -109,7 +108,7 @@ def test_a_gap_of_several_ledgers_is_one_error_that_names_them_and_their_positio
     assert "; ledger 5: " in str(error.found)
 
 
-def broken(ledger_id: int) -> WrittenObject:
+def broken(ledger_id):
     """A ledger whose index says that its data object is longer than it is."""
     written = whole(ledger_id)
     longer = written.index[:8] + struct.pack(">q", len(written.data) + 1) + written.index[16:]
@@ -154,7 +153,7 @@ def test_a_whole_copy_is_read_instead_of_a_newer_broken_one():
 # --- inside a ledger ---------------------------------------------------------------------------
 
 
-def gapped() -> TierReader:
+def gapped():
     """Ledger 7 without 3 and 4, and a ledger that follows."""
     return in_memory(segment(7, 0, 3), segment(7, 5, 8), whole(9))
 
@@ -197,7 +196,7 @@ def test_a_stop_before_a_gap_is_no_loss():
     assert read(gapped(), stop=at(7, 2)) == payloads(7, 0, 2)
 
 
-def beheaded() -> TierReader:
+def beheaded():
     """Ledger 7 without 0 to 3."""
     return in_memory(segment(7, 4, 8))
 

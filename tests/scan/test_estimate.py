@@ -1,7 +1,6 @@
 """What a scan is told to take, before it is read, against what was counted while it was."""
 
 import random
-from typing import Any
 
 import pytest
 from entries import LedgerPart, entry, pip17_object, streaming_object
@@ -9,14 +8,14 @@ from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
 from records import MANAGED_LEDGERS
 from tiers import MemoryDriver, Names, in_memory, lay_out, lay_out_broker_objects, numbered
 
-from offload_core.reading.scan import ScanEstimate, parse_offsets, read_task
+from offload_core.reading.scan import parse_offsets, read_task
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 from pulsar_offload import TierReader, explain_scan, open_tier, scan
 
 PAYLOADS = [entry(b"%05d" % i * 100) for i in range(400)]
 
 
-def estimated_and_counted(tier: TierReader, **scanned: Any) -> tuple[ScanEstimate, Requests]:
+def estimated_and_counted(tier, **scanned):
     """What was told, and what was counted: planning, transactions, and all tasks read as Spark's executors do."""
     told = explain_scan(tier, **scanned)
     measured = MeasuredTier(tier.store)
@@ -27,7 +26,7 @@ def estimated_and_counted(tier: TierReader, **scanned: Any) -> tuple[ScanEstimat
     return told, measured.requests
 
 
-def check(tier: TierReader, **scanned: Any) -> ScanEstimate:
+def check(tier, **scanned):
     told, counted = estimated_and_counted(tier, **scanned)
     assert told.total == counted
     return told
@@ -59,7 +58,7 @@ def test_a_brokers_bucket_takes_what_was_told(broker, level, task_bytes, records
     assert set(told.by_topic) == {f"persistent://acme/cold/{name}" for name in told_topics(told)}
 
 
-def told_topics(told: ScanEstimate) -> set[str]:
+def told_topics(told):
     return {topic.rpartition("/")[2] for topic in told.by_topic}
 
 
@@ -80,7 +79,7 @@ def test_blocks_larger_and_smaller_than_ranges(range_bytes, task_bytes, isolatio
         )
 
 
-def cut_bytes(tier: TierReader) -> int:
+def cut_bytes(tier):
     (topic,) = tier.catalogue().topics
     return topic.ledgers[-1].data_bytes
 

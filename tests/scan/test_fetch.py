@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from tiers import MemoryDriver, Names, in_memory, numbered
 
 from offload_core.format.codec.index import BlockEntry
@@ -23,7 +23,7 @@ KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
 ORDERS = TopicName("persistent://acme/cold/orders")
 
 
-def blocks_of_1000(count: int) -> WrittenObject:
+def blocks_of_1000(count):
     """A ledger in blocks of 1000 bytes, two entries each (the last block is as long by chance of arithmetic)."""
     return pip17_object([b"x" * 424] * (2 * count), ledger_id=7, max_block_bytes=1000)
 
@@ -31,15 +31,15 @@ def blocks_of_1000(count: int) -> WrittenObject:
 class Recorded:
     """A tier of one object, and what was asked of it after its index was read."""
 
-    def __init__(self, written: WrittenObject, **options: object):
+    def __init__(self, written, **options):
         self.driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), **options)  # type: ignore[arg-type]
         self.tier = TierReader(Tier(self.driver))
 
-    def reads_of_data(self) -> list[tuple[int, int]]:
+    def reads_of_data(self):
         return [(offset, length) for key, offset, length in self.driver.reads if not key.endswith("-index")]
 
 
-def no_threads_but_these(before: set[threading.Thread]) -> bool:
+def no_threads_but_these(before):
     return not {thread for thread in threading.enumerate() if thread.is_alive()} - before
 
 
@@ -155,7 +155,7 @@ class Watched:
         self.alive: list[weakref.ref[np.ndarray]] = []
         self.most = 0
 
-    def __call__(self, data: bytes) -> memoryview:
+    def __call__(self, data):
         array = np.frombuffer(data, dtype=np.uint8).copy()
         self.alive = [ref for ref in self.alive if ref() is not None] + [weakref.ref(array)]
         self.most = max(self.most, len(self.alive))

@@ -1,7 +1,7 @@
 """A tier that grows is read piece by piece: everything once, in order, whatever the limits and wherever it restarts."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
 
 from offload_core.metadata.catalogue import parse_topic
-from offload_core.metadata.records import LedgerRecord, OffloadContext
+from offload_core.metadata.records import OffloadContext
 from offload_core.reading.scan import (
     Bounds,
     Position,
@@ -47,7 +47,7 @@ class Stream:
     def restart(self):
         self.follower = None
 
-    def trigger(self, max_bytes: int | None = None, max_entries: int | None = None) -> int:
+    def trigger(self, max_bytes=None, max_entries=None):
         """One micro-batch; how many entries it read."""
         if self.follower is None:
             selection = Selection(topics_pattern=".*")
@@ -68,7 +68,7 @@ class Stream:
         self.frontier = end
         return len(values)
 
-    def read(self, start: Frontier, end: Frontier) -> list[bytes]:
+    def read(self, start, end):
         """What lies between two frontiers, planned anew."""
         assert self.follower is not None
         narrowed, starts, stops = between(self.follower.topics(), start, end)
@@ -81,7 +81,7 @@ class Stream:
         return values
 
 
-def put_ledger(root: Path, ledger_id: int, payloads: Sequence[bytes], topic: str = "orders"):
+def put_ledger(root, ledger_id, payloads, topic="orders"):
     """A PIP-17 ledger in blocks of about three entries."""
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     lay_out(
@@ -92,7 +92,7 @@ def put_ledger(root: Path, ledger_id: int, payloads: Sequence[bytes], topic: str
     )
 
 
-def put_segment(root: Path, ledger_id: int, first: int, payloads: Sequence[bytes]):
+def put_segment(root, ledger_id, first, payloads):
     """A segment of a streaming ledger, from its entry `first` on."""
     part = LedgerPart(ledger_id=ledger_id, blocks=[list(payloads)], first_entry_id=first)
     lay_out(root, streaming_object([part]), attempt=1000 * ledger_id + first)
@@ -107,10 +107,10 @@ class Arrival:
     count: int
     is_segment: bool
 
-    def payloads(self) -> list[bytes]:
+    def payloads(self):
         return [f"{self.ledger_id:02}{self.first + i:02}".encode() for i in range(self.count)]
 
-    def put(self, root: Path):
+    def put(self, root):
         if self.is_segment:
             put_segment(root, self.ledger_id, self.first, self.payloads())
         else:
@@ -118,7 +118,7 @@ class Arrival:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Arrival]:
+def histories(draw):
     arrivals = []
     ledger_id = 0
     for _ in range(draw(st.integers(1, 4))):
@@ -241,7 +241,7 @@ def test_an_attempt_that_failed_is_loss_once_later_ledgers_are_there(tmp_path):
     assert stream.values == [b"a", b"c"]
 
 
-def records(*ledgers: LedgerRecord) -> dict[str, object]:
+def records(*ledgers):
     return {TOPIC: managed_ledger(*ledgers)}
 
 
@@ -300,7 +300,7 @@ def test_nothing_new_is_looked_for_before_its_time_or_when_it_is_frozen(tmp_path
 
         follower = TopicFollower(look, selection, interval_s=10, clock=lambda: now)
 
-        def ledgers() -> list[int]:
+        def ledgers():
             return [ledger.ledger_id for topic in follower.topics() for ledger in topic.ledgers]
 
         assert ledgers() == [1]

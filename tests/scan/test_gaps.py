@@ -7,12 +7,12 @@ from effort import effort
 from entries import PUBLISH_TIME_MS, batch_entry, entry, ledger_metadata, pip17_of_blocks, streaming_of_blocks
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.drawn import MARKED, DrawnTopic, FilteredLedger, Layout, filtered_topics
+from scenes.drawn import MARKED, DrawnTopic, FilteredLedger, filtered_topics
 from tiers import TOPIC, MemoryDriver, Names, numbered
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan import Condition, Operator, Position, Scan, read_task
+from offload_core.reading.scan import Condition, Operator, Position, read_task
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
 from pulsar_offload import TierReader, scan
@@ -21,11 +21,11 @@ NAME = TopicName(TOPIC)
 Places = list[tuple[int, int]]
 
 
-def scan_of(tier: TierReader, topic: DrawnTopic, *, with_records: bool, **options: Any) -> Scan:
+def scan_of(tier, topic, *, with_records, **options):
     return scan(tier, TOPIC, records=topic.records() if with_records else None, **options)
 
 
-def rows_of(planned: Scan, *names: str) -> list[tuple[Any, ...]]:
+def rows_of(planned, *names):
     """Of the scan itself, and the same of its tasks."""
     found = [tuple(row[name] for name in names) for batch in planned for row in batch.to_pylist()]
     batches = [batch for task in planned.tasks for batch in read_task(planned.tier, task, planned.options)]
@@ -34,7 +34,7 @@ def rows_of(planned: Scan, *names: str) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def places(draw: st.DrawFn, topic: DrawnTopic) -> Position:
+def places(draw, topic):
     """Any entry's place, also of one that was left out, or the end of a ledger."""
     ledger = draw(st.sampled_from(topic.ledgers))
     return Position(
@@ -125,7 +125,7 @@ def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch():
 # --- what is damage all the same ---------------------------------------------------------------
 
 
-def one_ledger(layout: Layout, kept: set[int], *blocks: list[int]) -> DrawnTopic:
+def one_ledger(layout, kept, *blocks):
     payloads = [entry(b"value %d" % i) for i in range(8)]
     ledger = FilteredLedger(
         ledger_id=3, layout=layout, payloads=payloads, kept=frozenset(kept), blocks=blocks
@@ -203,7 +203,7 @@ def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied):
     """By halving, as without them; one that tells nothing costs a request, not half of the ledger."""
     payloads = [entry(b"v" * 50, publish_time=PUBLISH_TIME_MS + i * 1_000_000) for i in range(64)]
 
-    def requests(emptied: set[int], **times: int) -> int:
+    def requests(emptied, **times):
         parts = [
             (2 * i, {} if i in emptied else dict(enumerate(payloads[2 * i :][:2], 2 * i))) for i in range(32)
         ]

@@ -10,7 +10,6 @@ from golden import (
     COLUMNS,
     PIP17_CASES,
     STREAMING_CASES,
-    ExpectedEntry,
     as_entries,
     assert_topic_is_as_expected,
     load_case,
@@ -20,7 +19,7 @@ from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
 from offload_core.metadata.catalogue import Problem
 from offload_hooks.errors import DataLossError, FormatError
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]
 
@@ -33,7 +32,7 @@ def broker(tmp_path_factory):
         yield tier
 
 
-def entries_of(tier: TierReader, ledger_id: int, *, fail_on_data_loss: bool = True) -> list[ExpectedEntry]:
+def entries_of(tier, ledger_id, *, fail_on_data_loss=True):
     planned = scan(tier, ledger=ledger_id, level="entries", fail_on_data_loss=fail_on_data_loss)
     return as_entries(row for batch in planned for row in batch.to_pylist())
 

@@ -3,10 +3,9 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from uuid import UUID
 
 import pytest
-from entries import LedgerPart, WrittenObject, streaming_object
+from entries import LedgerPart, streaming_object
 from mapfiles import mapfile
 from records import closed, copied, managed_ledger
 from scenes.lossy import NAME, at, lose, payloads, read, segment, whole
@@ -21,21 +20,21 @@ from offload_core.reading.scan.following import BatchLimit, TopicFollower, advan
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 Lay = Callable[[Path, int, int], None]
 """Lays a ledger of three entries out, under the uuid of a number."""
 
 
-def as_pip17(root: Path, ledger_id: int, number: int):
+def as_pip17(root, ledger_id, number):
     lay_out(root, whole(ledger_id), attempt=number)
 
 
-def as_segment(root: Path, ledger_id: int, number: int):
+def as_segment(root, ledger_id, number):
     lay_out(root, segment(ledger_id, 0, 3), attempt=number)
 
 
-def as_mapfile(root: Path, ledger_id: int, number: int):
+def as_mapfile(root, ledger_id, number):
     written = mapfile(payloads(ledger_id, 0, 3), ledger_id=ledger_id)
     folder = root / MANAGED_LEDGER / f"{ledger_id}-{uuid_of(number)}"
     folder.mkdir(parents=True)
@@ -43,7 +42,7 @@ def as_mapfile(root: Path, ledger_id: int, number: int):
     (folder / "index").write_bytes(written.index)
 
 
-def lose_data(root: Path, uuid: UUID):
+def lose_data(root, uuid):
     """Delete a data object as no program of ours does: its index stays."""
     with open_store(root) as store:
         keys = [each.key for each in store.list_objects() if str(uuid) in each.key]
@@ -55,7 +54,7 @@ FORMATS = pytest.mark.parametrize(
 )
 
 
-def advanced(tier: TierReader, *, fail: bool = True) -> int | None:
+def advanced(tier, *, fail=True):
     """How far a stream comes from the beginning: the ledger."""
     follower = TopicFollower(
         lambda known: select_catalogue(tier, Selection(), ScanOptions(), known=known),
@@ -114,7 +113,7 @@ def test_the_last_segment_of_a_ledger_is_lost(tmp_path):
         advanced(tier)
 
 
-def cut(root: Path, uuid: UUID, suffix: str, length: int):
+def cut(root, uuid, suffix, length):
     """Only the first bytes of an object are left."""
     file = root / f"{uuid}{suffix}"
     file.write_bytes(file.read_bytes()[:length])
@@ -201,7 +200,7 @@ def test_a_listing_that_met_the_index_before_the_data_looks_once_more():
     assert list_catalogue(tier).topics == ()
 
 
-def put(tier: Tier, key: ObjectKey, written: WrittenObject, *roles: str):
+def put(tier, key, written, *roles):
     for role, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
         if role in roles:
             names = Names(managed_ledger=MANAGED_LEDGER, cluster=CLUSTER)

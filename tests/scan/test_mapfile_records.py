@@ -1,7 +1,6 @@
 """MapFiles by their topic's record, beside the other formats."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
@@ -19,7 +18,7 @@ from tiers import TOPIC, Names, lay_out, uuid_of
 
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.metadata.catalogue import Problem
-from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_hooks.errors import DataLossError
 from pulsar_offload import open_tier, scan
 
@@ -27,7 +26,7 @@ DRIVER = DriverMetadata(name="filesystem", properties=(("storageBasePath", "/pul
 ENTRIES = {("avro", 9): 1000, ("avro", 12): 266, ("batch", 13): 138}
 
 
-def golden_record(topic: str) -> ManagedLedgerInfo:
+def golden_record(topic):
     """The record of a golden topic; its own was not kept."""
     ledgers = []
     for path in sorted((FILESYSTEM_OBJECTS / "acme" / "cold" / "persistent" / topic).iterdir()):
@@ -48,7 +47,7 @@ def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(tmp_path, topi
         assert_topic_is_as_expected(planned.to_table().to_pylist(), topic, FILESYSTEM)
 
 
-def mixed(root: Path) -> list[LedgerRecord]:
+def mixed(root):
     """A topic's ledgers in three formats, in a folder of the tier."""
     nameless = Names(managed_ledger=None)
     lay_out(root, pip17_object([b"a", b"b"], ledger_id=1), attempt=1, names=nameless, folder="east/")

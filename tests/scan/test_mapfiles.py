@@ -2,12 +2,11 @@
 
 import functools
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
-from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
 from tiers import TOPIC, MemoryDriver, lay_out, numbered
@@ -28,18 +27,18 @@ LARGE = {i: RANDOM.randbytes(9000) for i in range(700)}
 
 
 @functools.cache
-def large(compression: FileCompression) -> WrittenObject:
+def large(compression):
     return mapfile(LARGE, compression=compression)
 
 
-def entries_of(root: Path, **options: object) -> dict[tuple[int, int], bytes]:
+def entries_of(root, **options):
     with open_tier(root) as tier:
         table = scan(tier, level="entries", **options).to_table()  # type: ignore[arg-type]
     places = zip(table["__ledgerId"].to_pylist(), table["__entryId"].to_pylist(), strict=True)
     return dict(zip(places, table["value"].to_pylist(), strict=True))
 
 
-def expected_of(*written: WrittenObject) -> dict[tuple[int, int], bytes]:
+def expected_of(*written):
     return {(ledger, i): payload for each in written for ledger, i, payload in each.entries}
 
 
@@ -100,7 +99,7 @@ def test_gaps_are_read_over_wherever_they_are(tmp_path, compression):
 
 @EACH
 def test_a_topic_of_all_three_formats_reads_as_one(tmp_path, compression):
-    def messages(first: int, count: int) -> list[bytes]:
+    def messages(first, count):
         return [entry(b"message %d" % i, sequence_id=i) for i in range(first, first + count)]
 
     pip17 = pip17_object(messages(0, 30), ledger_id=5, max_block_bytes=600)
@@ -142,7 +141,7 @@ def test_a_large_entry_is_fetched_about_once(compression, ranges_ahead):
 # --- damage ------------------------------------------------------------------------------------
 
 
-def damaged(root: Path, written: WrittenObject, at: int) -> WrittenObject:
+def damaged(root, written, at):
     """The file with a flipped bit, and the checksums that it had."""
     lay_out_mapfile(root, written)
     data = bytearray(written.data)
@@ -171,7 +170,7 @@ def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path):
             problem_or_entries(tmp_path)
 
 
-def problem_or_entries(root: Path):
+def problem_or_entries(root):
     """Read, or raise as a `ChecksumError` what the catalogue says."""
     with open_tier(root) as tier:
         problems = tier.catalogue().problems

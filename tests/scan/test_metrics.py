@@ -1,7 +1,6 @@
 """What a task read, as it is reported and logged: rows, ranges, bytes, retries; also where it is broken off."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,12 +15,12 @@ from offload_layers.retry import RetryLayer
 from pulsar_offload import TierReader, open_tier, scan
 
 
-def opened(root: Path) -> TierReader:
+def opened(root):
     lay_out_broker_objects(root, topics=["json"])
     return open_tier(root)
 
 
-def read(tier: TierReader, most_batches: int | None = None) -> tuple[int, list[TaskMetrics]]:
+def read(tier, most_batches=None):
     """The rows of all tasks, and what each reported."""
     reading = scan(tier, "acme/cold/json", isolation="uncommitted", min_partitions=3)
     reported: list[TaskMetrics] = []

@@ -44,7 +44,7 @@ def test_a_pattern_has_the_namespace_that_it_begins_with(pattern, namespaces):
     assert namespaces_of_pattern(pattern) == namespaces
 
 
-def assert_no_match_is_left_out(pattern: str):
+def assert_no_match_is_left_out(pattern):
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError):

@@ -59,11 +59,11 @@ GIVEN: dict[str, tuple[str, str, object]] = {
 """Of each field Spark's word, a text that is not the default, and its value."""
 
 
-def typed(*arguments: str) -> ScanOptions:
+def typed(*arguments):
     """The options that a command line of a command that reads messages makes."""
     made: list[ScanOptions] = []
 
-    def command(**given: Any):
+    def command(**given):
         made.append(MessagesRead(**given).options())
 
     command.__signature__ = MessagesRead.__signature__  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ def typed(*arguments: str) -> ScanOptions:
     return made[0]
 
 
-def flag_of(word: str) -> str:
+def flag_of(word):
     return "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in word)
 
 

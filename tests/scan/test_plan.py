@@ -14,12 +14,12 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, read_task
 from offload_core.reading.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
-from pulsar_offload import TierReader, scan
+from pulsar_offload import scan
 
 NAME = TopicName(TOPIC)
 
 
-def some_entries(ledger_id: int, first: int, stop: int) -> list[bytes]:
+def some_entries(ledger_id, first, stop):
     """Every third a batch of three, every seventh a marker, the others single messages."""
     made = []
     for i in range(first, stop):
@@ -33,7 +33,7 @@ def some_entries(ledger_id: int, first: int, stop: int) -> list[bytes]:
     return made
 
 
-def part(ledger_id: int, first: int, *stops: int) -> LedgerPart:
+def part(ledger_id, first, *stops):
     """A ledger's part from `first` on, a block up to each of `stops`."""
     starts = [first, *stops[:-1]]
     blocks = [some_entries(ledger_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
@@ -56,7 +56,7 @@ FULL: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def place(row: dict[str, Any]) -> Position:
+def place(row):
     return Position(row["__ledgerId"], row["__entryId"], max(row.get("__batchIndex", 0), 0))
 
 
@@ -111,7 +111,7 @@ _stops = st.one_of(
 )
 
 
-def within(row: dict[str, Any], level: str, start: Position | str, stop: Position | str) -> bool:
+def within(row, level, start, stop):
     """Start inclusive, stop exclusive; at level `entries` an entry counts if any of its messages does."""
     at = place(row)
     if start == "latest" or stop == "earliest":
@@ -155,7 +155,7 @@ def test_bounds_give_the_rows_between_them(level, start, stop, min_partitions):
     ],
 )
 def test_a_start_is_inclusive_and_a_stop_is_exclusive(start, stop, values):
-    def offsets(position: str) -> dict[TopicName, Position]:
+    def offsets(position):
         ledger_id, entry_id, *batch = (int(number) for number in position.split(":"))
         return {NAME: Position(ledger_id, entry_id, *batch)}
 
@@ -182,7 +182,7 @@ def test_blocks_that_are_not_asked_for_are_not_fetched():
 # --- tasks -------------------------------------------------------------------------------------
 
 
-def blocks_of(tasks: Any) -> list[tuple[str, int]]:
+def blocks_of(tasks):
     return [(run.data_key, block.offset) for task in tasks for run in task.extents for block in run.blocks]
 
 
@@ -237,12 +237,12 @@ def test_a_task_is_small_on_its_way():
     assert max(len(pickle.dumps(task)) for task in scan(TIER, min_partitions=20).planned) < 2500
 
 
-def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
+def reads_of(tier):
     reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
     return reads
 
 
-def keys_read(tier: TierReader) -> list[str]:
+def keys_read(tier):
     return [key for key, _, _ in reads_of(tier)]
 
 

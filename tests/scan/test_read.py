@@ -1,7 +1,6 @@
 """Tasks to batches: sizes, empty and large entries, bytes that are wrong, metadata that lies."""
 
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -35,18 +34,18 @@ from offload_hooks.errors import (
     OptionError,
 )
 from offload_proto.messages_pb2 import ZSTD
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
 
 
-def changed(written: WrittenObject, offset: int, data: bytes) -> WrittenObject:
+def changed(written, offset, data):
     new = bytearray(written.data)
     new[offset : offset + len(data)] = data
     return WrittenObject(key=written.key, data=bytes(new), index=written.index, entries=written.entries)
 
 
-def sizes(batches: list[pa.RecordBatch]) -> list[list[int]]:
+def sizes(batches):
     return [[len(value) for value in batch["value"].to_pylist()] for batch in batches]
 
 
@@ -138,12 +137,12 @@ def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_re
 # --- bytes that are wrong ----------------------------------------------------------------------
 
 
-def two_blocks() -> WrittenObject:
+def two_blocks():
     """Entries 0 and 1 in a block of 1000 bytes, 2 and 3 in another."""
     return pip17_object([entry(b"x" * 370)] * 4, ledger_id=7, max_block_bytes=1000)
 
 
-def fail(tier: TierReader, **options: Any) -> tuple[int, FormatError]:
+def fail(tier, **options):
     """Rows that came before the error, and the error."""
     batches: list[pa.RecordBatch] = []
     with pytest.raises(FormatError) as caught:

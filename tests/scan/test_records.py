@@ -1,7 +1,5 @@
 """Topics read by their records: as Pulsar's clients read them, streaming objects under a name, and what is lost."""
 
-from pathlib import Path
-
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
 from golden import COLUMNS, STREAMING_CASES, TOPICS, as_entries, assert_topic_is_as_expected
@@ -21,13 +19,7 @@ from tiers import TOPIC, Names, lay_out, lay_out_case, put_broker_objects, uuid_
 
 from offload_core.format.messages.compression import Compression
 from offload_core.metadata.catalogue import parse_topic
-from offload_core.metadata.records import (
-    LedgerRecord,
-    OffloadContext,
-    SegmentLayout,
-    StoredRecord,
-    pack_stored_record,
-)
+from offload_core.metadata.records import OffloadContext, SegmentLayout, StoredRecord, pack_stored_record
 from offload_core.reading.scan import Position
 from offload_core.storage.tier import open_store
 from offload_hooks.errors import DataLossError, EntryOrderError, UnknownLedgerError, UnknownTopicError
@@ -55,7 +47,7 @@ def streamed(tmp_path_factory):
     return root
 
 
-def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True, **bounds: Position):
+def entry_ids(root, *ledgers, fail_on_data_loss=True, **bounds):
     given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
     records = {TOPIC: managed_ledger(*ledgers)}
     with open_tier(root) as tier:
@@ -66,7 +58,7 @@ def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True
     return [(row["__ledgerId"], row["__entryId"]) for row in rows]
 
 
-def segmented(root: Path, *sizes: int, ledger_id: int = 5):
+def segmented(root, *sizes, ledger_id=5):
     first = 0
     for attempt, size in enumerate(sizes, start=1):
         part = LedgerPart(ledger_id=ledger_id, blocks=[[b"x"] * size], first_entry_id=first)

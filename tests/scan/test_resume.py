@@ -1,7 +1,5 @@
 """Where a scan goes on that has read topics before."""
 
-from pathlib import Path
-
 import pytest
 from scenes.exports import add_ledger, messages
 
@@ -21,7 +19,7 @@ def tier(tmp_path):
     return tmp_path
 
 
-def read(tier: Path, reached: dict[TopicName, Position], **options: object) -> list[tuple[int, int, int]]:
+def read(tier, reached, **options):
     with open_tier(tier) as reader:
         rows = scan(reader, resume=reached, **options).to_table().to_pylist()
     return [(row["__ledgerId"], row["__entryId"], max(row["__batchIndex"], 0)) for row in rows]

@@ -1,7 +1,5 @@
 """Which topics a scan reads: by name, by pattern, or one ledger."""
 
-from typing import Any
-
 import pytest
 from entries import WrittenObject, pip17_object
 from tiers import MODIFIED_AT, uuid_of
@@ -14,7 +12,7 @@ from offload_core.reading.scan import Selection, select_topics
 from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 
 
-def stored(number: int, ledger_id: int, name: str | None, cluster: str = "east") -> StoredObject:
+def stored(number, ledger_id, name, cluster="east"):
     written: WrittenObject = pip17_object([b"payload"], ledger_id=ledger_id)
     return StoredObject(
         key=ObjectKey(folder="", uuid=uuid_of(number), ledger_id=ledger_id, is_index=False),
@@ -42,7 +40,7 @@ CATALOGUE: Catalogue = build_catalogue(
 )
 
 
-def labels(**selection: Any) -> list[str]:
+def labels(**selection):
     return [
         f"{topic.label.removeprefix('persistent://')}@{topic.cluster}"
         for topic in select_topics(CATALOGUE, Selection(**selection))

@@ -3,19 +3,9 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any
 
 import pytest
-from entries import (
-    PUBLISH_TIME_MS,
-    LedgerPart,
-    WrittenObject,
-    batch_entry,
-    entry,
-    pip17_object,
-    streaming_object,
-)
+from entries import PUBLISH_TIME_MS, LedgerPart, batch_entry, entry, pip17_object, streaming_object
 from hypothesis import given
 from hypothesis import strategies as st
 from mapfiles import FILESYSTEM_TOPICS, lay_out_golden
@@ -25,22 +15,22 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position
 from offload_core.reading.scan.pruning import PROBE_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import open_tier, scan
 
 NAME = TopicName(TOPIC)
 T0 = PUBLISH_TIME_MS
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def milliseconds(time: datetime) -> int:
+def milliseconds(time):
     return (time - EPOCH) // timedelta(milliseconds=1)
 
 
-def at(ms: int, payload: bytes = b"x", **options: Any) -> bytes:
+def at(ms, payload=b"x", **options):
     return entry(payload, publish_time=T0 + ms, **options)
 
 
-def read(tier: TierReader, begin: int | None, end: int | None, **options: Any) -> list[tuple[int, int]]:
+def read(tier, begin, end, **options):
     table = scan(
         tier,
         columns=["__ledgerId", "__entryId"],
@@ -51,7 +41,7 @@ def read(tier: TierReader, begin: int | None, end: int | None, **options: Any) -
     return list(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
 
 
-def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
+def reads_of(tier):
     reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
     return reads
 
@@ -60,7 +50,7 @@ def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
 
 
 @st.composite
-def topics(draw: st.DrawFn) -> tuple[list[WrittenObject], list[tuple[int, int, int]], int]:
+def topics(draw):
     """Ledgers of several formats, with the times of their entries: each at most `slack` older than any before it."""
     slack = draw(st.integers(0, 30))
     rng = random.Random(draw(st.integers(0, 2**32)))
@@ -106,7 +96,7 @@ def test_the_rows_are_those_of_the_range(topic, start, length, min_partitions, r
     assert read(tier, start, stop, time_slack_ms=slack, min_partitions=min_partitions) == expected
 
 
-def ordered(ledgers: int, entries: int, **options: Any) -> TierReader:
+def ordered(ledgers, entries, **options):
     """A message each 10 ms, `entries` to a ledger, about 4 to a block."""
     return in_memory(
         *(
@@ -276,7 +266,7 @@ def test_damage_outside_the_range_is_not_looked_at():
         read(tier, 100, None, time_slack_ms=0)
 
 
-def with_a_lost_ledger(root: Path) -> TierReader:
+def with_a_lost_ledger(root):
     """Ten ledgers of ten messages, of which number 5 has no index."""
     for number in range(10):
         written = pip17_object([at(10 * (10 * number + i)) for i in range(10)], ledger_id=number)

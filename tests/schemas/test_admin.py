@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from golden import BROKER
 from network.admin import AdminRest, raises_without, reason
-from network.fronts import Answer, Request
+from network.fronts import Answer
 from servers.process import free_port
 
 from offload_core.format.schemas import history_from_rest
@@ -30,7 +28,7 @@ TOPIC = "persistent://acme/cold/avro"
 SECRET = "geheim"
 
 
-def history_of(answer: object, topic: str = TOPIC, **options: Any) -> object:
+def history_of(answer, topic=TOPIC, **options):
     with AdminRest({PLACE: answer}) as rest:
         return AdminSchemas(rest.url, attempts=1, **options).history(topic)
 
@@ -62,7 +60,7 @@ def test_a_topic_without_a_schema_has_no_history():
         ([1, 2], SchemaError),
     ],
 )
-def test_an_answer_that_is_none_names_its_place_and_no_secret(answer: object, kind: type[Exception]):
+def test_an_answer_that_is_none_names_its_place_and_no_secret(answer, kind):
     with raises_without(SECRET, kind) as caught:
         history_of(answer, token=SECRET)
     assert PLACE in str(caught.value)
@@ -74,11 +72,11 @@ def test_a_broker_that_is_gone_is_unavailable():
         provider.history(TOPIC)
 
 
-def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path: Path):
+def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path):
     (tmp_path / "token").write_text(f"{SECRET}\n")
     shown: list[str | None] = []
 
-    def rule(request: Request) -> Answer:
+    def rule(request):
         shown.append(request.headers.get("authorization"))
         return Answer(status=200, body=json.dumps(ANSWER).encode())
 
@@ -101,12 +99,12 @@ def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path: Path):
         {"url": "http://a", "x": 1},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], tmp_path: Path):
+def test_options_that_make_no_sense_are_refused(options, tmp_path):
     with open_tier(tmp_path) as tier, pytest.raises(OptionError):
         open_provider(("admin", options), tier.store, {})
 
 
-def test_a_url_of_a_broker_is_a_source(tmp_path: Path):
+def test_a_url_of_a_broker_is_a_source(tmp_path):
     with open_tier(tmp_path) as tier:
         assert isinstance(open_provider("http://broker:8080", tier.store, {}), AdminSchemas)
         assert isinstance(open_provider("HTTPS://broker-1:8443,broker-2:8443", tier.store, {}), AdminSchemas)

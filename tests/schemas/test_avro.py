@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,12 +22,12 @@ from scenes.schemas import (
 from offload_core.format.schemas.avro_types import AvroType
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left, right):
     return repr(left) == repr(right)
 
 
 @given(data=st.data())
-def test_values_are_those_that_fastavro_wrote(data: st.DataObject):
+def test_values_are_those_that_fastavro_wrote(data):
     schema = data.draw(schemas())
     avro = parsed(schema)
     datums = [write(schema, value) for value in data.draw(st.lists(values(avro), max_size=5))]
@@ -41,7 +39,7 @@ def test_values_are_those_that_fastavro_wrote(data: st.DataObject):
     assert same(by_reference(datums, avro, avro)[0], expected)
 
 
-def evolved(schema: Any, data: st.DataObject) -> Any:
+def evolved(schema, data):
     """A schema that reads what `schema` wrote: fewer fields, more with defaults, wider numbers, unions."""
     if isinstance(schema, list):
         return schema
@@ -67,7 +65,7 @@ def evolved(schema: Any, data: st.DataObject) -> Any:
 
 
 @given(data=st.data())
-def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data: st.DataObject):
+def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data):
     schema = data.draw(records().filter(keeps_branches))
     newer = evolved(schema, data)
     writer, reader = parsed(schema), parsed(newer)
@@ -111,7 +109,7 @@ def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes():
 
 
 @pytest.mark.parametrize("damage", [b"\x04\xc3\x28", b"\x02\xff", b"\x06\xed\xa0\x80", b"\x04\xc0\x80"])
-def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage: bytes):
+def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage):
     avro = AvroType(kind="string")
     good = write("string", "gut")
     assert by_kernel([good, damage, good], avro, avro) == (["gut", None, "gut"], [False, True, False])

@@ -25,7 +25,7 @@ from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_core.format.schemas.schema_history import parse_saved
 from offload_core.reading.schema_providers import LiteralSchema, choose_payloads
 from offload_hooks.errors import FormatError, OptionError, SchemaError
-from offload_hooks.schemas import SchemaHistory, SchemaVersion
+from offload_hooks.schemas import SchemaHistory
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 DIGITS = "9" * 5000
@@ -45,7 +45,7 @@ AVRO: Any = record(
 )
 
 
-def some_file() -> descriptor_pb2.FileDescriptorProto:
+def some_file():
     file = descriptor_pb2.FileDescriptorProto(name="drawn.proto", package="t", syntax="proto2")
     file.enum_type.add(name="E").value.add(name="A", number=1)
     message = file.message_type.add(name="M")
@@ -74,7 +74,7 @@ STRANGE: list[Any] = [
 ]  # fmt: skip
 
 
-def changed(draw: Random, document: Any) -> Any:
+def changed(draw, document):
     """A document of which some parts are others, gone, or twice there."""
     document = copy.deepcopy(document)
     for _ in range(draw.choice([1, 1, 2, 3])):
@@ -95,7 +95,7 @@ def changed(draw: Random, document: Any) -> Any:
     return document
 
 
-def _places(document: Any) -> Any:
+def _places(document):
     found = list(document.items()) if isinstance(document, dict) else []
     found = list(enumerate(document)) if isinstance(document, list) else found
     for at, inner in found:
@@ -103,11 +103,11 @@ def _places(document: Any) -> Any:
         yield from _places(inner)
 
 
-def _has(holder: Any, at: Any) -> bool:
+def _has(holder, at):
     return at in holder if isinstance(holder, dict) else at < len(holder)
 
 
-def as_text(document: Any) -> str:
+def as_text(document):
     """JSON, with what `json.dumps` cannot write."""
     text = json.dumps(document)
     for mark, written in (
@@ -117,7 +117,7 @@ def as_text(document: Any) -> str:
     return text
 
 
-def try_out(writer: SchemaVersion, reader: SchemaVersion | None = None) -> None:
+def try_out(writer, reader=None):
     """Make a decoder, and if the definition is one, decode with it."""
     try:
         decoder = make_decoder(writer, reader or writer)
@@ -132,7 +132,7 @@ def try_out(writer: SchemaVersion, reader: SchemaVersion | None = None) -> None:
             assert str(decoder.explain(payload))
 
 
-def try_changed(seed: int) -> None:
+def try_changed(seed):
     draw = Random(seed)
     kind = seed % 6
     if kind == 0:
@@ -198,7 +198,7 @@ def test_changed_definitions_are_decoders_or_schema_errors(seeds, sample):
         '{"type": "record", "name": "R", "fields": [{"name": "f", "type": ["null", {"type": "array", "items": "R"}]}]}',
     ],
 )
-def test_an_avro_definition_that_is_none_is_a_schema_error(text: str):
+def test_an_avro_definition_that_is_none_is_a_schema_error(text):
     with pytest.raises(SchemaError):
         make_decoder(version(0, "AVRO", text), version(0, "AVRO", text))
 
@@ -221,7 +221,7 @@ def test_an_avro_definition_that_is_none_is_a_schema_error(text: str):
         (["int", "string"], None),
     ],
 )
-def test_a_default_of_another_type_is_a_schema_error(of: Any, default: Any):
+def test_a_default_of_another_type_is_a_schema_error(of, default):
     with pytest.raises(SchemaError, match="default"):
         make_decoder(version(0, "AVRO", record()), version(1, "AVRO", record(f=(of, default))))
 
@@ -243,7 +243,7 @@ def test_a_default_beyond_what_its_column_holds_is_as_a_value_would_be(of, defau
     assert array.to_pylist() == [{"f": value}]
 
 
-def nested_by_name(depth: int) -> dict[str, Any]:
+def nested_by_name(depth):
     """Records that nest by their names, however flat their JSON is."""
     fields: list[dict[str, Any]] = []
     for i in range(depth):
@@ -339,7 +339,7 @@ def test_the_tables_of_a_oneof_grow_with_its_members_and_not_with_their_square()
 @pytest.mark.parametrize(
     "info", ["[" * 5000, f"[{DIGITS}]", '[{"number": 1e999}]', '[{"name": []}]', '"\\ud800"']
 )
-def test_numbers_of_fields_that_are_none_are_a_schema_error(info: str):
+def test_numbers_of_fields_that_are_none_are_a_schema_error(info):
     wrong = version(0, "PROTOBUF", {"fields": [{"name": ["a"]}]}, __PARSING_INFO__=info)
     with pytest.raises(SchemaError):
         make_decoder(wrong, wrong)
@@ -349,10 +349,10 @@ def test_a_number_of_a_version_may_have_any_digits():
     known = SchemaHistory(versions=(version(0, "STRING"),))
 
     class One:
-        def history(self, _: str) -> SchemaHistory:
+        def history(self, _):
             return known
 
-        def close(self) -> None:
+        def close(self):
             pass
 
     from offload_core.metadata.catalogue import TopicName

@@ -27,13 +27,12 @@ from offload_core.format.schemas.kernels.key_value import split_key_values
 from offload_core.format.schemas.payload_spans import spans_of_one
 from offload_core.format.schemas.payloads import PayloadDecoder, Payloads, decoded
 from offload_hooks.errors import PayloadError
-from offload_hooks.schemas import SchemaHistory
 from pulsar_offload import scan
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 
 
-def long(value: int) -> bytes:
+def long(value):
     """A length or count of AVRO."""
     out = bytearray()
     value <<= 1
@@ -43,18 +42,18 @@ def long(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def wide_avro(columns: int) -> SchemaHistory:
+def wide_avro(columns):
     """A record without fields, and a newer one of many that have defaults."""
     fields: Any = {f"c{i}": (["null", "long"], None) for i in range(columns)}
     return history(version(0, "AVRO", record()), version(1, "AVRO", record(**fields)))
 
 
-def wide_json(columns: int) -> SchemaHistory:
+def wide_json(columns):
     fields: Any = {f"c{i}": (["null", "long"], None) for i in range(columns)}
     return history(version(0, "JSON", record(**fields)))
 
 
-def wide_protobuf(columns: int) -> SchemaHistory:
+def wide_protobuf(columns):
     file = descriptor_pb2.FileDescriptorProto(name="wide.proto", package="t", syntax="proto3")
     message = file.message_type.add(name="M")
     for i in range(columns):
@@ -62,7 +61,7 @@ def wide_protobuf(columns: int) -> SchemaHistory:
     return history(protobuf_version(file, "t.M"))
 
 
-def batch_of(decoder: PayloadDecoder, payloads: list[bytes | None], versions: list[int]) -> pa.RecordBatch:
+def batch_of(decoder, payloads, versions):
     """A batch as the scan hands it to a decoder."""
     schema = arrow_schema("messages", decoder.needed)
     rows = len(payloads)
@@ -88,7 +87,7 @@ def read(known, payloads, versions=0, **options):
     ("known", "payload", "rows"),
     [(wide_avro(1000), b"", 9_000), (wide_protobuf(1000), b"", 9_000), (wide_json(1000), b"{}", 9_000)],
 )
-def test_a_batch_of_many_columns_has_few_rows(known: SchemaHistory, payload: bytes, rows: int):
+def test_a_batch_of_many_columns_has_few_rows(known, payload, rows):
     batches = read(known, [payload] * rows)
     assert sum(batch.num_rows for batch in batches) == rows
     assert max(batch.num_rows for batch in batches) <= cells.MOST_CELLS // 1000
@@ -120,7 +119,7 @@ def test_very_many_empty_messages_of_many_columns_take_little_memory():
 ITEM = {f"f{i}": ("int", i) for i in range(1000)}
 
 
-def avro_lists() -> SchemaHistory:
+def avro_lists():
     """Items without bytes, for which a newer version has a thousand defaults; a count may not exceed the bytes."""
     old, new = (
         record(filler="bytes", items={"type": "array", "items": item})
@@ -129,11 +128,11 @@ def avro_lists() -> SchemaHistory:
     return history(version(0, "AVRO", old), version(1, "AVRO", new))
 
 
-def avro_list(items: int) -> bytes:
+def avro_list(items):
     return long(items) + b"x" * items + (long(items) + b"\0" if items else b"\0")
 
 
-def protobuf_lists() -> SchemaHistory:
+def protobuf_lists():
     file = descriptor_pb2.FileDescriptorProto(name="lists.proto", package="t", syntax="proto3")
     inner = file.message_type.add(name="I")
     for i in range(1000):
@@ -144,7 +143,7 @@ def protobuf_lists() -> SchemaHistory:
     return history(protobuf_version(file, "t.M"))
 
 
-def json_lists() -> SchemaHistory:
+def json_lists():
     item = record(**{name: ["null", of] for name, (of, _) in ITEM.items()}) | {"name": "I"}
     return history(version(0, "JSON", record(items={"type": "array", "items": item})))
 
@@ -157,7 +156,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("known", "payload"), LISTS)
-def test_messages_that_have_too_many_items_together_are_split(known: SchemaHistory, payload: Any):
+def test_messages_that_have_too_many_items_together_are_split(known, payload):
     counts = [1, 3000, 2, 3000, 0]
     batches = read(known, [payload(count) for count in counts])
     assert len(batches) > 1
@@ -171,7 +170,7 @@ def test_messages_that_have_too_many_items_together_are_split(known: SchemaHisto
 
 
 @pytest.mark.parametrize(("known", "payload"), LISTS)
-def test_a_message_that_has_too_many_items_by_itself_is_not_right(known: SchemaHistory, payload: Any):
+def test_a_message_that_has_too_many_items_by_itself_is_not_right(known, payload):
     counts = [1, 20_000, 2]
     payloads = [payload(count) for count in counts]
     batches = read(known, payloads, mode="PERMISSIVE")
@@ -181,7 +180,7 @@ def test_a_message_that_has_too_many_items_by_itself_is_not_right(known: SchemaH
         read(known, payloads)
 
 
-def test_several_versions_of_a_schema_are_split_together(monkeypatch: pytest.MonkeyPatch):
+def test_several_versions_of_a_schema_are_split_together(monkeypatch):
     monkeypatch.setattr(cells, "MOST_ARROW_BYTES", 20_000)
     versions = [version(i, "AVRO", record(a="long", **{f"old{i}": ("int", 0)})) for i in range(10)]
     known = history(*versions, version(10, "AVRO", record(a="long", b=("long", 7))))
@@ -194,11 +193,11 @@ def test_several_versions_of_a_schema_are_split_together(monkeypatch: pytest.Mon
 LARGE = "x" * (1 << 20)
 
 
-def large_defaults(**fields: Any) -> SchemaHistory:
+def large_defaults(**fields):
     return history(version(0, "AVRO", record()), version(1, "AVRO", record(**fields)))
 
 
-def large_protobuf_default() -> SchemaHistory:
+def large_protobuf_default():
     file = descriptor_pb2.FileDescriptorProto(name="large.proto", package="t", syntax="proto2")
     message = file.message_type.add(name="M")
     message.field.add(name="c", number=1, type=FIELD.TYPE_STRING, label=1, default_value=LARGE)
@@ -215,7 +214,7 @@ def large_protobuf_default() -> SchemaHistory:
     ],
     ids=["AVRO text", "AVRO texts", "AVRO enum", "Protobuf text"],
 )
-def test_texts_of_a_schema_count_as_often_as_they_are_copied(known: SchemaHistory, payload: bytes):
+def test_texts_of_a_schema_count_as_often_as_they_are_copied(known, payload):
     batches = read(known, [payload] * 200)
     assert sum(batch.num_rows for batch in batches) == 200
     assert max(batch.num_rows for batch in batches) <= cells.MOST_ARROW_BYTES >> 20
@@ -246,7 +245,7 @@ def test_what_is_wrong_with_a_datum_of_many_values_without_bytes_is_found_in_bou
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 12, 40])
-def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth: int):
+def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth):
     inner: Any = "int"
     for i in range(depth):
         inner = {"type": "array", "items": inner} if i % 3 else {"type": "map", "values": inner}
@@ -318,7 +317,7 @@ def test_arrays_that_do_not_fit_together_are_refused_before_the_loop():
         "faults": np.zeros(1, dtype=np.uint8),
     }
 
-    def run(**other: Any) -> int:
+    def run(**other):
         fresh = {
             name: each.copy() if isinstance(each, np.ndarray) else each for name, each in arguments.items()
         }
@@ -370,7 +369,7 @@ def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value():
 
 
 @pytest.mark.parametrize("symbols", [1, 3, 1000])
-def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int):
+def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols):
     enum = {"type": "enum", "name": "E", "symbols": [f"S{i}" for i in range(symbols)]}
     found = version(0, "AVRO", record(e=["null", enum]))
     array, faults = decode_all([b"\x02\0", b"\0", b"\x02\x02", None, b"\x02\xce\x0f"], found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from typing import Any
 
 import pytest
 from scenes.schemas import TOPIC, Known, history, record, tier_of, version, write
@@ -22,7 +21,7 @@ SECOND = write(NEW, {"id": 2, "note": "zwei"})
 BROKEN = SECOND + b"more"
 
 
-def known(*versions: Any) -> Known:
+def known(*versions):
     return Known({TOPIC: history(*versions)})
 
 
@@ -85,7 +84,7 @@ def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for():
     assert planned.to_table().to_pylist() == [{"id": None, "raw": BROKEN}]
 
 
-def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptureFixture):
+def test_what_cannot_be_decoded_is_left_out_and_counted(caplog):
     tier = tier_of((BROKEN, 1), (SECOND, 1), (BROKEN, 1))
     with caplog.at_level(logging.WARNING):
         table = scan(tier, schemas=Known({TOPIC: BOTH}), mode="DROPMALFORMED", columns=["id"]).to_table()
@@ -96,7 +95,7 @@ def test_what_cannot_be_decoded_is_left_out_and_counted(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("number", "says"), [(7, "version of a message's schema is not known"), (2, "no field 'note2'")]
 )
-def test_a_version_that_cannot_be_read_spoils_its_messages_only(number: int, says: str):
+def test_a_version_that_cannot_be_read_spoils_its_messages_only(number, says):
     reader = record(id="long", note2="string")
     provider = known(version(2, "AVRO", NEW), version(3, "AVRO", reader))
     good = write(reader, {"id": 5, "note2": "y"})
@@ -144,7 +143,7 @@ def test_a_topic_whose_schemas_are_not_known_is_an_error():
         ({"level": "entries"}, "entries have no schema"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str):
+def test_what_makes_no_sense_is_refused(options, says):
     with pytest.raises(OptionError, match=says):
         scan(tier_of((SECOND, 1)), schemas=Known({TOPIC: BOTH}), **options)
 
@@ -178,7 +177,7 @@ def test_a_key_that_is_separated_is_the_messages_key():
     ]
 
 
-def test_the_log_says_how_to_get_types(caplog: pytest.LogCaptureFixture):
+def test_the_log_says_how_to_get_types(caplog):
     with caplog.at_level(logging.INFO):
         scan(tier_of((SECOND, None))).to_table()
         assert "schemas" not in caplog.text

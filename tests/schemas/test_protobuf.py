@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,6 @@ from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.protobuf_reference import read_message
 from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_hooks.errors import PayloadError
-from offload_hooks.schemas import SchemaVersion
 
 BODY = """
 enum Kind {{ NONE = 0; SMALL = 3; LARGE = -7; }}
@@ -37,7 +35,7 @@ message All {{
 """
 
 
-def compiled(syntax: str, *, unpacked: bool = False, extra: str = "") -> Compiled:
+def compiled(syntax, *, unpacked=False, extra=""):
     optional = "optional" if syntax == "proto2" else ""
     packing = f"[packed = {str(not unpacked).lower()}]"
     body = BODY.format(optional=optional, unpacked=packing, extra=extra)
@@ -60,7 +58,7 @@ LARGER = compiled(
 )
 
 
-def sorted_maps(value: Any) -> Any:
+def sorted_maps(value):
     """A value with maps in the order of their keys; NaN does not come."""
     if isinstance(value, dict):
         return {name: sorted_maps(item) for name, item in value.items()}
@@ -69,7 +67,7 @@ def sorted_maps(value: Any) -> Any:
     return [sorted_maps(item) for item in value] if isinstance(value, list) else value
 
 
-def written(syntax: str, seed: int) -> list[bytes]:
+def written(syntax, seed):
     """Messages as any writer may write them: of older and newer schemas, packed or not, in pieces."""
     draw = random.Random(f"{syntax} {seed}")
     own, unpacked = FILES[syntax].message("test.All"), UNPACKED[syntax].message("test.All")
@@ -85,7 +83,7 @@ def written(syntax: str, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("syntax", FILES)
 @pytest.mark.parametrize("seed", range(2))
-def test_columns_are_what_the_official_library_reads(syntax: str, seed: int):
+def test_columns_are_what_the_official_library_reads(syntax, seed):
     payloads = written(syntax, seed)
     version = FILES[syntax].schema("test.All")
     array, faults = decode_all([*payloads, None], version)
@@ -99,7 +97,7 @@ def test_columns_are_what_the_official_library_reads(syntax: str, seed: int):
 
 @pytest.mark.parametrize("syntax", FILES)
 @pytest.mark.parametrize("seed", range(2))
-def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax: str, seed: int):
+def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax, seed):
     draw = random.Random(seed)
     payloads = []
     for payload in written(syntax, seed + 100):
@@ -130,7 +128,7 @@ def test_damage_is_marked_as_the_twin_and_the_library_find_it(syntax: str, seed:
 
 
 @pytest.mark.parametrize("fields", [["an_int32", "lines"], ["shape"], ["counts", "text"], ["number"], []])
-def test_fields_that_nobody_wants_are_passed_over(fields: list[str]):
+def test_fields_that_nobody_wants_are_passed_over(fields):
     version = FILES["proto3"].schema("test.All")
     payloads = written("proto3", 7)
     whole, _ = decode_all(payloads, version)
@@ -161,7 +159,7 @@ def test_types_of_columns():
     assert types["an_sint64"] == pa.int64()
 
 
-def one(version: SchemaVersion, payload: bytes) -> Any:
+def one(version, payload):
     array, faults = decode_all([payload], version)
     assert not any(faults)
     return array.to_pylist()[0]

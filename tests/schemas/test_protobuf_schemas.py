@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +15,6 @@ from offload_core.format.schemas.decoders import make_decoder
 from offload_core.format.schemas.payloads import PayloadDecoder, Payloads
 from offload_core.reading.schema_providers import LiteralSchema, open_provider
 from offload_hooks.errors import PayloadError, SchemaError
-from offload_hooks.schemas import SchemaVersion
 from pulsar_offload import open_tier, scan
 
 INFO = [
@@ -43,11 +41,11 @@ message Order { sint64 id = 1; string title = 2; optional int32 added = 9; }
 """)
 
 
-def described(info: object = INFO) -> SchemaVersion:
+def described(info=INFO):
     return version(0, "PROTOBUF", AVRO, __PARSING_INFO__=json.dumps(info))
 
 
-def native(of: Any, file: Any, **other: Any) -> SchemaVersion:
+def native(of, file, **other):
     files = descriptor_pb2.FileDescriptorSet()
     file.CopyToProto(files.file.add())
     declared = {
@@ -95,7 +93,7 @@ def test_of_the_older_type_only_the_messages_own_fields_have_types():
         version(0, "PROTOBUF", "[" * 100_000),
     ],
 )
-def test_a_schema_that_is_none_is_refused(refused: SchemaVersion):
+def test_a_schema_that_is_none_is_refused(refused):
     with pytest.raises(SchemaError):
         make_decoder(refused, refused)
 
@@ -140,7 +138,7 @@ def test_a_message_of_too_many_columns_is_refused():
         ("13" * 101, "wire type"),
     ],
 )
-def test_what_is_wrong_with_a_payload_is_said(payload: str, words: str):
+def test_what_is_wrong_with_a_payload_is_said(payload, words):
     schema = ORDERS.schema("Order")
     _, faults = decode_all([bytes.fromhex(payload)], schema)
     assert faults == [True]
@@ -230,7 +228,7 @@ def test_descriptors_stand_for_a_schema_of_the_older_type():
         assert rows == [{"id": 6, "title": "b", "added": 0}]
 
 
-def test_a_literal_schema_is_what_it_looks_like(tmp_path: Any):
+def test_a_literal_schema_is_what_it_looks_like(tmp_path):
     with open_tier(tmp_path) as tier:
         provider = open_provider(NEWER.schema("Order").definition, tier.store, {})
     assert isinstance(provider, LiteralSchema)

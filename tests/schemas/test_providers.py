@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 from golden import BROKER
@@ -38,7 +37,7 @@ HISTORY = history(
 )
 
 
-def test_a_history_that_is_saved_is_read_again(tmp_path: Path):
+def test_a_history_that_is_saved_is_read_again(tmp_path):
     saved = SavedSchemas(tmp_path)
     odd = "persistent://acme/cold/a b%2F/c"
     assert saved.save(odd, HISTORY) == "acme/cold/a%20b%252F%2Fc.schemas.json"
@@ -46,13 +45,13 @@ def test_a_history_that_is_saved_is_read_again(tmp_path: Path):
     assert saved.history(TOPIC) is None
 
 
-def test_a_partition_has_the_schemas_of_its_topic(tmp_path: Path):
+def test_a_partition_has_the_schemas_of_its_topic(tmp_path):
     saved = SavedSchemas(tmp_path)
     saved.save("persistent://acme/cold/orders", HISTORY)
     assert saved.history("persistent://acme/cold/orders-partition-3") == HISTORY
 
 
-def test_one_file_is_read_whatever_the_topic(tmp_path: Path):
+def test_one_file_is_read_whatever_the_topic(tmp_path):
     path = tmp_path / "orders.json"
     path.write_bytes(saved_bytes(TOPIC, HISTORY))
     assert SavedSchemas(path).history("persistent://x/y/z") == HISTORY
@@ -60,7 +59,7 @@ def test_one_file_is_read_whatever_the_topic(tmp_path: Path):
         SavedSchemas(tmp_path / "other.json").history(TOPIC)
 
 
-def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path):
+def test_one_file_that_a_link_leads_to_is_read(tmp_path):
     (tmp_path / "..data").mkdir()  # as Kubernetes mounts configuration
     (tmp_path / "..data" / "orders.json").write_bytes(saved_bytes(TOPIC, HISTORY))
     (tmp_path / "orders.json").symlink_to("..data/orders.json")
@@ -68,7 +67,7 @@ def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["漢" * 26, "漢" * 60, "x" * 300])
-def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str, tmp_path: Path):
+def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name, tmp_path):
     topic = f"acme/cold/{name}"
     saved = SavedSchemas(tmp_path)
     key = saved.save(topic, HISTORY)
@@ -87,7 +86,7 @@ def test_schemas_that_were_saved_under_a_long_name_are_found():
 
 
 @pytest.mark.parametrize("name", ["schemas.json", "schema-latest.json", "schema-v0.json"])
-def test_answers_of_the_admin_rest_are_read_as_they_are(name: str):
+def test_answers_of_the_admin_rest_are_read_as_they_are(name):
     found = SavedSchemas(BROKER / "topics" / "avro" / name).history(AVRO_TOPIC)
     assert found is not None
     assert {each.type for each in found.versions} == {"AVRO"}
@@ -118,7 +117,7 @@ def test_answers_of_the_admin_rest_are_read_as_they_are(name: str):
         (b'{"version": 1, "schemas": [{"version": 0, "type": "STRING"}]}', SchemaError),
     ],
 )
-def test_a_file_that_is_not_right_is_refused(content: bytes, kind: type[Exception], tmp_path: Path):
+def test_a_file_that_is_not_right_is_refused(content, kind, tmp_path):
     with pytest.raises(kind):
         parse_saved(content)
     (tmp_path / "a.json").write_bytes(content)
@@ -126,7 +125,7 @@ def test_a_file_that_is_not_right_is_refused(content: bytes, kind: type[Exceptio
         SavedSchemas(tmp_path / "a.json").history(TOPIC)
 
 
-def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path: Path):
+def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path):
     lay_out_broker_objects(tmp_path, {"avro"})
     with open_tier(tmp_path) as tier:
         before = tier.catalogue()
@@ -135,11 +134,11 @@ def test_files_of_schemas_beside_a_tier_are_not_taken_for_objects(tmp_path: Path
         assert tier.catalogue() == before
 
 
-def test_what_is_meant_by_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_meant_by_a_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_tier(tmp_path) as tier:
 
-        def kind(source: Any) -> type:
+        def kind(source):
             return type(open_provider(source, tier.store, {}))
 
         (tmp_path / "literal").mkdir()
@@ -166,12 +165,12 @@ def test_what_is_meant_by_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ('{"getSchemaResponses": []}', OptionError),
     ],
 )
-def test_a_source_that_makes_no_sense_is_refused(source: Any, kind: type[Exception], tmp_path: Path):
+def test_a_source_that_makes_no_sense_is_refused(source, kind, tmp_path):
     with open_tier(tmp_path) as tier, pytest.raises(kind):
         open_provider(source, tier.store, {})
 
 
-def test_a_plugin_that_is_no_provider_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_plugin_that_is_no_provider_is_refused(monkeypatch):
     entry = EntryPoint("empty", "argparse:Namespace", registry.SCHEMA_PROVIDERS)
     monkeypatch.setattr(registry, "find", lambda *_: entry)
     with pytest.raises(BrokenPluginError, match="no method 'history'"):

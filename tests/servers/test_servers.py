@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from fsspec import AbstractFileSystem
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs
 from servers.process import Child, ServerError
-from servers.server import Server, StartServer
-from servers.versitygw import S3User, Versitygw
+from servers.versitygw import Versitygw
 
 # Google's libraries announce on import, years ahead, which version of Python they will cease to support.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a Python version:FutureWarning")
 
 
-def s3(server: Versitygw, user: S3User = Versitygw.root) -> AbstractFileSystem:
+def s3(server, user=Versitygw.root):
     from s3fs import S3FileSystem
 
     return S3FileSystem(
@@ -36,31 +31,31 @@ def s3(server: Versitygw, user: S3User = Versitygw.root) -> AbstractFileSystem:
     )
 
 
-def gcs(server: FakeGcs) -> AbstractFileSystem:
+def gcs(server):
     from gcsfs import GCSFileSystem
 
     return GCSFileSystem(token="anon", endpoint_url=server.endpoint, skip_instance_cache=True)
 
 
-def azure(server: Azurite) -> AbstractFileSystem:
+def azure(server):
     from adlfs import AzureBlobFileSystem
 
     return AzureBlobFileSystem(connection_string=server.connection_string, skip_instance_cache=True)
 
 
-def hdfs(server: MiniHdfs) -> AbstractFileSystem:
+def hdfs(server):
     from hdfs_native.fsspec import HdfsFileSystem
 
     class OneCopy(HdfsFileSystem):
         """Of one copy of each file: of several, one may be closed before its end can be read."""
 
-        def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+        def _open(self, path, mode="rb", **more):
             return super()._open(path, mode, replication=1, **more)
 
     return OneCopy(host=server.host, port=server.port, skip_instance_cache=True)
 
 
-def make_folder(server: Any) -> str:
+def make_folder(server):
     """A bucket, a container or an HDFS folder."""
     if isinstance(server, MiniHdfs):
         hdfs(server).makedirs("/its-own")
@@ -78,9 +73,7 @@ SERVERS = [
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("make", "client"), SERVERS)
-def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(
-    make: Callable[[], Server], client: Callable[[Server], AbstractFileSystem], start_server: StartServer
-) -> None:
+def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(make, client, start_server):
     server = start_server(make())
     first, path = server.pid, f"{make_folder(server)}/folder/object"
     client(server).pipe_file(path, b"0123456789")
@@ -101,9 +94,7 @@ def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(
 @pytest.mark.parametrize(
     ("make", "client"), [param for param in SERVERS if param.id != "azurite"]
 )  # Azurite writes its tables every five seconds only
-def test_a_killed_server_comes_back_with_its_data(
-    make: Callable[[], Server], client: Callable[[Server], AbstractFileSystem], start_server: StartServer
-) -> None:
+def test_a_killed_server_comes_back_with_its_data(make, client, start_server):
     server = start_server(make())
     path, endpoint = f"{make_folder(server)}/object", server.endpoint
     client(server).pipe_file(path, b"abc")
@@ -115,7 +106,7 @@ def test_a_killed_server_comes_back_with_its_data(
     assert client(server).cat_file(path) == b"abc"
 
 
-def test_an_added_s3_user_is_denied_what_no_policy_grants(versitygw: Versitygw) -> None:
+def test_an_added_s3_user_is_denied_what_no_policy_grants(versitygw):
     bucket = versitygw.make_bucket("policies")
     s3(versitygw).pipe_file(f"{bucket}/object", b"abc")
     user = versitygw.add_user("user-without-rights")
@@ -125,7 +116,7 @@ def test_an_added_s3_user_is_denied_what_no_policy_grants(versitygw: Versitygw) 
         s3(versitygw, user).pipe_file(f"{bucket}/other", b"abc")
 
 
-def test_azurite_and_fake_gcs_serve_from_memory_too(azurite: Azurite, fake_gcs: FakeGcs) -> None:
+def test_azurite_and_fake_gcs_serve_from_memory_too(azurite, fake_gcs):
     container, bucket = azurite.make_container("in-memory"), fake_gcs.make_bucket("in-memory")
     azure(azurite).pipe_file(f"{container}/a", b"abc")
     gcs(fake_gcs).pipe_file(f"{bucket}/a", b"abc")
@@ -133,7 +124,7 @@ def test_azurite_and_fake_gcs_serve_from_memory_too(azurite: Azurite, fake_gcs: 
     assert not [*azurite.folder.glob("blobs"), *fake_gcs.folder.glob("buckets")]
 
 
-def test_minihdfs_checks_permissions(minihdfs: MiniHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minihdfs_checks_permissions(minihdfs, monkeypatch):
     from hdfs_native import Client
 
     Client(minihdfs.url).mkdirs("/private", permission=0o700)
@@ -142,13 +133,13 @@ def test_minihdfs_checks_permissions(minihdfs: MiniHdfs, monkeypatch: pytest.Mon
         list(Client(minihdfs.url).list_status("/private"))
 
 
-def test_a_server_that_ends_before_it_is_ready_shows_its_log(tmp_path: Path) -> None:
+def test_a_server_that_ends_before_it_is_ready_shows_its_log(tmp_path):
     child = Child([sys.executable, "-c", "print('no disk'); raise SystemExit(3)"], tmp_path / "log")
     with pytest.raises(ServerError, match=r"ended with 3 before it was ready(.|\n)*no disk"):
         child.wait_until(lambda: False)
 
 
-def test_a_server_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
+def test_a_server_that_is_not_ready_in_time_is_killed(tmp_path):
     child = Child([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log")
     with pytest.raises(ServerError, match="not ready within 0 s"):
         child.wait_until(lambda: False, within_s=0)
@@ -156,7 +147,7 @@ def test_a_server_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-def test_a_server_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_a_server_dies_with_a_parent_that_is_killed(tmp_path):
     program = f"""
 import os, signal, sys
 from pathlib import Path

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from entries import entry, pip17_object
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from scenes.messages import SentMessage, interleaved, write_keys
 from tiers import lay_out
 
@@ -37,7 +36,7 @@ def tier(tmp_path_factory):
     return root
 
 
-def read(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
+def read(spark, tier, **options):
     options = {"columns": "__ledgerId,__entryId,value", **options}
     return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 

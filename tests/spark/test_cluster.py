@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "third_party_driver"
 
 
-def job(url: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def job(url, folder, **environment):
     """The job, run to its end; its working files go to `folder`."""
     return subprocess.run(
         [sys.executable, str(HERE / "cluster_job.py"), url],
@@ -31,7 +31,7 @@ def job(url: str, folder: Path, **environment: str) -> subprocess.CompletedProce
     )
 
 
-def run_job(url: str, folder: Path, **environment: str) -> str:
+def run_job(url, folder, **environment):
     """What the job prints."""
     done = job(url, folder, **environment)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
     assert counts == {f"persistent://acme/cold/{topic}": str(count) for topic, count in expected.items()}
 
 
-def pretend(site: Path, name: str, version: str):
+def pretend(site, name, version):
     """Put into `site` what `importlib.metadata` takes for a distribution of this version."""
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)

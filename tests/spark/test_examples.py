@@ -47,12 +47,12 @@ def test_a_stream_into_delta_has_each_message_once_also_when_a_batch_is_repeated
 
     root, table, checkpoint = tmp_path / "tier", tmp_path / "table", tmp_path / "checkpoint"
 
-    def put(ledger_id: int, payloads: list[bytes]):
+    def put(ledger_id, payloads):
         lay_out(
             root, pip17_object([entry(each) for each in payloads], ledger_id=ledger_id), attempt=ledger_id
         )
 
-    def run() -> list[bytes]:
+    def run():
         query = stream_to_delta.follow(
             spark, str(root), str(table), str(checkpoint), topic=TOPIC, refreshIntervalMs=1
         )

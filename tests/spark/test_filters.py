@@ -1,10 +1,8 @@
 """Filters and times through Spark: with filters handed down and without, the rows are the same."""
 
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tiers import lay_out_broker_objects
 
@@ -30,7 +28,7 @@ def is_on(spark, request):
     spark.conf.unset(SETTING)
 
 
-def frame_of(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
+def frame_of(spark, tier, **options):
     options = {"minPartitions": 1000, **options}
     return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
@@ -41,11 +39,11 @@ def whole(spark, tier):
     return frame_of(spark, tier).select(*COLUMNS).cache()
 
 
-def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
+def rows_of(frame):
     return sorted(tuple(row) for row in frame.collect())
 
 
-def published(tier: Path) -> list[datetime]:
+def published(tier):
     with open_tier(tier) as opened:
         return sorted(scan(opened, columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
 

@@ -1,7 +1,5 @@
 """Spark over a topic whose data object is gone, and whose index is left: neither 0 rows nor a stream that waits."""
 
-from pathlib import Path
-
 import pytest
 from entries import LedgerPart, entry, pip17_object, streaming_object
 from streams import Query
@@ -13,7 +11,7 @@ PLACE = ("__ledgerId", "__entryId")
 VALUES = [entry(b"value %d" % i) for i in range(3)]
 
 
-def lay(root: Path, layout: str, number: int, *parts: str):
+def lay(root, layout, number, *parts):
     """Ledger 5."""
     ledger = LedgerPart(ledger_id=5, blocks=[VALUES])
     written = pip17_object(VALUES, ledger_id=5) if layout == "pip17" else streaming_object([ledger])

@@ -6,7 +6,6 @@ import os
 import pytest
 from golden import assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
-from pyspark.sql import DataFrame, SparkSession
 
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.storage.tier import open_store
@@ -16,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 _numbers = itertools.count()
 
 
-def read(spark: SparkSession, url: str, topic: str, **storage: str) -> DataFrame:
+def read(spark, url, topic, **storage):
     options = {
         "driver": "filesystem",
         "topic": f"acme/cold/{topic}",
@@ -27,7 +26,7 @@ def read(spark: SparkSession, url: str, topic: str, **storage: str) -> DataFrame
     return spark.read.format("pulsar_offload").options(**options).load()
 
 
-def rows_of(frame: DataFrame) -> list[dict[str, object]]:
+def rows_of(frame):
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 

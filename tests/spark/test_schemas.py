@@ -2,13 +2,10 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pytest
 from entries import entry, pip17_object
 from golden import BROKER, topic_rows
-from pyspark.sql import DataFrame, SparkSession
 from scenes.schemas import Compiled, record, write
 from tiers import lay_out, lay_out_broker_objects
 
@@ -39,7 +36,7 @@ def tier(tmp_path_factory):
     return root
 
 
-def read(spark: SparkSession, tier: Path, topic: str, **options: object) -> DataFrame:
+def read(spark, tier, topic, **options):
     schemas = BROKER / "topics" / topic / "schemas.json"
     options = {"topic": f"acme/cold/{topic}", "schemas": schemas, **options}
     return spark.read.format("pulsar_offload").options(**options).load(str(tier))
@@ -78,7 +75,7 @@ def test_a_schema_of_ones_own_chooses_fields(spark, tier):
     )
 
 
-def kinds(spark: SparkSession, tier: Path, **options: Any) -> DataFrame:
+def kinds(spark, tier, **options):
     return read(spark, tier, "orders", schemas=json.dumps(KINDS), **options)
 
 

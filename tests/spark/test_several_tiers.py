@@ -1,8 +1,7 @@
 """Streams that read several tiers while a topic moves: each entry comes once, wherever its copy is by then."""
 
 import pytest
-from pyspark.sql import SparkSession
-from scenes.moves import MovedTopic, half_moved
+from scenes.moves import half_moved
 
 from offload_core.interfaces.spark import PulsarOffloadDataSource
 
@@ -18,7 +17,7 @@ def world(tmp_path):
     made.records.store.close()
 
 
-def streamed(spark: SparkSession, world: MovedTopic, **more: str) -> list[tuple[int, int, bytes]]:
+def streamed(spark, world, **more):
     """Run the query until it has what there is; all that it has written by then."""
     spark.dataSource.register(PulsarOffloadDataSource)
     options = {

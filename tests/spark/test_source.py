@@ -1,12 +1,9 @@
 """The Spark source over golden broker objects, in one session on this machine."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from golden import TOPICS, assert_columns_are_as_expected, entries_of
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
@@ -35,11 +32,11 @@ def tier(tmp_path_factory):
     return root
 
 
-def read(spark: SparkSession, tier: Path, **options: object) -> DataFrame:
+def read(spark, tier, **options):
     return spark.read.format("pulsar_offload").options(**options).load(str(tier))
 
 
-def arrow_rows(frame: DataFrame) -> list[dict[str, object]]:
+def arrow_rows(frame):
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 

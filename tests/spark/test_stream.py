@@ -5,13 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from entries import pip17_object
 from golden import COLUMNS, assert_topic_is_as_expected, topic_rows
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
 from streamed import WRITER
 from tiers import Names, lay_out, lay_out_broker_objects
 
@@ -24,7 +22,7 @@ from offload_hooks.errors import OptionError
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
-def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders"):
+def put(root, ledger_id, values, topic="orders"):
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     lay_out(root, pip17_object(values, ledger_id=ledger_id), attempt=ledger_id, names=names)
 
@@ -32,7 +30,7 @@ def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders"):
 class Followed:
     """A query over the tier at `root` that writes Parquet; each `run` goes on where the last one ended."""
 
-    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object):
+    def __init__(self, spark, root, folder, **options):
         self._spark = spark
         self._root = root
         self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
@@ -54,10 +52,10 @@ class Followed:
             query.stop()
 
     @property
-    def frame(self) -> DataFrame:
+    def frame(self):
         return self._spark.read.parquet(self._out)
 
-    def values(self) -> list[bytes]:
+    def values(self):
         rows = self.frame.orderBy("__topic", "__ledgerId", "__entryId").select("value").collect()
         return [bytes(row.value) for row in rows]
 

@@ -1,10 +1,8 @@
 """Streams and chunked messages: each comes once, with its last chunk, wherever micro-batches and restarts cut it."""
 
 import tempfile
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import effort
@@ -21,24 +19,24 @@ COLUMNS = ("__ledgerId", "__entryId", "value")
 FIRST_LEDGER = 10
 
 
-def put(root: Path, ledger_id: int, entries: Sequence[bytes]):
+def put(root, ledger_id, entries):
     """A ledger, in small blocks."""
     lay_out(root, pip17_object(entries, ledger_id=ledger_id, max_block_bytes=300), attempt=ledger_id)
 
 
-def put_segment(root: Path, ledger_id: int, first: int, entries: Sequence[bytes]):
+def put_segment(root, ledger_id, first, entries):
     """A segment of a streaming ledger."""
     part = LedgerPart(ledger_id=ledger_id, blocks=[entries], first_entry_id=first)
     lay_out(root, streaming_object([part]), attempt=1000 * ledger_id + first)
 
 
-def message(number: int = 0, producer: str = "a", chunks: int = 4, **fields: Any) -> SentMessage:
+def message(number=0, producer="a", chunks=4, **fields):
     return SentMessage(
         producer=producer, number=number, value=b"value %d " % number * 5, chunks=chunks, **fields
     )
 
 
-def entries_of(*messages: SentMessage) -> list[bytes]:
+def entries_of(*messages):
     return [each.payload for each in interleaved(messages, ())]
 
 
@@ -94,7 +92,7 @@ def test_a_growing_topic_gives_each_complete_message_once(drawn, order, is_segme
 # --- by example --------------------------------------------------------------------------------
 
 
-def values(query: Query) -> list[bytes]:
+def values(query):
     return [row[-1] for row in query.rows]
 
 

@@ -1,7 +1,6 @@
 """Streams and schemas: a topic that appears later is read if it makes the stream's columns, else it is refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 from entries import entry, pip17_object
@@ -17,18 +16,18 @@ WIDER = record(id="long", name="string", more=("int", 0))
 COLUMNS = ("id", "name", "__ledgerId")
 
 
-def put(root: Path, ledger_id: int, topic: str, *payloads: bytes):
+def put(root, ledger_id, topic, *payloads):
     names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
     entries = [entry(payload, schema_version=bytes(8)) for payload in payloads]
     lay_out(root, pip17_object(entries, ledger_id=ledger_id), attempt=ledger_id, names=names)
 
 
-def save(folder: Path, topic: str, definition: object):
+def save(folder, topic, definition):
     folder.mkdir(exist_ok=True)
     SavedSchemas(folder).save(f"persistent://acme/cold/{topic}", history(version(0, "AVRO", definition)))
 
 
-def avro(number: int) -> bytes:
+def avro(number):
     return write(FLAT, {"id": number, "name": f"n{number}"})
 
 
@@ -41,7 +40,7 @@ def tier(tmp_path):
     return root
 
 
-def query(tier: Path, columns: tuple[str, ...] = COLUMNS, **options: object) -> Query:
+def query(tier, columns=COLUMNS, **options):
     made = Query(
         tier,
         columns=columns,

@@ -6,23 +6,9 @@ from pathlib import Path
 
 import pytest
 from effort import effort
-from entries import WrittenObject
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.transactions import (
-    ONE,
-    OTHER,
-    PLAIN,
-    Event,
-    History,
-    Position,
-    abort,
-    commit,
-    histories,
-    ledger,
-    of,
-    simulate,
-)
+from scenes.transactions import ONE, OTHER, PLAIN, abort, commit, histories, ledger, of, simulate
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put_object, uuid_of
 
@@ -36,21 +22,21 @@ from pulsar_offload import TierReader, open_tier
 STATED = (*PLACE, "__txnState")
 
 
-def add(root: Path, number: int, each: WrittenObject, topic: str = "orders"):
+def add(root, number, each, topic="orders"):
     """An object comes to the tier, the `number`th."""
     with open_tier(root) as tier:
         names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
         put_object(tier.store, each, uuid_of(number), names=names)
 
 
-def offset(entry: str, topic: str = "orders") -> dict[str, dict[str, str]]:
+def offset(entry, topic="orders"):
     return {f"persistent://acme/cold/{topic}": {"-1": entry}}
 
 
 # --- drawn -------------------------------------------------------------------------------------
 
 
-def arrivals(history: History) -> list[tuple[WrittenObject, list[tuple[Position, Event]]]]:
+def arrivals(history):
     """The objects one after another, each with all that is in the tier since it came."""
     found = []
     there = 0
@@ -199,7 +185,7 @@ def test_nothing_is_looked_through_twice(tmp_path):
         )
     )
 
-    def reads() -> tuple[list[str], int]:
+    def reads():
         """Where the stream waits, and how many requests that took."""
         before = len(driver.reads)
         reached = settled(follower.topics(), {}, BatchLimit(), fail_on_data_loss=True)

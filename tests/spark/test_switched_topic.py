@@ -7,7 +7,7 @@ import random
 from contextlib import closing
 
 import pytest
-from scenes.switched import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
+from scenes.switched import NAME, TOPIC, Entry, live, switched_topic
 from stores import Store, new_store
 
 from offload_core.metadata.catalogue import parse_topic
@@ -29,7 +29,7 @@ def switched(request, tmp_path_factory):
         yield made
 
 
-def read_all(switched: SwitchedTopic, priority: ReadPriority) -> list[Entry]:
+def read_all(switched, priority):
     found: list[Entry] = []
     position = EntryPosition(0, 0)
     while read := switched.topic.read_entries(position, 7, priority=priority):

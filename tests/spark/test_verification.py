@@ -8,9 +8,9 @@ from entries import pip17_object
 from tiers import lay_out
 
 from offload_core.interfaces.spark.executor import SparkExecutor
-from offload_core.maintenance.verify import Code, Finding, Sealing, Summary, Verification
-from offload_core.storage.executors import Executor, ThreadExecutor
-from offload_core.storage.tier import Tier, open_store
+from offload_core.maintenance.verify import Code, Sealing, Verification
+from offload_core.storage.executors import ThreadExecutor
+from offload_core.storage.tier import open_store
 from offload_core.writing.audit import FileAuditLog
 from offload_hooks.errors import StoreError
 
@@ -33,7 +33,7 @@ def root(tmp_path):
     return root
 
 
-def verified(tier: Tier, executor: Executor, **options: object) -> tuple[list[Finding], Summary]:
+def verified(tier, executor, **options):
     verification = Verification(tier, deep=True, executor=executor, **options)
     return sorted(verification, key=lambda each: (each.key or "", each.offset or 0)), verification.summary
 

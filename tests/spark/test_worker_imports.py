@@ -45,7 +45,7 @@ NOT_NEEDED = (
 )
 
 
-def read_in_a_process_of_its_own(tier: Path, **options: str) -> dict[str, Any]:
+def read_in_a_process_of_its_own(tier, **options):
     """What the worker says of reading the first partition."""
     source = PulsarOffloadDataSource({"path": str(tier), **options})
     reader = source.reader(source.schema())

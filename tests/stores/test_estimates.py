@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from network.fronts import Front, Request
+from network.fronts import Front
 from stores import new_store
 from tiers import put_broker_objects
 
@@ -15,7 +15,7 @@ from pulsar_offload import explain_scan, scan
 pytestmark = pytest.mark.sampled(3)
 
 
-def kind_of(request: Request) -> str:
+def kind_of(request):
     if request.method == "HEAD":
         return "head"
     return "list" if "list-type" in request.parameters else request.method.lower()
@@ -40,6 +40,6 @@ def test_an_s3_service_gets_the_requests_that_were_told(versitygw, tmp_path, iso
     assert answered == told.total.read_bytes
 
 
-def _range_length(request: Request) -> int:
+def _range_length(request):
     first, last = request.headers["range"].removeprefix("bytes=").split("-")
     return int(last) - int(first) + 1

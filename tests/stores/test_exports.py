@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +19,6 @@ import pulsar_offload
 from offload_core.reading.export.delta_target import DeltaTarget
 from offload_core.reading.export.iceberg_target import IcebergTarget
 from offload_core.storage.executors import ThreadExecutor
-from offload_core.storage.tier import Tier
 from offload_hooks.errors import StoreError
 from pulsar_offload import open_tier
 
@@ -39,14 +36,14 @@ with open_tier(tier) as reader:
 """
 
 
-def export(tier: Path, to: str, options: dict[str, Any]) -> None:
+def export(tier, to, options):
     with open_tier(tier) as reader:
         pulsar_offload.export(
             reader, to, ORDERS, to_options=options, file_bytes=2048, executor=ThreadExecutor(1)
         )
 
 
-def exported(store: Tier) -> list[dict[str, Any]]:
+def exported(store):
     """The rows of all visible files."""
     keys = [listed.key for listed in store.list_objects("topic=") if listed.key.endswith(".parquet")]
     data = [bytes(store.read_range(key, 0, store.stat(key).size_bytes)) for key in keys]
@@ -84,12 +81,12 @@ def test_an_export_that_fails_and_is_killed_goes_on_and_has_every_message_once(s
 
 
 @pytest.fixture
-def bucket(versitygw: Any, tmp_path: Path) -> str:
+def bucket(versitygw, tmp_path):
     """An empty bucket's URL."""
     return f"s3://{versitygw.make_bucket('tables-' + tmp_path.name.replace('_', '-').lower()[:40])}"
 
 
-def test_iceberg_on_s3(versitygw: Any, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iceberg_on_s3(versitygw, bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(IcebergTarget, "commit_bytes", 1)
     tier = two_partitions(tmp_path / "source")
     options = {
@@ -109,7 +106,7 @@ def test_iceberg_on_s3(versitygw: Any, bucket: str, tmp_path: Path, monkeypatch:
         assert in_order(table.scan().to_arrow()) == scanned(tier)
 
 
-def test_delta_on_s3(versitygw: Any, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delta_on_s3(versitygw, bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(DeltaTarget, "commit_bytes", 1)
     tier = two_partitions(tmp_path / "source")
     options = {

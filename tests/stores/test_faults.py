@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from golden import COLUMNS, assert_topic_is_as_expected
@@ -14,14 +13,14 @@ from network.proxies import WHOLE, Proxy, Spoil
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs
-from servers.server import Server, StartServer
+from servers.server import Server
 from servers.versitygw import Versitygw
 from stores import FAR_NAMES, Store, new_store
 from tiers import put_broker_objects
 
-from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
+from offload_core.storage.tier import MemoryBudget, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
-from pulsar_offload import TierReader, scan
+from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(12)
 
@@ -48,30 +47,30 @@ IMPATIENT = {
 }
 
 
-def first(count: int, spoil: Spoil) -> Callable[[int], Spoil]:
+def first(count, spoil):
     return lambda number: spoil if number < count else WHOLE
 
 
-def every_second(spoil: Spoil) -> Callable[[int], Spoil]:
+def every_second(spoil):
     return lambda number: spoil if number % 2 == 0 else WHOLE
 
 
 @pytest.fixture(params=FAR_NAMES)
-def far(request: pytest.FixtureRequest, tmp_path) -> Store:
+def far(request, tmp_path):
     """An empty tier on each store that is reached over a line."""
     return new_store(request.param, request.getfixturevalue, tmp_path)
 
 
 @pytest.fixture(params=SPOILS)
-def spoil(request: pytest.FixtureRequest) -> Spoil:
+def spoil(request):
     return SPOILS[request.param]
 
 
-def through(store: Store, proxy: Proxy, layers: list[str]) -> Tier:
+def through(store, proxy, layers):
     return store.through(proxy.url, **IMPATIENT[store.name]).open(layers=layers)
 
 
-def write_job(tier: Tier, key: str) -> None:
+def write_job(tier, key):
     stat = upload_blocks(
         tier,
         key,
@@ -84,7 +83,7 @@ def write_job(tier: Tier, key: str) -> None:
     tier.write_index(f"{key}-index", b"an index", user_metadata={"role": "index"})
 
 
-def assert_whole_or_absent(store: Store, key: str) -> bool:
+def assert_whole_or_absent(store, key):
     """Looked at directly, data object and index are whole or not there; whether the data object is there."""
     whole = b"".join(BLOCKS)
     with store.open() as tier:
@@ -107,7 +106,7 @@ def assert_whole_or_absent(store: Store, key: str) -> bool:
 @pytest.mark.parametrize(
     "plan", [lambda spoil: first(2, spoil), every_second], ids=["first two", "every second"]
 )
-def test_a_write_job_with_retries_over_a_failing_line(far: Store, spoil: Spoil, plan) -> None:
+def test_a_write_job_with_retries_over_a_failing_line(far, spoil, plan):
     with Proxy(far.endpoint, plan(spoil)) as proxy, through(far, proxy, RETRY) as tier:
         try:
             write_job(tier, "t/ledger-1")
@@ -120,7 +119,7 @@ def test_a_write_job_with_retries_over_a_failing_line(far: Store, spoil: Spoil, 
     assert assert_whole_or_absent(far, "t/ledger-1")
 
 
-def test_a_write_job_over_a_dead_line_ends_with_a_named_error(far: Store, spoil: Spoil) -> None:
+def test_a_write_job_over_a_dead_line_ends_with_a_named_error(far, spoil):
     if far.name == "hdfs" and spoil.reset_request_after:  # blocks go to the DataNodes, past this line
         spoil = replace(spoil, reset_request_after=400)
     with Proxy(far.endpoint, lambda _: spoil) as proxy, through(far, proxy, []) as tier:
@@ -131,7 +130,7 @@ def test_a_write_job_over_a_dead_line_ends_with_a_named_error(far: Store, spoil:
     assert_whole_or_absent(far, "t/ledger-1")
 
 
-def test_a_scan_over_a_failing_line_reads_what_is_there(far_broker: Store, spoil: Spoil) -> None:
+def test_a_scan_over_a_failing_line_reads_what_is_there(far_broker, spoil):
     with Proxy(far_broker.endpoint, every_second(spoil)) as proxy:
         reader = far_broker.through(proxy.url, **IMPATIENT[far_broker.name]).open_reader(layers=RETRY)
         with reader:
@@ -142,10 +141,10 @@ def test_a_scan_over_a_failing_line_reads_what_is_there(far_broker: Store, spoil
         assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), TOPIC)
 
 
-def test_connections_cut_in_the_middle_of_an_upload(far: Store) -> None:
+def test_connections_cut_in_the_middle_of_an_upload(far):
     with Proxy(far.endpoint) as proxy, through(far, proxy, RETRY) as tier:
 
-        def cutting() -> Iterator[bytes]:
+        def cutting():
             for block in BLOCKS:
                 yield block
                 proxy.cut_all()
@@ -170,7 +169,7 @@ ON_DISK: dict[str, Callable[[], Server]] = {
 
 
 @pytest.fixture(params=FAR_NAMES)
-def mortal(request: pytest.FixtureRequest, start_server: StartServer, tmp_path: Path) -> tuple[Server, Store]:
+def mortal(request, start_server, tmp_path):
     """A server of the test's own, with its data on disk, and an empty tier there."""
     server = start_server(ON_DISK[request.param]())
     store = new_store(request.param, lambda _: server, tmp_path)
@@ -179,11 +178,11 @@ def mortal(request: pytest.FixtureRequest, start_server: StartServer, tmp_path: 
     return server, store
 
 
-def test_a_server_that_is_killed_in_the_middle_of_an_upload(mortal) -> None:
+def test_a_server_that_is_killed_in_the_middle_of_an_upload(mortal):
     server, store = mortal
     with store.open(layers=["retry:attempts=2,budget_s=5"]) as tier:
 
-        def killing() -> Iterator[bytes]:
+        def killing():
             yield from BLOCKS[:2]
             server.kill()
             yield from BLOCKS[2:]
@@ -199,13 +198,13 @@ def test_a_server_that_is_killed_in_the_middle_of_an_upload(mortal) -> None:
     assert assert_whole_or_absent(store, "k")
 
 
-def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_scan(mortal) -> None:
+def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_scan(mortal):
     server, store = mortal
     topics = [TOPIC, OTHER_TOPIC]
     with store.open() as tier:
         put_broker_objects(tier, topics)
 
-    def begun(reader: TierReader) -> tuple[list[Row], Iterator[Row]]:
+    def begun(reader):
         """The rows of the first batch, and those that are to come; each ledger is fetched when its turn comes."""
         planned = scan(reader, [f"acme/cold/{topic}" for topic in topics], columns=COLUMNS, task_bytes=1)
         assert len(planned.tasks) > 2
@@ -226,7 +225,7 @@ def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_scan(mortal) 
             list(coming)
 
 
-def test_a_missing_bucket_is_named(store: Store) -> None:
+def test_a_missing_bucket_is_named(store):
     missing = {"local": "/nosuch", "hdfs": "/nosuch"}.get(store.name)
     url = store.url + missing if missing else store.url.replace("tests-", "nosuch-")
     with Store(name=store.name, url=url, endpoint=store.endpoint, options=store.options).open() as tier:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 
 import full_disk
 import pytest
 from required import need
-from servers.minihdfs import MiniHdfs
-from stores import Store, WebHdfs, new_store
+from stores import WebHdfs, new_store
 
 from offload_core.storage.tier import upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, StoreFullError
@@ -21,7 +19,7 @@ MIB = 1 << 20
 HDFS_BLOCK_BYTES = 128 * MIB
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(tmp_path):
     need(
         "unshare",
         full_disk.is_possible(),
@@ -43,12 +41,12 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def hdfs(minihdfs: MiniHdfs, tmp_path: Path) -> Store:
+def hdfs(minihdfs, tmp_path):
     """An empty tier on HDFS."""
     return new_store("hdfs", lambda _: minihdfs, tmp_path)
 
 
-def test_a_quota_that_is_used_up(minihdfs: MiniHdfs, hdfs: Store) -> None:
+def test_a_quota_that_is_used_up(minihdfs, hdfs):
     root = hdfs.url.removeprefix(minihdfs.url)
     web = WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
     blocks = [bytes([i]) * (5 * MIB) for i in range(4)]

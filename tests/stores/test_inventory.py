@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 from scenes.rollbacks import put_segment
-from stores import Store
 from tiers import TOPIC, put_broker_objects
 
 from offload_core.maintenance.inventory import By, RowLevel, measure, recorded_ledgers, rows_of
@@ -23,7 +22,7 @@ CLASSES = {"s3": {"STANDARD"}, "gcs": {"STANDARD"}, "azure": {"Hot"}}
 """Storage classes as the test servers name them; other stores have none."""
 
 
-def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
+def test_records_come_back_and_bytes_are_counted(store):
     with store.open_reader() as reader:
         tier = reader.store
         put_broker_objects(tier, ["json"])
@@ -59,5 +58,5 @@ def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
 
 
 class _Nowhere:
-    def record(self, change: object) -> None:
+    def record(self, change):
         """Nothing is kept of it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from commands import COMMAND
@@ -21,20 +20,20 @@ pytestmark = pytest.mark.sampled(6)
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
 
 
-def run(*arguments: str) -> str:
+def run(*arguments):
     done = subprocess.run([str(COMMAND), *arguments], capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
 
 
-def test_every_golden_topic_is_read_by_the_python_api(broker: Store) -> None:
+def test_every_golden_topic_is_read_by_the_python_api(broker):
     with broker.open_reader() as tier:
         for topic in READABLE:
             rows = scan(tier, f"acme/cold/{topic}", columns=COLUMNS).to_table()
             assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), topic)
 
 
-def test_the_command_line_lists_and_inspects_and_reads(broker: Store, tmp_path: Path) -> None:
+def test_the_command_line_lists_and_inspects_and_reads(broker, tmp_path):
     listed = json.loads(run("ls", *broker.command_line(), "--json"))
     local = Store(name="local", url=str(tmp_path))
     assert local.open_reader().catalogue().topics == ()
@@ -44,7 +43,7 @@ def test_the_command_line_lists_and_inspects_and_reads(broker: Store, tmp_path: 
 
 
 @pytest.mark.spark
-def test_every_golden_topic_is_read_by_spark(spark, broker: Store) -> None:
+def test_every_golden_topic_is_read_by_spark(spark, broker):
     reader = spark.read.format("pulsar_offload").options(**broker.spark_options())
     names = ",".join(f"acme/cold/{topic}" for topic in READABLE)
     table = reader.option("topics", names).option("columns", ",".join(COLUMNS)).load().toArrow()
@@ -54,7 +53,7 @@ def test_every_golden_topic_is_read_by_spark(spark, broker: Store) -> None:
         assert_topic_is_as_expected(of_topic, topic)
 
 
-def test_records_in_the_same_store_are_read_with_the_tiers_options(store: Store) -> None:
+def test_records_in_the_same_store_are_read_with_the_tiers_options(store):
     with store.open() as tier:
         put_broker_objects(tier, ["jstring"], named=False)
         path = golden_record("jstring")
@@ -68,7 +67,7 @@ def test_records_in_the_same_store_are_read_with_the_tiers_options(store: Store)
             assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), "jstring")
 
 
-def test_layers_go_before_any_store(broker: Store, tmp_path: Path) -> None:
+def test_layers_go_before_any_store(broker, tmp_path):
     layers = [
         "metrics",
         f"block-cache:directory={tmp_path / 'cache'}",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from scenes.moves import MovedTopic
-from stores import Store
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import throttled
@@ -14,7 +11,7 @@ from offload_core.maintenance.relocate import throttled
 pytestmark = pytest.mark.sampled(3)
 
 
-def test_copies_go_there_and_come_back_in_another_format(store: Store, tmp_path: Path) -> None:
+def test_copies_go_there_and_come_back_in_another_format(store, tmp_path):
     world = MovedTopic.make(tmp_path)
     ledgers = [world.add_ledger(count) for count in (30, 20)]
     world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 3 == 0))

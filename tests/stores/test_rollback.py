@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 from records import managed_ledger, segment
 from scenes.offered import NAMES, Part, begin_of, offer, offloader_of, plain_object
 from scenes.rollbacks import keys
-from stores import Store
 from tiers import MANAGED_LEDGER, put_broker_objects
 
 from offload_core.maintenance.rollback import (
@@ -28,7 +26,6 @@ from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import LedgerRecord, OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
-from offload_core.storage.tier import Tier
 from offload_core.writing.audit import FileAuditLog
 
 pytestmark = pytest.mark.sampled(3)
@@ -41,7 +38,7 @@ PARTS = [
 ]
 
 
-def offloaded(tier: Tier, uuid: UUID) -> list[LedgerRecord]:
+def offloaded(tier, uuid):
     """A segment of both ledgers by our offloader, and what their records say then."""
     with offloader_of(tier, max_block_bytes=6 << 20) as offloader:
         handle = offloader.open_segment(uuid, begin_of(PARTS), NAMES)
@@ -56,7 +53,7 @@ def offloaded(tier: Tier, uuid: UUID) -> list[LedgerRecord]:
     ]
 
 
-def test_our_segments_go_and_pulsars_objects_stay(store: Store, tmp_path: Path) -> None:
+def test_our_segments_go_and_pulsars_objects_stay(store, tmp_path):
     with store.open() as tier, closing(SqliteStore(f"sqlite:{tmp_path}/records.db", create=True)) as metadata:
         put_broker_objects(tier, ["json"])
         pulsars = keys(tier)
@@ -87,6 +84,6 @@ def test_our_segments_go_and_pulsars_objects_stay(store: Store, tmp_path: Path) 
         assert judge_tier(tier, lambda: dry.infos) == judged[1:]
 
 
-def gone(ledger: LedgerRecord) -> LedgerRecord:
+def gone(ledger):
     assert ledger.context is not None
     return replace(ledger, context=replace(ledger.context, bookkeeper_deleted=True))

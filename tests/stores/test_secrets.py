@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.sampled(3)
 SECRET = "hunter2secret"  # of characters that base64 and URLs leave alone
 
 
-def with_secret(store: Store, name: str) -> Store:
+def with_secret(store, name):
     """The store with options that no server accepts, all of which hold the secret."""
     options = {
         "s3": {"access_key_id": "someone", "secret_access_key": SECRET, "session_token": SECRET},
@@ -33,11 +32,11 @@ def with_secret(store: Store, name: str) -> Store:
 
 
 @pytest.fixture(params=["s3", "azure", "gcs"])
-def secretive(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def secretive(request, tmp_path):
     return with_secret(new_store(request.param, request.getfixturevalue, tmp_path), request.param)
 
 
-def test_texts_and_errors_and_logs_do_not_show_it(secretive: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_and_errors_and_logs_do_not_show_it(secretive, caplog):
     caplog.set_level(logging.DEBUG)
     with secretive.open(layers=["retry:attempts=2"]) as tier:
         texts = [repr(tier), str(tier), repr(tier.describe()), repr(vars(tier)["_spec"])]
@@ -64,7 +63,7 @@ def test_texts_and_errors_and_logs_do_not_show_it(secretive: Store, caplog: pyte
 
 
 @pytest.mark.spark
-def test_plans_and_the_ui_of_spark_do_not_show_it(spark, secretive: Store) -> None:
+def test_plans_and_the_ui_of_spark_do_not_show_it(spark, secretive):
     reader = spark.read.format("pulsar_offload").options(**secretive.spark_options())
     # The plan is made where the query is; a store that refuses the credentials fails there, which is fine.
     texts = []

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 from scenes.offered import NAMES, Part, begin_of, offer, offloader_of, plain_object, read_back, stored
-from stores import Store
 
 from offload_hooks.errors import ObjectNotFoundError, UploadError
 
@@ -22,7 +21,7 @@ PARTS = [
 ]
 
 
-def test_a_segment_over_three_ledgers(store: Store) -> None:
+def test_a_segment_over_three_ledgers(store):
     uuid = UUID(int=1)
     with store.open() as tier, offloader_of(tier, max_block_bytes=6 * MIB) as offloader:
         handle = offloader.open_segment(uuid, begin_of(PARTS), NAMES)
@@ -40,7 +39,7 @@ def test_a_segment_over_three_ledgers(store: Store) -> None:
     assert done.blocks == 6
 
 
-def test_a_segment_that_is_given_up_leaves_nothing(store: Store) -> None:
+def test_a_segment_that_is_given_up_leaves_nothing(store):
     uuid = UUID(int=2)
     with store.open() as tier, offloader_of(tier, max_block_bytes=6 * MIB) as offloader:
         handle = offloader.open_segment(uuid, begin_of(PARTS), NAMES)

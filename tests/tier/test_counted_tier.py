@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -23,20 +22,20 @@ KEY = ObjectKey(folder="", uuid=UUID(int=7), ledger_id=3, is_index=False)
 class Counted:
     """Keeps the calls in order, without how long anything took."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[tuple[Any, ...]] = []
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         timed = name.startswith("time_")
         return lambda topic, *given: self.calls.append((name, topic, *(() if timed else given)))
 
 
 @pytest.fixture
-def stats() -> Counted:
+def stats():
     return Counted()
 
 
-def test_what_is_written_and_read_is_counted_once(tmp_path: Path, stats: Counted) -> None:
+def test_what_is_written_and_read_is_counted_once(tmp_path, stats):
     counting: OffloaderStats = stats
     with open_store(str(tmp_path)) as tier:
         view = CountedTier(tier, counting, TOPIC)
@@ -62,7 +61,7 @@ def test_what_is_written_and_read_is_counted_once(tmp_path: Path, stats: Counted
     ]
 
 
-def test_what_fails_is_counted_and_raised(tmp_path: Path, stats: Counted) -> None:
+def test_what_fails_is_counted_and_raised(tmp_path, stats):
     with open_store(str(tmp_path)) as tier:
         view = CountedTier(tier, stats, TOPIC)
         tier.write_index("there", b"x")
@@ -74,7 +73,7 @@ def test_what_fails_is_counted_and_raised(tmp_path: Path, stats: Counted) -> Non
     assert [name for name, _ in stats.calls] == ["count_read_error", "count_read_error", "count_write_error"]
 
 
-def test_views_share_what_is_in_memory_and_close_nothing(tmp_path: Path, stats: Counted) -> None:
+def test_views_share_what_is_in_memory_and_close_nothing(tmp_path, stats):
     memory = ReadMemory()
     with open_store(str(tmp_path)) as tier, open_store(str(tmp_path)) as other:
         tokens = {memory.token(each) for each in (tier, CountedTier(tier, stats, TOPIC))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from importlib.metadata import MetadataPathFinder
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,12 @@ from offload_core.storage.tier.registry import installed
 GROUP = "pulsar_offload.drivers"
 
 
-def names() -> set[str]:
+def names():
     return {entry.name for entry in installed(GROUP)}
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def reads(monkeypatch):
     """What the metadata of all distributions was read for, read after read."""
     seen: list[object] = []
     found = MetadataPathFinder.find_distributions
@@ -31,7 +30,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return seen
 
 
-def distribution(site: Path, name: str, driver: str, changed_ns: int) -> Path:
+def distribution(site, name, driver, changed_ns):
     """Install one into a directory, which then has this time of change."""
     info = site / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
@@ -41,7 +40,7 @@ def distribution(site: Path, name: str, driver: str, changed_ns: int) -> Path:
     return info
 
 
-def test_it_is_read_once_however_often_it_is_asked(reads: list[object], tmp_path: Path, monkeypatch) -> None:
+def test_it_is_read_once_however_often_it_is_asked(reads, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert "local" in names()
     once = len(reads)
@@ -50,7 +49,7 @@ def test_it_is_read_once_however_often_it_is_asked(reads: list[object], tmp_path
     assert len(reads) == once
 
 
-def test_what_is_installed_or_removed_while_the_process_runs_is_seen(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_installed_or_removed_while_the_process_runs_is_seen(tmp_path, monkeypatch):
     distribution(tmp_path, "acme_first", "first", 1_000_000_000)
     monkeypatch.syspath_prepend(tmp_path)
     before = names()
@@ -62,7 +61,7 @@ def test_what_is_installed_or_removed_while_the_process_runs_is_seen(tmp_path: P
     assert names() == before
 
 
-def test_a_place_that_leaves_the_path_takes_its_distributions_along(tmp_path: Path, monkeypatch) -> None:
+def test_a_place_that_leaves_the_path_takes_its_distributions_along(tmp_path, monkeypatch):
     distribution(tmp_path, "acme_third", "third", 1_000_000_000)
     with monkeypatch.context() as patched:
         patched.syspath_prepend(tmp_path)

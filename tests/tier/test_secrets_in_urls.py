@@ -44,38 +44,38 @@ SCHEMES = sorted(
 URLS = [form.format(scheme=scheme).replace("SECRET", SECRET) for scheme in SCHEMES for form in FORMS]
 
 
-def as_tier(url: str, tier: Path) -> None:
+def as_tier(url, tier):
     with open_tier(url) as opened:
         assert SECRET not in repr(opened) + repr(opened.store) + repr(opened.store.describe())
         opened.catalogue()
 
 
-def as_records(url: str, tier: Path) -> None:
+def as_records(url, tier):
     with open_tier(tier) as opened:
         opened.catalogue(records=url)
 
 
-def as_metadata_store(url: str, tier: Path) -> None:
+def as_metadata_store(url, tier):
     open_metadata_store(url, {}).close()
 
 
-def as_target(url: str, tier: Path) -> None:
+def as_target(url, tier):
     target = open_target(url, {})
     assert SECRET not in repr(target)
     target.load()
 
 
-def as_schemas(url: str, tier: Path) -> None:
+def as_schemas(url, tier):
     with open_tier(tier) as opened:
         scan(opened, "t/n/a", schemas=url)
 
 
-def as_pulsar_s_file_system(url: str, tier: Path) -> None:
+def as_pulsar_s_file_system(url, tier):
     open_tier("filesystem", fileSystemURI=url).close()
 
 
-def as_option(driver: str, option: str) -> Callable[[str, Path], None]:
-    def use(url: str, tier: Path) -> None:
+def as_option(driver, option):
+    def use(url, tier):
         with open_tier(driver, **{option: url}) as opened:
             assert SECRET not in repr(opened) + repr(opened.store) + repr(opened.store.describe())
 
@@ -115,7 +115,7 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(use, tmp_path, monkey
     assert [path for path in tmp_path.rglob("*") if SECRET in str(path)] == []
 
 
-def test_the_service_s_log_has_no_credential_of_a_url() -> None:
+def test_the_service_s_log_has_no_credential_of_a_url():
     program = f"""
 import logging
 from offload_core.interfaces.service import server as serving
@@ -133,7 +133,7 @@ except OSError:
     assert SECRET not in done.stderr
 
 
-def test_options_of_spark_show_no_credential_of_a_url() -> None:
+def test_options_of_spark_show_no_credential_of_a_url():
     for name in ("path", "tiers", "records", "schemas", "storage.endpoint_url"):
         options = parse_options({"topic": "t/n/a", "path": "/x", name: f"s3://user:{SECRET}@host"})
         assert SECRET not in repr(options)
@@ -141,8 +141,8 @@ def test_options_of_spark_show_no_credential_of_a_url() -> None:
 
 @pytest.mark.parametrize("url", [url for url in URLS if url.split(":")[0] in ("file", "sqlite", "s3", "zk")])
 def test_the_command_line_shows_no_credential_of_a_url_also_with_the_whole_trace(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    url, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     offload = in_this_process(capsys, monkeypatch)
     for arguments in (("ls", url), ("ls", tmp_path, "--records", url), ("doctor", url, "--read-only")):
@@ -152,9 +152,9 @@ def test_the_command_line_shows_no_credential_of_a_url_also_with_the_whole_trace
 
 
 def test_an_error_of_another_library_is_shown_by_the_command_line_without_credentials(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*arguments: object, **options: object) -> None:
+    tmp_path, capsys, monkeypatch
+):
+    def failing(*arguments, **options):
         raise OSError(f"cannot connect to http://user:{SECRET}@host")
 
     monkeypatch.setattr("offload_core.interfaces.cli.command_options.open_tier", failing)

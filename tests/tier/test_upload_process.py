@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -106,12 +105,12 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> TierSpec:
+def spec(tmp_path):
     return TierSpec(driver="local", options={"root": str(tmp_path / "tier")})
 
 
 @pytest.fixture
-def faulty(install, module_name: str, spec: TierSpec) -> TierSpec:
+def faulty(install, module_name, spec):
     """A driver that is killed by its first block that says so, and fails by one that says so."""
     install(
         "faulty-driver",
@@ -128,25 +127,25 @@ class TestUploadingDriver(SequenceCases, ProcessCases, CommittingCases, Uploadin
     max_examples = 10
 
     @pytest.fixture
-    def make_driver(self, spec: TierSpec, tmp_path: Path):
+    def make_driver(self, spec, tmp_path):
         uploads = UploadProcess(spec)
         yield lambda: UploadingDriver(LocalDriver(tmp_path / "tier"), uploads)
         uploads.close()
 
     @pytest.fixture
-    def back_door(self, tmp_path: Path):
+    def back_door(self, tmp_path):
         return Folder(tmp_path / "tier")
 
 
-def opened(spec: TierSpec) -> Tier:
+def opened(spec):
     return open_with_upload_process(spec, UploadProcess(spec))
 
 
-def content(size: int) -> bytes:
+def content(size):
     return random.Random(size).randbytes(size)
 
 
-def test_an_object_of_many_blocks_is_what_was_sent(spec: TierSpec) -> None:
+def test_an_object_of_many_blocks_is_what_was_sent(spec):
     blocks = [content(size) for size in (70_000, 1, 4096, 4097, 2, 123_457)]
     with opened(spec) as tier:
 
@@ -164,7 +163,7 @@ def test_an_object_of_many_blocks_is_what_was_sent(spec: TierSpec) -> None:
         assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
 
 
-def test_the_process_has_a_lower_priority(spec: TierSpec) -> None:
+def test_the_process_has_a_lower_priority(spec):
     uploads = UploadProcess(spec, niceness=3)
     assert uploads.process_id is None
     upload = LocalDriver(spec.options["root"]).begin_data("key", "text/plain", {})
@@ -178,12 +177,12 @@ def test_the_process_has_a_lower_priority(spec: TierSpec) -> None:
 
 
 @pytest.mark.parametrize("niceness", [-1, 20])
-def test_a_niceness_that_there_is_not_is_refused(spec: TierSpec, niceness: int) -> None:
+def test_a_niceness_that_there_is_not_is_refused(spec, niceness):
     with pytest.raises(OptionError, match="niceness"):
         UploadProcess(spec, niceness=niceness)
 
 
-def test_the_drivers_errors_come_through(faulty: TierSpec) -> None:
+def test_the_drivers_errors_come_through(faulty):
     with opened(faulty) as tier:
         with pytest.raises(UploadError) as gone:
             tier.write_block(Upload(key="key", upload_id="unknown"), 1, 0, b"block")
@@ -193,7 +192,7 @@ def test_the_drivers_errors_come_through(faulty: TierSpec) -> None:
             tier.write_block(upload, 1, 0, b"odd!")
 
 
-def test_a_killed_process_is_a_store_that_is_not_there_now(faulty: TierSpec) -> None:
+def test_a_killed_process_is_a_store_that_is_not_there_now(faulty):
     with opened(faulty) as tier:
         upload = tier.begin_data("key")
         first = tier.write_block(upload, 1, 0, b"fine")
@@ -224,7 +223,7 @@ def test_an_error_that_cannot_be_sent_comes_by_its_type_and_text(faulty, block, 
         assert tier.write_block(upload, 1, 0, b"fine").length == 4  # by the same process
 
 
-def test_a_process_that_stands_still_is_killed_and_replaced(spec: TierSpec) -> None:
+def test_a_process_that_stands_still_is_killed_and_replaced(spec):
     uploads = UploadProcess(spec, timeouts=UploadTimeouts(silence_s=3))
     with open_with_upload_process(spec, uploads) as tier:
         upload = tier.begin_data("key")
@@ -244,7 +243,7 @@ def test_a_process_that_stands_still_is_killed_and_replaced(spec: TierSpec) -> N
         assert psutil.Process().num_fds() <= descriptors
 
 
-def test_a_process_that_never_answers_to_a_block_is_killed(faulty: TierSpec) -> None:
+def test_a_process_that_never_answers_to_a_block_is_killed(faulty):
     uploads = UploadProcess(faulty, timeouts=UploadTimeouts(block_s=1))
     with open_with_upload_process(faulty, uploads) as tier:
         upload = tier.begin_data("key")
@@ -255,7 +254,7 @@ def test_a_process_that_never_answers_to_a_block_is_killed(faulty: TierSpec) -> 
         assert tier.write_block(tier.begin_data("key"), 1, 0, b"fine").length == 4
 
 
-def test_the_retry_layer_goes_on_with_another_process(faulty: TierSpec) -> None:
+def test_the_retry_layer_goes_on_with_another_process(faulty):
     layers = (LayerSpec(name="retry", options={"first_wait_s": 0.01, "jitter_s": 0}),)
     spec = TierSpec(driver=faulty.driver, options=faulty.options, layers=layers)
     with opened(spec) as tier:
@@ -264,7 +263,7 @@ def test_the_retry_layer_goes_on_with_another_process(faulty: TierSpec) -> None:
         assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
 
 
-def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+def test_the_process_ends_with_the_one_that_started_it(tmp_path):
     command = [sys.executable, "-c", UPLOADS_AND_WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
@@ -274,12 +273,12 @@ def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     assert not child.is_running()
 
 
-def test_a_forked_child_writes_its_blocks_itself(spec: TierSpec) -> None:
+def test_a_forked_child_writes_its_blocks_itself(spec):
     with opened(spec) as tier:
         upload_blocks(tier, "ours", [b"ours"], block_bytes=10)
         block = tier.new_block(4)
 
-        def work() -> None:
+        def work():
             assert tier.new_block(4) is not None
             upload_blocks(tier, "theirs", [b"theirs"], block_bytes=10)
             tier.close()
@@ -294,7 +293,7 @@ def test_a_forked_child_writes_its_blocks_itself(spec: TierSpec) -> None:
         ]
 
 
-def test_a_pickled_tier_writes_its_blocks_itself(spec: TierSpec) -> None:
+def test_a_pickled_tier_writes_its_blocks_itself(spec):
     with opened(spec) as tier:
         again = pickle.loads(pickle.dumps(tier))
         assert type(again) is Tier
@@ -302,7 +301,7 @@ def test_a_pickled_tier_writes_its_blocks_itself(spec: TierSpec) -> None:
         assert tier.stat("key").size_bytes == 5
 
 
-def test_a_block_larger_than_the_shared_memory_is_refused(spec: TierSpec) -> None:
+def test_a_block_larger_than_the_shared_memory_is_refused(spec):
     uploads = UploadProcess(spec, shared_bytes=10_000)
     with open_with_upload_process(spec, uploads) as tier:
         upload = tier.begin_data("key")
@@ -312,7 +311,7 @@ def test_a_block_larger_than_the_shared_memory_is_refused(spec: TierSpec) -> Non
         tier.abort_data(upload)
 
 
-def test_blocks_wait_for_room_in_the_shared_memory(spec: TierSpec) -> None:
+def test_blocks_wait_for_room_in_the_shared_memory(spec):
     uploads = UploadProcess(spec, shared_bytes=2 * 4096)
     blocks = [content(4096 - i) for i in range(40)]
     with open_with_upload_process(spec, uploads) as tier:
@@ -321,7 +320,7 @@ def test_blocks_wait_for_room_in_the_shared_memory(spec: TierSpec) -> None:
         assert uploads.memory.used_bytes == 0
 
 
-def test_memory_comes_back_when_a_block_and_its_views_are_gone() -> None:
+def test_memory_comes_back_when_a_block_and_its_views_are_gone():
     memory = SharedMemory(3 * 4096)
     first, second = memory.new_block(4096), memory.new_block(5000)
     assert second is not None
@@ -341,7 +340,7 @@ def test_memory_comes_back_when_a_block_and_its_views_are_gone() -> None:
     assert not whole.any()  # its pages went back to the system
 
 
-def test_whoever_waits_for_room_gets_it() -> None:
+def test_whoever_waits_for_room_gets_it():
     memory = SharedMemory(4096)
     block = memory.new_block(1)
     got: list[object] = []
@@ -353,10 +352,10 @@ def test_whoever_waits_for_room_gets_it() -> None:
     assert len(got) == 1
 
 
-def test_blocks_of_many_threads_never_share_a_byte() -> None:
+def test_blocks_of_many_threads_never_share_a_byte():
     memory = SharedMemory(40 * 4096)
 
-    def work(seed: int) -> None:
+    def work(seed):
         rng = random.Random(seed)
         held = []
         for _ in range(300):

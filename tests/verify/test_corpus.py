@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from damage import DAMAGES, SCENES, Scene
@@ -14,14 +13,14 @@ from records import MANAGED_LEDGERS
 from tiers import lay_out_broker_objects, lay_out_case
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
-from offload_core.maintenance.verify import Code, Finding, Verification
+from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue import open_records
 from offload_core.storage.tier import open_store
 
 DEEP_ONLY = [damage for damage in DAMAGES.values() if damage.deep]
 
 
-def at(finding: Finding, place: dict[str, object]) -> bool:
+def at(finding, place):
     return all(getattr(finding, name) == value for name, value in place.items())
 
 
@@ -74,7 +73,7 @@ def test_every_code_has_its_damage():
 # --- golden objects --------------------------------------------------------------------------------
 
 
-def findings(root: Path, *, records: str | None = None) -> list[Finding]:
+def findings(root, *, records=None):
     with open_store(root) as tier:
         opened = None if records is None else (lambda: open_records(records, tier, {}))
         return list(Verification(tier, deep=True, records=opened))
@@ -121,7 +120,7 @@ SOUND: dict[str, Callable[[], Scene]] = {
 }
 
 
-def undetected(make: Callable[[], Scene], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def undetected(make, offsets):
     """The bytes and bits whose flip is not found."""
     missed = []
     for offset, bit in offsets:
@@ -140,7 +139,7 @@ def test_any_flipped_bit_is_found(name, sample):
     assert undetected(SOUND[name], sample(offsets, 51)) == []
 
 
-def one_entry() -> Scene:
+def one_entry():
     """An object whose only entry tells nothing but what it is itself."""
     scene = Scene()
     scene.add(pip17_object([entry(b"a payload" * 20)], ledger_id=LEDGER), 0)

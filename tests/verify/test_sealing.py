@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from crash_points import Killed, Points, watched
@@ -22,22 +21,22 @@ from offload_core.format.codec.streaming import pack_streaming_index
 from offload_core.maintenance.verify import Code, Sealing, Verification, VerifiedObjects
 from offload_core.maintenance.verify.verified_objects import VERSION
 from offload_core.storage.tier import Tier
-from offload_core.writing.audit import Change, ChangeAction, Deletion
+from offload_core.writing.audit import Change, ChangeAction
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import FormatError, StoreError, StoreUnavailableError, UnsupportedVersionError
-from offload_hooks.testing import MemoryDriver, MemoryTier
+from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.memory import MemoryObject
 
 
 class Recorded:
     """An audit log, with what the tier had when a change was recorded."""
 
-    def __init__(self, stored: MemoryTier):
+    def __init__(self, stored):
         self.changes: list[Change] = []
         self.then: Callable[[], None] = lambda: None
         self._stored = stored
 
-    def record(self, change: Deletion | Change):
+    def record(self, change):
         assert change.key not in self._stored.objects or change.before is not None
         self.changes.append(change)
         self.then()
@@ -46,7 +45,7 @@ class Recorded:
 class Sealed:
     """A scene whose objects may be sealed, again and again."""
 
-    def __init__(self, scene: Scene):
+    def __init__(self, scene):
         self.stored = in_memory_tier(scene.objects)
         self.audit = Recorded(self.stored)
 
@@ -57,7 +56,7 @@ class Sealed:
         verification = Verification(tier, deep=True, sealing=sealing, state=state, **options)
         return [each.code for each in verification], verification.summary
 
-    def data(self, key: str) -> bytes:
+    def data(self, key):
         return self.stored.objects[key].data
 
 
@@ -182,12 +181,12 @@ def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order():
 # --- what fails, and what comes between --------------------------------------------------------------
 
 
-def meddling(happens: Callable[[MemoryTier, str], None]) -> type[MemoryDriver]:
+def meddling(happens):
     """A driver with which something happens just before checksums are written, under their key."""
 
     class Meddling(MemoryDriver):
         @hookimpl
-        def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+        def write_index(self, key, data, create_only):
             happens(self.tier, key)
             return super().write_index(
                 key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
@@ -196,18 +195,18 @@ def meddling(happens: Callable[[MemoryTier, str], None]) -> type[MemoryDriver]:
     return Meddling
 
 
-def fail(_: MemoryTier, key: str):
+def fail(_, key):
     raise StoreUnavailableError("the store is tired", key=key)
 
 
-def delete_all(tier: MemoryTier, _: str):
+def delete_all(tier, _):
     tier.objects.clear()
 
 
-def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
+def written_anew(end):
     """An object of the pair is written anew, as long as it was."""
 
-    def write(tier: MemoryTier, _: str):
+    def write(tier, _):
         for name, stored in list(tier.objects.items()):
             if name.endswith(end):
                 now = stored.stat.modified_at + timedelta(minutes=1)
@@ -216,7 +215,7 @@ def written_anew(end: str) -> Callable[[MemoryTier, str], None]:
     return write
 
 
-def write_theirs(tier: MemoryTier, key: str):
+def write_theirs(tier, key):
     """The writer of the pair has written its checksums meanwhile."""
     stat = ObjectStat(key=key, size_bytes=6, modified_at=MODIFIED_AT)
     tier.objects[key] = MemoryObject(blocks=(b"theirs",), stat=stat)
@@ -258,7 +257,7 @@ def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault, is_go
         other.add(pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1500), 0)
         world, points = Sealed(scene), Points(at, fault)
 
-        def change(world: Sealed = world, other: Scene = other):
+        def change(world=world, other=other):
             world.stored.objects.clear()
             for key, stored in in_memory_tier({} if is_gone else other.objects).objects.items():
                 now = stored.stat.modified_at + timedelta(minutes=1)
@@ -342,11 +341,11 @@ LOCATION = "memory:"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "verified.db"
 
 
-def verify(scene: Scene, path: Path) -> Verification:
+def verify(scene, path):
     """A verification that has run; its findings are counted."""
     with VerifiedObjects(path, LOCATION) as state:
         verification = scene.verification(deep=True, state=state)
@@ -355,7 +354,7 @@ def verify(scene: Scene, path: Path) -> Verification:
     return verification
 
 
-def read_and_skipped(scene: Scene, path: Path) -> tuple[int, int]:
+def read_and_skipped(scene, path):
     summary = verify(scene, path).summary
     return summary.deep_objects, summary.skipped
 
@@ -428,13 +427,13 @@ def test_a_verification_that_is_broken_off_keeps_what_it_has(path):
 # --- files that are none ---------------------------------------------------------------------------
 
 
-def opened(path: Path, location: str = LOCATION):
+def opened(path, location=LOCATION):
     with VerifiedObjects(path, location):
         pass
 
 
 @pytest.fixture
-def made(path: Path) -> Path:
+def made(path):
     verify(pip17(), path)
     return path
 

@@ -1,7 +1,6 @@
 """The course of a verification: what is not said, what fails, and what vanishes."""
 
 import struct
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,14 +30,13 @@ from scenes.repairs import repaired
 from tiers import MANAGED_LEDGER, TOPIC, lay_out, uuid_of
 
 from offload_core.format.codec.object_marks import MAPPED_KEY, REPAIRED_FROM_KEY
-from offload_core.maintenance.verify import Code, Finding, Severity, Summary, Verification
+from offload_core.maintenance.verify import Code, Severity, Verification
 from offload_core.metadata.catalogue import open_records
-from offload_core.metadata.catalogue.record_source import FileRecords
 from offload_core.metadata.records import DriverMetadata
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_core.storage.tier import Tier, open_store
-from offload_hooks import DriverDescription, ListedObject, ObjectStat, hookimpl
+from offload_hooks import hookimpl
 from offload_hooks.errors import ObjectNotFoundError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.values import Capabilities
@@ -48,34 +46,32 @@ from offload_proto.messages_pb2 import BrokerEntryMetadata
 class Failing(MemoryDriver):
     """Objects that cannot be read, or that vanish when they are looked at."""
 
-    def __init__(
-        self, tier: MemoryTier, *, broken: str = "nothing", gone: str = "nothing", hook: str = "stat"
-    ):
+    def __init__(self, tier, *, broken="nothing", gone="nothing", hook="stat"):
         super().__init__(tier, Capabilities())
         self._broken, self.gone, self._hook = broken, gone, hook
 
-    def _check(self, key: str, hook: str):
+    def _check(self, key, hook):
         if hook == self._hook and self._broken in key:
             raise StoreUnavailableError("the store is tired", key=key)
         if hook == self._hook and self.gone in key:
             raise ObjectNotFoundError("no such object", key=key)
 
     @hookimpl
-    def stat(self, key: str) -> ObjectStat:
+    def stat(self, key):
         self._check(key, "stat")
         return super().stat(key)
 
     @hookimpl
-    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+    def read_range(self, key, offset, length):
         self._check(key, "read_range")
         return super().read_range(key, offset, length)
 
 
-def failing(scene: Scene, **how: str) -> Tier:
+def failing(scene, **how):
     return Tier(Failing(in_memory_tier(scene.objects), **how))
 
 
-def two_ledgers() -> Scene:
+def two_ledgers():
     scene = pip17(records=False)
     scene.add(pip17_object(PAYLOADS, ledger_id=LEDGER + 1), 1)
     return scene
@@ -107,7 +103,7 @@ def test_data_that_vanishes_before_it_is_read_was_never_there():
 
     class LosesData(MemoryDriver):
         @hookimpl
-        def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        def read_range(self, key, offset, length):
             if key == scene.key():
                 raise ObjectNotFoundError("no such object", key=key)
             return super().read_range(key, offset, length)
@@ -123,7 +119,7 @@ def test_an_index_that_comes_later_is_not_missed():
 
     class ListsDataOnly(MemoryDriver):
         @hookimpl
-        def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        def list_objects(self, prefix, start_after):
             found = super().list_objects(prefix, start_after)
             return iter([each for each in found if not each.key.endswith("-index")])
 
@@ -135,7 +131,7 @@ def test_an_index_that_came_before_the_record_was_read_is_not_missed():
     driver = Failing(in_memory_tier(scene.objects), gone="-index")
 
     @contextmanager
-    def completed() -> Iterator[FileRecords]:
+    def completed():
         driver.gone = "nothing"
         with opened_records(scene.records or {})() as records:
             yield records
@@ -148,7 +144,7 @@ def test_an_object_that_was_written_after_the_listing_is_not_lost():
 
     class ListsNothing(MemoryDriver):
         @hookimpl
-        def list_objects(self) -> Iterator[ListedObject]:
+        def list_objects(self):
             return iter([])
 
     tier = Tier(ListsNothing(in_memory_tier(scene.objects), Capabilities()))
@@ -161,7 +157,7 @@ def test_what_vanishes_after_the_records_were_read_is_no_orphan():
     driver = Failing(in_memory_tier(scene.objects))
 
     @contextmanager
-    def read_and_trimmed() -> Iterator[FileRecords]:
+    def read_and_trimmed():
         with opened_records(scene.records or {})() as records:
             yield records
         driver.gone = str(uuid_of(5))
@@ -273,7 +269,7 @@ def test_a_copy_in_another_tier_is_not_called_lost(recorded, found):
 
     class InABucket(MemoryDriver):
         @hookimpl
-        def describe(self) -> DriverDescription:
+        def describe(self):
             return replace(super().describe(), driver_metadata={"bucket": "silver"})
 
     (finding,) = scene.verification(deep=False, tier=Tier(InABucket(MemoryTier(), Capabilities())))
@@ -377,10 +373,10 @@ def test_an_entry_that_its_windows_cut_in_its_length_is_verified():
         """What stands in memory before a window is nothing of the object."""
 
         @hookimpl
-        def read_range(self, key: str, offset: int, length: int) -> bytes:
+        def read_range(self, key, offset, length):
             return bytes(bytearray(super().read_range(key, offset, length)))
 
-    def findings(ranges_ahead: int) -> list[Finding]:
+    def findings(ranges_ahead):
         capabilities = Capabilities(range_bytes=window, ranges_ahead=ranges_ahead)
         return list(Verification(Tier(ReadsCopies(in_memory_tier(scene.objects), capabilities)), deep=True))
 
@@ -432,12 +428,12 @@ def test_findings_are_given_as_objects_are_looked_at():
 class Noting(MemoryDriver):
     """It notes the keys that are read, in their order."""
 
-    def __init__(self, tier: MemoryTier):
+    def __init__(self, tier):
         super().__init__(tier, Capabilities())
         self.read: list[str] = []
 
     @hookimpl
-    def read_range(self, key: str, offset: int, length: int) -> bytes:
+    def read_range(self, key, offset, length):
         self.read.append(key)
         return bytes(super().read_range(key, offset, length))
 
@@ -460,14 +456,14 @@ def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch):
 # --- Copies that stand in for those that records name are told apart from those that nothing needs.
 
 
-def verified(scene: Scene, *, with_records: bool = True) -> tuple[list[Code], Summary]:
+def verified(scene, *, with_records=True):
     tier = Tier(MemoryDriver(in_memory_tier(scene.objects)))
     records = opened_records(scene.records) if with_records and scene.records else None
     verification = Verification(tier, records=records, now_ms=lambda: NOW_MS)
     return [each.code for each in verification], verification.summary
 
 
-def standing_in(key: str) -> Scene:
+def standing_in(key):
     """A ledger's copy that its record names, and a newer one that says that it was made of it."""
     scene = pip17()
     scene.add(one_ledger(), 5, later=10)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
-from azure.storage.blob import BlobServiceClient, ContainerClient, ContentSettings
+from azure.storage.blob import BlobServiceClient, ContentSettings
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver, listing
@@ -19,10 +18,10 @@ PREFIX = "cold/tier"
 class AzureBackDoor:
     """A container below a prefix."""
 
-    def __init__(self, container: ContainerClient) -> None:
+    def __init__(self, container):
         self._container = container
 
-    def put(self, key: str, data: bytes, user_metadata: Mapping[str, str], content_type: str) -> None:
+    def put(self, key, data, user_metadata, content_type):
         self._container.upload_blob(
             f"{PREFIX}/{key}",
             data,
@@ -31,17 +30,17 @@ class AzureBackDoor:
             overwrite=True,
         )
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key):
         try:
             return self._container.download_blob(f"{PREFIX}/{key}").readall()
         except ResourceNotFoundError:
             return None
 
-    def keys(self) -> set[str]:
+    def keys(self):
         names = self._container.list_blob_names(name_starts_with=f"{PREFIX}/")
         return {name.removeprefix(f"{PREFIX}/") for name in names}
 
-    def part_sizes(self, key: str) -> list[int]:
+    def part_sizes(self, key):
         committed, _ = self._container.get_blob_client(f"{PREFIX}/{key}").get_block_list("committed")
         return [block.size for block in committed]
 
@@ -53,21 +52,21 @@ class TestAzure(DriverConformance):
     many_keys = 350
 
     @pytest.fixture(autouse=True)
-    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small_pages(self, monkeypatch):
         """A page of Azure's has 5000 names, which take Azurite minutes to make."""
         monkeypatch.setattr(listing, "PAGE_BLOBS", 100)
 
     @pytest.fixture
-    def container(self, azurite: Azurite) -> str:
+    def container(self, azurite):
         return azurite.make_container(f"conformance-{uuid.uuid4().hex}")
 
     @pytest.fixture
-    def make_driver(self, azurite: Azurite, container: str) -> Callable[[], AzureDriver]:
+    def make_driver(self, azurite, container):
         return lambda: AzureDriver(
             container=container, prefix=PREFIX, connection_string=azurite.connection_string
         )
 
     @pytest.fixture
-    def back_door(self, azurite: Azurite, container: str) -> Iterator[AzureBackDoor]:
+    def back_door(self, azurite, container):
         with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
             yield AzureBackDoor(service.get_container_client(container))
