@@ -1,7 +1,9 @@
 """The memory of open segments: it grows with their entries, all keep to one budget, and all is given back."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from uuid import UUID
 
 from hypothesis import given
@@ -154,11 +156,12 @@ def test_however_short_memory_is_segments_offered_at_once_come_to_their_end_and_
     """Each gives what it could not offer to a further segment, as their owner would when nothing else helps."""
     folder = tmp_path_factory.mktemp("short")
     tier, budget = Tier(LimitedDriver(folder, min_block_bytes=min_block_bytes)), MemoryBudget(limit)
-    numbers = iter(range(1, 10_000))
+    numbers, deadline = count(1), time.monotonic() + SOON_S  # however often memory is asked for meanwhile
 
     def offload(sizes):
         payloads, found, begin = [bytes([i % 251]) * size for i, size in enumerate(sizes)], [], 0
         while begin < len(payloads):
+            assert time.monotonic() < deadline
             uuid = UUID(int=next(numbers))
             handle = offloader.open_segment(uuid, EntryPosition(1, begin), NAMES)
             accepted = handle.offer_entries(1, EntryBatch.of(begin, payloads[begin:])).accepted
