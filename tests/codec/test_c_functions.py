@@ -63,11 +63,11 @@ def inflated(streams, room, enough):
     return [out[end - size : end].tobytes() for end, size in zip(ends, sizes[:count], strict=True)]
 
 
-def damaged(stream, damage, behind):
+def damaged(stream, damage, appended):
     changed = bytearray(stream)
     for at, bits in damage:
         changed[at % len(changed)] ^= bits
-    return bytes(changed) + behind
+    return bytes(changed) + appended
 
 
 def inflated_plainly(stream):

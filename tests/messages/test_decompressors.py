@@ -65,12 +65,12 @@ def plainly(codec, data, size):
     return out.tobytes()
 
 
-def payload(codec, value, damage, behind, more):
+def payload(codec, value, damage, appended, more):
     """A payload as it is stored, damaged or not, and the size that is declared for it."""
     data = bytearray(compress(codec, value))
     for at, bits in damage:
         data[at % len(data)] ^= bits
-    return codec, bytes(data) + behind, max(0, len(value) + more)
+    return codec, bytes(data) + appended, max(0, len(value) + more)
 
 
 @effort(2)  # the first one compiles

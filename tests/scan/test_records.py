@@ -147,13 +147,13 @@ def test_a_ledger_without_entries_is_no_gap(tmp_path, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("behind", [(), (still_open(9),)], ids=["last", "before-the-open-one"])
-def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(tmp_path, behind):
+@pytest.mark.parametrize("following", [(), (still_open(9),)], ids=["last", "before-the-open-one"])
+def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(tmp_path, following):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
     one, two = (closed(number, 1, copied(uuid_of(number))) for number in (1, 2))
     with pytest.raises(DataLossError, match=r"\(ledger 2\).*aws-s3 at golden has it; it is not here"):
-        entry_ids(tmp_path, one, two, *behind)
-    assert entry_ids(tmp_path, one, two, *behind, fail_on_data_loss=False) == [(1, 0)]
+        entry_ids(tmp_path, one, two, *following)
+    assert entry_ids(tmp_path, one, two, *following, fail_on_data_loss=False) == [(1, 0)]
 
 
 def test_a_format_that_record_and_key_disagree_on_is_an_error_that_names_both(tmp_path):

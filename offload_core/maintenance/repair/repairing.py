@@ -167,10 +167,7 @@ class Repair:
     """A repair of a tier, or of some of its objects.
 
     Args:
-        prefix: only objects whose keys begin so.
-        keys: only these objects, data or index; none: all.
-        ledger_ids: only objects of these ledgers; none: all.
-        topics: only these, and partitions of them, by objects or records; none: all.
+        prefix, keys, ledger_ids, topics: as of `RepairTargets`.
         records: opens managed ledgers' records; None for none.
         ours: the same records, if they can be written: they are switched to saved copies, and counts are corrected.
         hot: the hot copies, to compare counts with; None if they are not known.
