@@ -81,7 +81,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if groups[item.path]:
                 item.add_marker(pytest.mark.xdist_group(groups[item.path]))
-        items.sort(key=lambda item: (not groups[item.path], groups[item.path]))  # the longest work first
+        items.sort(key=lambda item: _group_of(item) or "~")  # the longest work first
+
+
+def _group_of(item: pytest.Item) -> str:
+    """The group that has a worker of its own, or an empty text."""
+    mark = item.get_closest_marker("xdist_group")
+    return mark.args[0] if mark else ""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,7 +17,13 @@ WITHIN_S = 1800
 
 @pytest.mark.timeout(2 * WITHIN_S)
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.xdist_group(f"kills-{kind}"))
+        for kind in ("parquet", "iceberg", "delta")
+    ],
+)
 def test_killed_anywhere_and_begun_again_every_message_is_there_once(kind, tmp_path, sample):
     tier, folder = two_partitions(tmp_path / "tier"), tmp_path / "killed"
     folder.mkdir()
