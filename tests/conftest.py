@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -88,6 +89,19 @@ def _group_of(item: pytest.Item) -> str:
     """The group that has a worker of its own, or an empty text."""
     mark = item.get_closest_marker("xdist_group")
     return mark.args[0] if mark else ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing of what is collected becomes garbage: do not look for any, neither here nor later."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -152,6 +152,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "data", "expected"), CASES)
 def test_threads_may_be_first_together(program, data, expected, tier):

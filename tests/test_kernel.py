@@ -220,6 +220,7 @@ exec({program!r})
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without a home")
 @pytest.mark.parametrize("bytecode_mode", [None, 0o755, 0o700])
 def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(copy, bytecode_mode):

@@ -3,13 +3,13 @@
 import json
 import os
 import re
+import shutil
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from commands import configuration_file, opened_topic
 from records import MANAGED_LEDGERS
-from tiers import lay_out_broker_objects
 
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, parse_topic
 from offload_core.metadata.stores import ManagedLedgerRecords
@@ -31,10 +31,9 @@ def make_older(root, days=3):
 
 
 @pytest.fixture
-def tier(tmp_path):
+def tier(broker, tmp_path):
     """A broker's objects, three days old."""
-    root = tmp_path / "tier"
-    lay_out_broker_objects(root)
+    root = shutil.copytree(broker, tmp_path / "tier")
     make_older(root)
     return root
 

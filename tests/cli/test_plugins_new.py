@@ -216,6 +216,7 @@ def test_what_is_there_already_is_left_alone(offload, tmp_path, kind):
 # --- the project's own tests -------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_driver_passes_the_conformance_suite_at_once(project):
     code, output = run_tests(project, "-p", "effort", "tests/test_conformance.py")
     assert code == 0, output

@@ -119,6 +119,7 @@ def lived(tmp_path):
     return folder
 
 
+@pytest.mark.long
 def test_all_that_a_life_of_a_topic_creates_is_for_its_owner_alone(lived):
     found = modes(lived)
     assert len(found) > 30

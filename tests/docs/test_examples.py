@@ -33,6 +33,7 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "number", "options", "most"),
     [("conformance", 0, [], 180), ("hot-tier", 1, ["-k", "not sequence"], 75)],

@@ -58,12 +58,14 @@ def pages(site):
     return {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
 
 
+@pytest.mark.long
 def test_every_source_page_is_built(pages, site):
     names = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
     built = {name.parent if name.name == "index" else name for name in names}
     assert {path.parent.relative_to(site) for path in pages} == built
 
 
+@pytest.mark.long
 def test_relative_links_lead_to_pages_and_anchors(pages):
     broken = []
     known = {path.resolve(): page for path, page in pages.items()}
@@ -81,6 +83,7 @@ def test_relative_links_lead_to_pages_and_anchors(pages):
     assert not broken
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_from_elsewhere(pages):
     assert not [address for page in pages.values() for address in page.loaded if urlsplit(address).netloc]
 

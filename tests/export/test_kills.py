@@ -15,6 +15,7 @@ WITHIN_S = 1800
 """Longer is not waited for; with `--nightly` it is some hundred exports, each begun twice."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(2 * WITHIN_S)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(

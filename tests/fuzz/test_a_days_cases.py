@@ -6,6 +6,7 @@ import pytest
 from bounds_checked import run_checked
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("module", "cases"), [("test_byte_kernels", 600), ("test_schema_kernels", 40)])
 def test_kernels_stay_within_bounds(module, cases, pytestconfig):

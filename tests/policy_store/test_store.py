@@ -288,6 +288,7 @@ def real_store(request, tmp_path):
         yield store
 
 
+@pytest.mark.long
 def test_changes_by_many_are_all_kept(real_store):
     policies = PolicyStore(real_store)
     fields = ("max_threads", "read_threads", "prefetch_rounds", "threshold_in_bytes")

@@ -53,6 +53,7 @@ def health_s(service):
     return time.monotonic() - began
 
 
+@pytest.mark.long
 def test_a_request_that_does_not_come_whole_ends_its_connection(service):
     header, body = REQUEST + b"X-Slow: ", REQUEST + b"Content-Length: 5\r\nX: y"
     began = time.monotonic()
@@ -68,6 +69,7 @@ def test_a_request_that_does_not_come_whole_ends_its_connection(service):
     assert time.monotonic() - began < TIMEOUT_S + 10
 
 
+@pytest.mark.long
 def test_bytes_that_come_slowly_give_no_more_time(service):
     for request in (
         REQUEST + b"X-Slow: ",
@@ -85,6 +87,7 @@ def test_bytes_that_come_slowly_give_no_more_time(service):
         assert time.monotonic() - began < TIMEOUT_S + 10
 
 
+@pytest.mark.long
 def test_a_connection_is_kept_for_several_requests_and_then_closed(service):
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
     for _ in range(3):
@@ -159,6 +162,7 @@ def test_requests_one_after_another_without_waiting_are_all_answered(service):
         assert answer_of(connection).count(b"HTTP/1.1 200 OK") == 301
 
 
+@pytest.mark.long
 def test_answers_that_nobody_takes_end_their_connection(service):
     began = time.monotonic()
     request = f"GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: {bearer('admin')['Authorization']}\r\n\r\n"
@@ -192,6 +196,7 @@ def test_a_large_answer_is_sent_as_its_client_takes_it(service):
         assert health_s(service) < 1
 
 
+@pytest.mark.long
 def test_an_answer_that_is_taken_slowly_ends_its_connection(service):
     """What the kernel has of it is still sent; the service is rid of it."""
     began = time.monotonic()
@@ -215,6 +220,7 @@ def test_an_answer_that_is_taken_slowly_ends_its_connection(service):
     assert time.monotonic() - began < TIMEOUT_S + 10
 
 
+@pytest.mark.long
 def test_a_body_without_an_end_ends_its_connection(service):
     headers = f"Authorization: {bearer('acme-admin')['Authorization']}\r\nContent-Type: application/json\r\n"
     head = f"POST /admin/v2/namespaces/acme/n/offloadPolicies HTTP/1.1\r\nHost: h\r\n{headers}"
@@ -248,6 +254,7 @@ def test_sockets_that_are_closed_by_half_leave_nothing_behind(service, how):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path):
     tls = make_certificate(tmp_path)
     limits = f"request_timeout_s = {TIMEOUT_S}\nmax_connections = {MOST}"
@@ -397,6 +404,7 @@ bucket = "bbb"
             service.end(signal.SIGKILL)  # it would wait for what the silent store holds up
 
 
+@pytest.mark.long
 def test_a_slow_store_of_a_tenant_stops_neither_health_nor_another_tenants_offload(tmp_path):
     limits = "max_connections = 100\nupkeep_interval_s = 0.2"
     offload_beside_a_store_that_never_answers(tmp_path, idle=200, slow=50, limits=limits)

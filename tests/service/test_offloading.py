@@ -188,6 +188,7 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path):
     assert (refused.status, "no hot tier" in refused.text) == (412, True)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(service, topic, told):
@@ -204,6 +205,7 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(serv
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(tmp_path, told):

@@ -37,6 +37,7 @@ Ended = dict[TransactionId, bool]
 """Transactions whose end was acknowledged: whether they were committed."""
 
 
+@pytest.mark.long
 def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path):
     soak(tmp_path, float(os.environ.get("OFFLOAD_SOAK_S", SOAK_S)), has_done_some, 500)
 

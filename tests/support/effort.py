@@ -1,6 +1,7 @@
 """Choose how much of the tests runs: a sample in `make test`, half of it with `--brief`, everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
+- `@pytest.mark.long`: it takes seconds, so it does not run with `--brief`.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix.
@@ -48,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: a long run, with --nightly only")
+    config.addinivalue_line("markers", "long: takes seconds, not with --brief")
     config.addinivalue_line(
         "markers", "sampled(every): one of `every` cases, others each day; all with --nightly"
     )
@@ -74,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     skipped: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("nightly"):
+        if item.get_closest_marker("nightly") or (config.option.brief and item.get_closest_marker("long")):
             skipped.add(item)
             continue
         for node, mark in item.iter_markers_with_node("sampled"):
