@@ -19,11 +19,8 @@ def test_a_broker_keeps_its_topics_over_a_restart(live, tmp_path):
     broker.restart()
     assert not psutil.pid_exists(first)
     assert admin.ledgers(topic)[: len(ledgers)] == ledgers
-    assert [(ledger.entries, ledger.offloaded, ledger.in_bookkeeper) for ledger in ledgers] == [
-        (20, True, True),
-        (20, True, True),
-        (10, True, True),
-    ]
+    assert [ledger.entries for ledger in ledgers] == [20, 20, 10]
+    assert all(ledger.offloaded and ledger.in_bookkeeper for ledger in ledgers)
     assert live.consumers.consume(topic, sent) == read
 
 

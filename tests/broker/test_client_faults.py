@@ -29,10 +29,7 @@ def test_a_client_that_crashes_costs_no_test(live, tmp_path):
     sent = produce(live.client, topic, [{"content": b"%d" % i} for i in range(5)])
     with ConsumerProcess(live.broker.service_url) as consumers:
         read = consumers.consume(topic, sent)
-        spawned = [
-            child
-            for child in psutil.Process().children()
-            if "multiprocessing.spawn" in " ".join(child.cmdline())
-        ]
+        children = psutil.Process().children()
+        spawned = [each for each in children if "multiprocessing.spawn" in " ".join(each.cmdline())]
         max(spawned, key=lambda child: child.create_time()).kill()
         assert consumers.consume(topic, sent) == read

@@ -35,14 +35,11 @@ def chunked(number, *, lost=frozenset(), producer="one"):
 def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_out(cold, java_client, publish):
     """A producer that was killed in a message, one that lost the beginning of one, and one a chunk in between."""
     topic = cold.topic("chunks-crafted")
+    lost = {("two", 1): {2}, ("three", 2): {0}, ("killed", 0): {3, 4}}
     sent = [
-        *(chunked(number, producer="one") for number in range(4)),
-        *(chunked(number, producer="two", lost=frozenset({2} if number == 1 else ())) for number in range(4)),
-        *(
-            chunked(number, producer="three", lost=frozenset({0} if number == 2 else ()))
-            for number in range(3)
-        ),
-        chunked(0, producer="killed", lost=frozenset({3, 4})),
+        chunked(number, producer=name, lost=frozenset(lost.get((name, number), ())))
+        for name, count in (("one", 4), ("two", 4), ("three", 3), ("killed", 1))
+        for number in range(count)
     ]
     stored = interleaved(sent, [0, 1, 2, 3, 2, 1] * 20)
     publish(topic, [each.payload for each in stored])
@@ -90,11 +87,5 @@ def test_replicated_and_delayed_messages_are_read_with_what_they_say(cold, java_
         columns = ["__replicateTo", "__deliverAtTime"]
         rows = scan(tier, topic, columns=columns).to_table().to_pylist()
     assert [row["__replicateTo"] for row in rows] == [None, None, ["east", "west"], None, None]
-    due = [row["__deliverAtTime"] for row in rows]
-    assert [each and round(each.timestamp() * 1000) for each in due] == [
-        None,
-        4_000_000_000_000,
-        None,
-        None,
-        None,
-    ]
+    due = [row["__deliverAtTime"] and round(row["__deliverAtTime"].timestamp() * 1000) for row in rows]
+    assert due == [None, 4_000_000_000_000, None, None, None]

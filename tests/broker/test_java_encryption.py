@@ -30,21 +30,15 @@ CASES: dict[str, dict[str, Any]] = {
 def keys(tmp_path_factory):
     """A folder with `NAME.pem` and `NAME.pub` of each key, and with `NAME.other`, a private key that does not fit."""
     folder = tmp_path_factory.mktemp("keys")
-    for _ in range(2):
-        for name in ("rsa", "nobody", "secp256r1", "secp384r1", "secp521r1"):
-            write_key(folder, name)
+    for name in ("rsa", "nobody", "secp256r1", "secp384r1", "secp521r1"):
+        for kind in ("pem", "other"):
+            key = new_key(name)
+            private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+            (folder / f"{name}.{kind}").write_bytes(private)
+            if kind == "pem":
+                public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+                (folder / f"{name}.pub").write_bytes(public)
     return folder
-
-
-def write_key(folder, name):
-    key = new_key(name)
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    if (folder / f"{name}.pem").exists():
-        (folder / f"{name}.other").write_bytes(private)
-    else:
-        (folder / f"{name}.pem").write_bytes(private)
-        (folder / f"{name}.pub").write_bytes(public)
 
 
 def new_key(name):
@@ -95,15 +89,10 @@ def test_encrypted_messages_are_what_the_java_client_decrypts(cold, java_client,
         if passed_on:
             for how in ({}, consuming, {"key_provider": fits_not, "mode": "PERMISSIVE"}):
                 assert rows_as_java_reads(tier, topic, **how) == passed_on
-            for how in (
-                {"crypto_failure_action": "DISCARD"},
-                {"key_provider": fits_not, "mode": "DROPMALFORMED"},
-            ):
+            dropping = {"key_provider": fits_not, "mode": "DROPMALFORMED"}
+            for how in ({"crypto_failure_action": "DISCARD"}, dropping):
                 assert rows_as_java_reads(tier, topic, **how) == left_out
-        for how in (
-            {"crypto_failure_action": "FAIL"},
-            {"key_provider": pem(keys, "another")},
-            {"key_provider": fits_not},
-        ):
+        providers = [{"key_provider": each} for each in (pem(keys, "another"), fits_not)]
+        for how in ({"crypto_failure_action": "FAIL"}, *providers):
             with pytest.raises(DecryptionError, match="|".join(names)):
                 rows_as_java_reads(tier, topic, **how)

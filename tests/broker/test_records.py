@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import pytest
 from live.broker import COLUMNS, Read, messages_by_topic, produce, scanned
@@ -48,13 +49,10 @@ def test_what_the_broker_offloaded_is_sound_to_the_last_byte(broker, s3_tier):
     store, topics = s3_tier
     namespace = next(iter(topics.values())).name.rpartition("/")[0]
     with store.open_reader() as tier:
-        verification = Verification(
-            tier.store, deep=True, records=lambda: open_records(broker.endpoint, tier.store, {})
-        )
-        found = [each for each in verification if each.topic is None or each.topic.startswith(namespace)]
-        assert (
-            found == []
-        )  # other namespaces are offloaded to other tiers, which the admin REST does not tell
+        records = partial(open_records, broker.endpoint, tier.store, {})
+        verification = Verification(tier.store, deep=True, records=records)
+        # Other namespaces are offloaded to other tiers, which the admin REST does not tell.
+        assert not [each for each in verification if each.topic is None or each.topic.startswith(namespace)]
         assert verification.summary.deep_objects == verification.summary.objects > 0
         assert verification.summary.ledgers >= verification.summary.objects
 
@@ -93,18 +91,16 @@ def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is
         assert growing.read(tier) == growing.cold
     hot = ", ".join(str(each) for each in growing.all[2:])
     (message,) = [message for message in caplog.messages if "read up to" in message]
-    assert message.startswith(
-        f"{growing.name} is read up to {growing.ledgers[-1]}:20: ledgers {hot} have no complete copy"
-    )
+    end = f"{growing.ledgers[-1]}:20"
+    assert message.startswith(f"{growing.name} is read up to {end}: ledgers {hot} have no complete copy")
 
 
 def test_a_stop_behind_that_is_loss_with_the_ledgers_and_positions(growing):
     first, last = growing.all[2], growing.all[-1]
     with open_tier(growing.root) as tier:
         assert growing.read(tier, stop=growing.at(first, 0)) == growing.cold
-        with pytest.raises(
-            DataLossError, match=f"found ledger {first}: by its record it is in BookKeeper only"
-        ) as caught:
+        hot = f"found ledger {first}: by its record it is in BookKeeper only"
+        with pytest.raises(DataLossError, match=hot) as caught:
             growing.read(tier, stop=growing.at(last, 5))
         assert caught.value.expected == f"positions {first}:0 to {last}:4"
         assert growing.read(tier, stop=growing.at(last, 5), fail_on_data_loss=False) == growing.cold
@@ -115,9 +111,8 @@ def test_a_copy_that_is_gone_is_loss(growing, tmp_path):
     (gone,) = tmp_path.rglob(f"{growing.ledgers[0]}-*")
     shutil.rmtree(gone)
     with open_tier(tmp_path) as tier:
-        with pytest.raises(
-            DataLossError, match=r"its record says that a driver that it does not name has it"
-        ) as caught:
+        missing = "its record says that a driver that it does not name has it"
+        with pytest.raises(DataLossError, match=missing) as caught:
             growing.read(tier)
         assert caught.value.expected == f"positions {growing.ledgers[0]}:0 to {growing.ledgers[0]}:19"
         assert growing.read(tier, fail_on_data_loss=False) == growing.cold[20:]

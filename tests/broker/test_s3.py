@@ -8,7 +8,7 @@ import json
 import fastavro
 import pytest
 from entries import read_whole, rewritten
-from live.broker import COLUMNS, messages_by_topic, scanned
+from live.broker import scanned
 from live.sent import PARTITIONS, TOPICS, Order, orders
 from pulsar.schema import AvroSchema
 from servers.broker import DEFAULT_BLOCK_BYTES
@@ -19,16 +19,6 @@ def test_the_arrow_scan_gives_what_the_client_read(s3_tier, topic):
     store, topics = s3_tier
     with store.open_reader() as tier:
         assert scanned(tier, topics[topic].name) == topics[topic].read
-
-
-@pytest.mark.nightly  # a second Spark session; tests/spark reads the golden topics
-@pytest.mark.spark
-def test_the_spark_source_gives_what_the_client_read(s3_tier, spark):
-    store, topics = s3_tier
-    reader = spark.read.format("pulsar_offload").options(**store.spark_options())
-    frame = reader.option("topicsPattern", "tests/.*").option("columns", ",".join(COLUMNS)).load()
-    found = messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
-    assert found == {name: topic.read for name, topic in topics.items()}
 
 
 def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier):

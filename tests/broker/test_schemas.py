@@ -156,9 +156,7 @@ def test_a_topic_without_a_schema_is_an_error_that_says_how_to_read_it(client, b
 def test_a_broker_that_is_gone_is_needed_no_more_once_its_schemas_are_pulled(oracle, broker, admin, place):
     topic, expected = sent(oracle, broker, admin, place, "STRING")
     with open_tier(place[1]) as tier:
-        history = AdminSchemas(broker.endpoint).history(topic)
-        assert history is not None
-        saved_in(tier.store).save(topic, history)
+        saved_in(tier.store).save(topic, AdminSchemas(broker.endpoint).history(topic))
     gone = "http://127.0.0.1:1"
     with pytest.raises(StoreUnavailableError, match="schemas"):
         read(place, topic, ("admin", {"url": gone, "attempts": 1}))

@@ -109,12 +109,10 @@ def test_with_the_flag_of_older_versions_a_pulsar_deletes_the_only_copy(live, zo
 
     def as_before(info):
         streamed = taken.stream(info)
-        return replace(
-            streamed,
-            ledgers=tuple(
-                each if each.context is None else replace(each, context=replace(each.context, complete=True))
-                for each in streamed.ledgers
-            ),
+        return streamed.with_ledgers(
+            replace(each, context=replace(each.context, complete=True))
+            for each in streamed.ledgers
+            if each.context
         )
 
     taken.change(as_before)

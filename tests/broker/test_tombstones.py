@@ -45,10 +45,7 @@ class DropSequences:
 
 def dropped_from(records):
     """Entries kept and dropped, by ledger."""
-    return {
-        ledger_id: (record.kept.entries, record.total_dropped.entries)
-        for ledger_id, record in records.items()
-    }
+    return {of: (record.kept.entries, record.total_dropped.entries) for of, record in records.items()}
 
 
 def forget(admin, topic):
@@ -84,9 +81,10 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(trans
 
     after = transactional.views(topic, "after")
     assert after == before
-    assert [(row["ledger"], row["entry"], row["value"]) for row in after["read"]] == [
-        (row["ledger"], row["entry"], row["value"]) for row in after["shared"]
-    ]
+    read, shared = (
+        [(row["ledger"], row["entry"], row["value"]) for row in after[name]] for name in ("read", "shared")
+    )
+    assert read == shared
     for name in ("exclusive", "shared", "failover", "key-shared"):
         wait_for(lambda name=name: not transactional.admin.backlog(topic, f"after-{name}"))
 

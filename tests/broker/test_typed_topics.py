@@ -46,14 +46,9 @@ SCHEMAS: dict[str, Callable[[dict[str, Any]], Any]] = {"avro": partial(AvroSchem
 
 def order(**more):
     """A definition; each time another, since the client changes those that it is given."""
-    customer = {
-        "type": "record",
-        "name": "Customer",
-        "fields": [
-            {"name": "name", "type": "string"},
-            {"name": "city", "type": ["null", "string"], "default": None},
-        ],
-    }
+    city = {"name": "city", "type": ["null", "string"], "default": None}
+    fields = [{"name": "name", "type": "string"}, city]
+    customer = {"type": "record", "name": "Customer", "fields": fields}
     made = record(number="long", customer=["null", customer], tags={"type": "array", "items": "string"})
     return made | {"fields": [*made["fields"], *({"name": name} | each for name, each in more.items())]}
 
@@ -105,9 +100,7 @@ def typed(request, broker, cold, client, tmp_path_factory):
         producer.send([entry(MALFORMED, schema_version=bytes(8))])
     cold.offload(topic)
     schemas = tmp_path_factory.mktemp("schemas") / "history.json"
-    history = AdminSchemas(broker.endpoint).history(topic)
-    assert history is not None
-    SavedSchemas(schemas).save(topic, history)
+    SavedSchemas(schemas).save(topic, AdminSchemas(broker.endpoint).history(topic))
     return Typed(topic=topic, read=read, schemas=schemas)
 
 

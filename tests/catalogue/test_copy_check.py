@@ -37,17 +37,8 @@ from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import OffloadError
 
 
-def info_of(scene):
-    assert scene.records is not None
-    info = scene.records[TOPIC]
-    assert isinstance(info, ManagedLedgerInfo)
-    return info
-
-
 def record_of(scene):
-    record = info_of(scene).ledger(LEDGER)
-    assert record is not None
-    return record
+    return scene.records[TOPIC].ledger(LEDGER)
 
 
 def tiers_of(tier):
@@ -112,8 +103,7 @@ def lost_without_ranges(scene):
 
 
 def marked_damaged(scene):
-    assert scene.records is not None
-    scene.records[TOPIC] = mark_damaged(info_of(scene), scene.written[0].key.uuid)
+    scene.records[TOPIC] = mark_damaged(scene.records[TOPIC], scene.written[0].key.uuid)
     assert is_marked_damaged(record_of(scene))
 
 
@@ -177,21 +167,13 @@ def index_of_other_entries(scene):
 
 def index_of_another_ledger(scene):
     """Ledger 8's record names an object that has no block of it."""
-    record = info_of(scene).ledger(8)
-    assert record is not None
-    share = replace(record.context.segments[0], uuid=scene.written[0].key.uuid)  # type: ignore[union-attr]
+    segments = scene.records[TOPIC].ledger(8).context.segments
+    share = replace(segments[0], uuid=scene.written[0].key.uuid)
     change_context(scene, segments=(share,), ledger_id=8)
 
 
-def filtered_without_block(scene):
-    """The same of an object that leaves entries out."""
-    index_of_another_ledger(scene)
-
-
 def a_segment_is_missing(scene):
-    context = record_of(scene).context
-    assert context is not None
-    change_context(scene, segments=context.segments[:1])
+    change_context(scene, segments=record_of(scene).context.segments[:1])
 
 
 def a_segment_does_not_say_its_end(scene):
@@ -203,39 +185,29 @@ def nothing_is_wrong(_):
 
 
 def change_context(scene, ledger_id=LEDGER, **changes):
-    def change(record):
-        assert record.context is not None
-        return replace(record, context=replace(record.context, **changes))  # type: ignore[arg-type]
-
-    scene.change_record(change, ledger_id)
+    scene.change_record(lambda record: replace(record, context=replace(record.context, **changes)), ledger_id)
 
 
 def change_copy(scene, **changes):
-    context = record_of(scene).context
-    assert context is not None
-    if context.segments:
+    if record_of(scene).context.segments:
         change_shares(scene, 0, **changes)
     else:
         change_context(scene, **changes)
 
 
 def change_shares(scene, number, **changes):
-    context = record_of(scene).context
-    assert context is not None
-    shares = list(context.segments)
-    shares[number] = replace(shares[number], **changes)  # type: ignore[arg-type]
+    shares = list(record_of(scene).context.segments)
+    shares[number] = replace(shares[number], **changes)
     change_context(scene, segments=tuple(shares))
 
 
 def change_info(scene, **changes):
-    scene.change_record(lambda record: replace(record, info=replace(record.info, **changes)))  # type: ignore[arg-type]
+    scene.change_record(lambda record: replace(record, info=replace(record.info, **changes)))
 
 
 def change_filter(scene, change):
     context = record_of(scene).context
-    assert context is not None
     driver = (context.segments[0] if context.segments else context).driver
-    assert driver is not None
     changed = driver.with_property(RECORD_KEY, change(driver.get(RECORD_KEY)))
     change_copy(scene, driver=changed)
 
@@ -311,40 +283,25 @@ OF_SEGMENTS = [
     (fewer_entries_in_record, MismatchKind.MORE_ENTRIES, Code.RECORD_ENTRIES),
     (a_segment_does_not_say_its_end, MismatchKind.NO_END, None),
 ]
+
+
+def cases(damages, *makes):
+    return [Case(make=make, do=do, kind=kind, code=code) for make in makes for do, kind, code in damages]
+
+
 CASES = [
+    *cases(OF_ALL, PIP17, STREAMING, MAPFILE),
+    *cases(OF_OBJECTS, PIP17, STREAMING),
+    *cases(OF_FILTERS, FILTERED),
+    *cases(OF_SEGMENTS, STREAMING),
+    *cases([(fewer_entries_in_record, MismatchKind.ENTRIES, Code.RECORD_ENTRIES)], PIP17, MAPFILE),
     *(
-        Case(make=make, do=do, kind=kind, code=code)
-        for make in (PIP17, STREAMING, MAPFILE)
-        for do, kind, code in OF_ALL
-    ),
-    *(
-        Case(make=make, do=do, kind=kind, code=code)
-        for make in (PIP17, STREAMING)
-        for do, kind, code in OF_OBJECTS
-    ),
-    *(Case(make=FILTERED, do=do, kind=kind, code=code) for do, kind, code in OF_FILTERS),
-    *(Case(make=STREAMING, do=do, kind=kind, code=code) for do, kind, code in OF_SEGMENTS),
-    *(
-        Case(make=make, do=fewer_entries_in_record, kind=MismatchKind.ENTRIES, code=Code.RECORD_ENTRIES)
-        for make in (PIP17, MAPFILE)
-    ),
-    Case(
-        make=STREAMING,
-        do=index_of_another_ledger,
-        kind=MismatchKind.OTHER_LEDGER,
-        code=Code.OTHER_LEDGER,
-        ledger_id=8,
-    ),
-    Case(
-        make=FILTERED_SEGMENTS,
-        do=filtered_without_block,
-        kind=MismatchKind.NO_BLOCK,
-        code=Code.OTHER_LEDGER,
-        ledger_id=8,
+        Case(make=make, do=index_of_another_ledger, kind=kind, code=Code.OTHER_LEDGER, ledger_id=8)
+        for make, kind in ((STREAMING, MismatchKind.OTHER_LEDGER), (FILTERED_SEGMENTS, MismatchKind.NO_BLOCK))
     ),
     # its second segment begins with entries that were left out, without a block for them: our writer makes one
-    Case(make=FILTERED_SEGMENTS, do=nothing_is_wrong, kind=MismatchKind.GAP_AT_BEGIN, code=None),
-    Case(make=FILTERED_SEGMENTS, do=filter_not_in_record, kind=MismatchKind.FILTER, code=Code.RECORD_FILTER),
+    *cases([(nothing_is_wrong, MismatchKind.GAP_AT_BEGIN, None)], FILTERED_SEGMENTS),
+    *cases([(filter_not_in_record, MismatchKind.FILTER, Code.RECORD_FILTER)], FILTERED_SEGMENTS),
 ]
 
 
@@ -352,8 +309,7 @@ CASES = [
 def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case):
     scene = case.made()
     tier, topic = scene.tier(), parse_topic(TOPIC)
-    record = info_of(scene).ledger(case.ledger_id)
-    assert record is not None
+    record = scene.records[TOPIC].ledger(case.ledger_id)
     copies = list(recorded_copies(topic, record))
     judged = [check_stored(tier, record, copy) for copy in copies]
     wrong = [each for each in judged if each is not None]
@@ -419,7 +375,6 @@ def test_an_abridged_index_is_judged_alike(make):
     tier, record = scene.tier(), record_of(scene)
     for copy in recorded_copies(parse_topic(TOPIC), record):
         found = find_copy(tier, copy)
-        assert found.index is not None
         short = abridged(found.index)
         assert all(len(ledger.blocks) <= 3 for ledger in short.ledgers)
         for changed in (record, replace(record, info=replace(record.info, entries=3))):
@@ -432,12 +387,8 @@ def test_segments_are_judged_together_as_well():
     assert check_coverage(record_of(scene)) is None
     a_segment_is_missing(scene)
     mismatch = check_coverage(record_of(scene))
-    assert mismatch is not None
-    assert (mismatch.kind, mismatch.severity, mismatch.entry_id) == (
-        MismatchKind.COVERAGE,
-        MismatchSeverity.LACKING,
-        9,
-    )
+    assert (mismatch.kind, mismatch.entry_id) == (MismatchKind.COVERAGE, 9)
+    assert mismatch.severity is MismatchSeverity.LACKING
     with pytest.raises(OffloadError, match="do not go to its end"):
         check_cold_copies(tiers_of(scene.tier()), MANAGED_LEDGER, record_of(scene))
 
@@ -448,7 +399,6 @@ def test_a_copy_that_is_not_complete_by_its_record_is_read_by_nobody():
     (copy,) = recorded_copies(parse_topic(TOPIC), record_of(scene))
     found = find_copy(scene.tier(), copy)
     mismatch = check_copy(record_of(scene), copy, found.stat, found.index)
-    assert mismatch is not None
     assert (mismatch.kind, mismatch.severity) == (MismatchKind.UNFINISHED, MismatchSeverity.UNREADABLE)
 
 

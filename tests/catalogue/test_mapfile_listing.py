@@ -60,7 +60,6 @@ def test_what_a_broker_left_is_listed_by_topic(tmp_path):
 )
 def test_a_key_is_taken_apart_and_put_together(key, managed_ledger, is_index):
     parsed = parse_key(key)
-    assert parsed is not None
     assert (parsed.managed_ledger, parsed.is_index) == (managed_ledger, is_index)
     assert parsed.object_format is ObjectFormat.MAPFILE
     assert (parsed.index_key if is_index else parsed.data_key) == key
@@ -131,15 +130,10 @@ def test_an_index_is_verified_by_its_checksums(tmp_path):
 
 def test_metadata_behind_the_beginning_of_a_large_block_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(index_reading, "_BEGINNING_BYTES", 1 << 10)
-    written = mapfile([b"" for _ in range(5000)], block_bytes=64 << 20)
-    block = mapfile(
-        [bytes([i % 251]) for i in range(5000)],
-        compression=FileCompression.BLOCK,
-        block_bytes=64 << 20,
-        ledger_id=8,
-    )
-    for each in (written, block):
-        lay_out_mapfile(tmp_path, each)
+    lay_out_mapfile(tmp_path, mapfile([b""] * 5000, block_bytes=64 << 20))
+    payloads = [bytes([i % 251]) for i in range(5000)]
+    compression = FileCompression.BLOCK
+    lay_out_mapfile(tmp_path, mapfile(payloads, compression=compression, block_bytes=64 << 20, ledger_id=8))
     (topic,) = catalogue_of(tmp_path).topics
     assert [ledger.entries for ledger in topic.ledgers] == [5000, 5000]
 

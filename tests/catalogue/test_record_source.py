@@ -69,22 +69,15 @@ def test_bytes_and_values_by_topic_in_any_form_of_its_name():
         "a/b/persistent/e%2Ff": golden_record("json").read_bytes(),
     }
     found = load(records)
-    assert [name.full for name in found] == [
-        "persistent://a/b/c",
-        "persistent://a/b/d",
-        "persistent://a/b/e/f",
-    ]
+    assert [name.full for name in found] == [f"persistent://a/b/{name}" for name in ("c", "d", "e/f")]
     assert list(found.values())[:2] == [INFO, INFO]
 
 
 def test_topics_have_their_encoded_names_and_no_suffix(tmp_path):
     for name in ("plain", "with.val", "x%2Fy-partition-3"):
         write(tmp_path / "t" / "n" / "persistent" / name)
-    assert sorted(names(tmp_path)) == [
-        "persistent://t/n/plain",
-        "persistent://t/n/with",
-        "persistent://t/n/x/y-partition-3",
-    ]
+    expected = [f"persistent://t/n/{name}" for name in ("plain", "with", "x/y-partition-3")]
+    assert sorted(names(tmp_path)) == expected
 
 
 def test_an_old_topics_cluster_is_part_of_its_name_below_the_root(tmp_path):
@@ -121,31 +114,25 @@ def test_records_may_lie_in_a_tier(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", [ZOOKEEPER_RECORDS[0], ZOOKEEPER_RECORDS[0].parent], ids=["file", "folder"]
+    ("source", "match"),
+    [
+        (ZOOKEEPER_RECORDS[0], r"no record of a managed ledger is there.*persistent://TENANT"),
+        (ZOOKEEPER_RECORDS[0].parent, r"no record of a managed ledger is there.*persistent://TENANT"),
+        (f"persistent://a/b/c={MANAGED_LEDGERS}", "no record of a managed ledger is there"),
+        (f"persistent://a/b/c={MANAGED_LEDGERS}/nothing", "no record of a managed ledger is there"),
+        (MANAGED_LEDGERS / "nothing", "no record"),
+        ("", "where are the records"),
+        ("persistent://a/b/c", "where are the records"),
+    ],
 )
-def test_where_no_path_names_a_topic_the_forms_are_named(source):
-    with pytest.raises(OptionError, match=r"no record of a managed ledger is there.*persistent://TENANT"):
+def test_a_place_of_no_record_is_refused(source, match):
+    with pytest.raises(OptionError, match=match):
         load(source)
-
-
-def test_a_topic_is_given_for_a_file_only(tmp_path):
-    for path in (MANAGED_LEDGERS, tmp_path / "nothing"):
-        with pytest.raises(OptionError, match="no record of a managed ledger is there"):
-            load(f"persistent://a/b/c={path}")
 
 
 def test_a_place_that_is_not_there_is_not_found(tmp_path):
     with pytest.raises(ObjectNotFoundError):
         load(tmp_path / "no" / "folder")
-    with pytest.raises(OptionError, match="no record"):
-        load(tmp_path / "no")
-
-
-def test_nothing_is_no_place():
-    with pytest.raises(OptionError, match="where are the records"):
-        load("")
-    with pytest.raises(OptionError, match="where are the records"):
-        load("persistent://a/b/c")
 
 
 def test_two_records_of_one_topic_are_refused(tmp_path):

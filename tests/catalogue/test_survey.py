@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entries import LedgerPart, pip17_object, streaming_object
-from mapfiles import mapfile
+from mapfiles import lay_out_mapfile, mapfile
 from tiers import Names, lay_out, lay_out_broker_objects, lay_out_case
 
 from offload_core.metadata.catalogue import TopicName, list_catalogue
@@ -40,14 +40,9 @@ def lay_out_all(root):
     second = [LedgerPart(ledger_id=6, blocks=[[b"g"]], first_entry_id=1)]
     lay_out(root, streaming_object(second), attempt=7, names=named)
     lay_out(root, streaming_object(second), attempt=8, parts=["data"])
-    one_cluster = Names(managed_ledger="acme/cold/persistent/one", cluster="east")
-    lay_out(root, pip17_object([b"a"], ledger_id=1), attempt=9, names=one_cluster)
-    lay_out(
-        root,
-        pip17_object([b"a"], ledger_id=2),
-        attempt=10,
-        names=Names(managed_ledger=one_cluster.managed_ledger, cluster=None),
-    )
+    for number, cluster in ((1, "east"), (2, None)):
+        one_cluster = Names(managed_ledger="acme/cold/persistent/one", cluster=cluster)
+        lay_out(root, pip17_object([b"a"], ledger_id=number), attempt=8 + number, names=one_cluster)
 
 
 def test_it_gives_what_the_catalogue_has(tmp_path):
@@ -61,11 +56,7 @@ def test_it_gives_what_the_catalogue_has(tmp_path):
 
 def test_mapfiles_belong_to_the_cluster_of_the_rest_of_their_topic(tmp_path):
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
-    written = mapfile([b"a", b"b"], ledger_id=2)
-    folder = tmp_path / "acme/cold/persistent/orders" / f"2-{written.key.uuid}"
-    folder.mkdir(parents=True)
-    (folder / "data").write_bytes(written.data)
-    (folder / "index").write_bytes(written.index)
+    lay_out_mapfile(tmp_path, mapfile([b"a", b"b"], ledger_id=2), checksums=False)
     with open_store(tmp_path) as tier:
         assert same_as_catalogue(tier) == 2
 

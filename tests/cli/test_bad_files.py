@@ -23,7 +23,8 @@ from offload_core.storage.tier import open_store
 GOOD, BAD = "acme/cold/orders", "acme/cold/returns"
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
 DATA = f"{uuid_of(3)}-ledger-9"
-INDEX = f"{DATA}-index"
+INDEX, CHECKSUMS = f"{DATA}-index", f"{DATA}-checksums"
+SIDECAR = ".metadata.json"
 
 HOSTILE = {
     "digits": b'{"version": ' + b"1" * 5000 + b"}",
@@ -38,12 +39,13 @@ HOSTILE = {
     "wrong types": b'{"version": 1, "content_type": 1e300, "user_metadata": [1]}',
     "newer": b'{"version": 2}',
 }
+LONG = ("digits", "deep")
 
 
-def with_sidecar(of, text):
+def with_files(*names, holding):
     def spoil(root):
-        assert (root / f"{of}.metadata.json").exists()
-        (root / f"{of}.metadata.json").write_bytes(text)
+        for name in names:
+            (root / name).write_bytes(holding)
 
     return spoil
 
@@ -51,7 +53,7 @@ def with_sidecar(of, text):
 def with_metadata(**said):
     def spoil(root):
         for key in (DATA, INDEX):
-            path = root / f"{key}.metadata.json"
+            path = root / f"{key}{SIDECAR}"
             document = json.loads(path.read_bytes())
             document["user_metadata"] |= said
             path.write_text(json.dumps(document))
@@ -66,21 +68,6 @@ def with_index(change):
     return spoil
 
 
-def beside(name, data):
-    def spoil(root):
-        (root / name).write_bytes(data)
-
-    return spoil
-
-
-def both(text):
-    def spoil(root):
-        with_sidecar(DATA, text)(root)
-        with_sidecar(INDEX, text)(root)
-
-    return spoil
-
-
 def index_of(last_entry_id, offset, first=0):
     metadata = LedgerMetadata(
         write_quorum_size=1, ensemble_size=1, length=1, state=LedgerState.CLOSED, last_entry_id=last_entry_id
@@ -89,11 +76,14 @@ def index_of(last_entry_id, offset, first=0):
 
 
 SPOILT = {
-    **{f"sidecar of data: {name}": with_sidecar(DATA, text) for name, text in HOSTILE.items()},
-    "sidecar of index: digits": with_sidecar(INDEX, HOSTILE["digits"]),
-    "sidecar of index: deep": with_sidecar(INDEX, HOSTILE["deep"]),
-    "both sidecars: digits": both(HOSTILE["digits"]),
-    "both sidecars: deep": both(HOSTILE["deep"]),
+    **{
+        f"sidecar of data: {name}": with_files(DATA + SIDECAR, holding=text) for name, text in HOSTILE.items()
+    },
+    **{f"sidecar of index: {name}": with_files(INDEX + SIDECAR, holding=HOSTILE[name]) for name in LONG},
+    **{
+        f"both sidecars: {name}": with_files(DATA + SIDECAR, INDEX + SIDECAR, holding=HOSTILE[name])
+        for name in LONG
+    },
     "metadata: version": with_metadata(s3managedledgeroffloaderformatversion="9" * 5000),
     "metadata: topic": with_metadata(managedledgername="\0" + "ü/" * 5000 + "-partition-" + "9" * 5000),
     "metadata: lost": with_metadata(pulsaroffloadlost="9999999999999999999 entries: 9999999999999999999:1"),
@@ -105,12 +95,9 @@ SPOILT = {
     "index: last entry": with_index(lambda _: index_of(2**63 - 1, 0)),
     "index: far offset": with_index(lambda _: index_of(5, -(2**63))),
     "index: far entry": with_index(lambda _: index_of(5, 0, 2**63 - 1)),
-    "checksums: garbage": beside(f"{DATA}-checksums", b"\xff" * 100),
-    "checksums: sidecar": lambda root: [
-        beside(f"{DATA}-checksums", b"\xff" * 100)(root),
-        beside(f"{DATA}-checksums.metadata.json", HOSTILE["digits"])(root),
-    ][0],
-    "key: ledger of 19 nines": beside(f"{uuid_of(5)}-ledger-{'9' * 19}", b"x"),
+    "checksums: garbage": with_files(CHECKSUMS, holding=b"\xff" * 100),
+    "checksums: sidecar": with_files(CHECKSUMS, CHECKSUMS + SIDECAR, holding=HOSTILE["digits"]),
+    "key: ledger of 19 nines": with_files(f"{uuid_of(5)}-ledger-{'9' * 19}", holding=b"x"),
 }
 
 
@@ -243,7 +230,7 @@ def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(offload, here, 
     assert "sidecar" in problem["detail"]
 
 
-@pytest.mark.parametrize("kind", ["sidecar of data: digits", "sidecar of data: deep"])
+@pytest.mark.parametrize("kind", [f"sidecar of data: {name}" for name in LONG])
 def test_a_topic_whose_last_ledger_cannot_be_read_for_its_sidecar_has_lost_it(offload, here, kind):
     SPOILT[kind](here / "tier")
     for more in ([], ["--records", "sqlite:records.db"]):

@@ -62,13 +62,7 @@ COMMANDS = {
         *("--grace", "0", "--accept-short-grace", "--clock-skew", "1d"),
     ],
     "recover": [
-        "recover",
-        "{tier}",
-        "--into",
-        "sqlite:{folder}/records.db",
-        "--yes",
-        "--audit-log",
-        "{folder}/log",
+        *("recover", "{tier}", "--into", "sqlite:{folder}/records.db", "--yes", "--audit-log", "{folder}/log")
     ],
     "relocate": ["relocate", "{tier}", "--to", "{folder}/moved", "--yes", "--audit-log", "{folder}/log"],
 }

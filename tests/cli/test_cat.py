@@ -158,18 +158,8 @@ def test_json_lines_go_into_a_file_with_output(offload, orders, tmp_path):
 
 def test_parquet_holds_what_a_scan_gives(offload, broker, tmp_path):
     target = tmp_path / "rows.parquet"
-    result = offload(
-        "cat",
-        broker,
-        "-t",
-        "acme/cold/json",
-        "-f",
-        "parquet",
-        "--output",
-        target,
-        "--columns",
-        ",".join(COLUMNS),
-    )
+    into = ("-f", "parquet", "--output", target, "--columns", ",".join(COLUMNS))
+    result = offload("cat", broker, "-t", "acme/cold/json", *into)
     assert (result.code, result.out, result.err) == (0, "", "")
     table = pq.read_table(target)
     with open_tier(broker) as tier:
@@ -194,33 +184,24 @@ def damaged(tmp_path):
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_an_error_in_the_middle_leaves_no_file(offload, tmp_path, format_):
-    tier, folder = damaged(tmp_path), tmp_path / "out"
-    folder.mkdir()
-    result = offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", folder / "rows")
+def test_an_error_in_the_middle_leaves_no_file_and_an_older_one_as_it_was(offload, tmp_path, format_):
+    tier, target = damaged(tmp_path), tmp_path / "rows"
+    arguments = ("cat", tier, "-t", ORDERS, "-f", format_, "--output", target)
+    result = offload(*arguments)
     assert (result.code, result.out) == (1, "")
     assert "block 2" in result.err
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_an_error_in_the_middle_leaves_an_older_file_as_it_was(offload, tmp_path, format_):
-    tier, target = damaged(tmp_path), tmp_path / "rows"
+    assert list(tmp_path.iterdir()) == [tier]
     target.write_text("older")
-    assert offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", target).code == 1
+    assert offload(*arguments).code == 1
     assert target.read_text() == "older"
-    assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
+    assert set(tmp_path.iterdir()) == {tier, target}
 
 
 def test_a_file_is_replaced_when_the_new_one_is_whole(offload, orders, tmp_path):
     target = tmp_path / "rows"
     target.write_text("older")
-    assert (
-        offload(
-            "cat", orders, "--ledger", "3", "-f", "jsonl", "--columns", "__entryId", "--output", target
-        ).code
-        == 0
-    )
+    columns = ("-f", "jsonl", "--columns", "__entryId")
+    assert offload("cat", orders, "--ledger", "3", *columns, "--output", target).code == 0
     assert target.read_text() == '{"__entryId": 0}\n{"__entryId": 1}\n{"__entryId": 1}\n{"__entryId": 2}\n'
     assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
 
@@ -237,24 +218,11 @@ def test_what_came_before_an_error_is_written_to_a_pipe(offload, tmp_path):
 def test_a_table_shows_a_few_columns_as_text(offload, orders):
     result = offload("cat", orders, "-t", ORDERS)
     assert (result.code, result.err) == (0, "")
-    lines = [line.split() for line in result.out.splitlines()]
-    assert lines[0] == [
-        "__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "value", "__messageProperties",
-    ]  # fmt: skip
-    assert lines[1] == [
-        "3",
-        "0",
-        "-1",
-        "2023-11-14T22:13:20.000Z",
-        "key",
-        "3:0",
-        '{"p":',
-        '"ü",',
-        '"q":',
-        '""}',
-    ]
-    assert lines[2] == ["3", "1", "0", "2023-11-14T22:13:20.000Z", "–", "3:1:0", "{}"]
-    assert lines[4] == ["3", "2", "-1", "2023-11-14T22:13:20.000Z", "–", "–", "{}"]
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert lines[0] == "__ledgerId __entryId __batchIndex __publishTime __key value __messageProperties"
+    assert lines[1] == '3 0 -1 2023-11-14T22:13:20.000Z key 3:0 {"p": "ü", "q": ""}'
+    assert lines[2] == "3 1 0 2023-11-14T22:13:20.000Z – 3:1:0 {}"
+    assert lines[4] == "3 2 -1 2023-11-14T22:13:20.000Z – – {}"
     assert len(lines) == 9
 
 
@@ -267,17 +235,15 @@ def test_a_table_ends_after_twenty_rows_and_says_that_there_are_more(offload, br
     )
 
 
-@pytest.mark.parametrize(("limit", "rows"), [("0", 0), ("3", 3), ("100", 8)])
-def test_a_limit_is_the_number_of_rows_of_the_table(offload, orders, limit, rows):
-    result = offload("cat", orders, "-t", ORDERS, "--limit", limit)
-    assert (result.code, result.err) == (0, "")
-    assert len(result.out.splitlines()) == 1 + rows
-
-
-def test_exactly_twenty_rows_are_all(offload, tmp_path):
+@pytest.mark.parametrize(
+    ("limit", "rows"), [((), 20), (("--limit", "0"), 0), (("--limit", "3"), 3), (("--limit", "100"), 20)]
+)
+def test_a_limit_is_the_number_of_rows_of_the_table_and_exactly_twenty_are_all(
+    offload, tmp_path, limit, rows
+):
     lay_out(tmp_path, pip17_object([entry(b"%d" % i) for i in range(20)]))
-    result = offload("cat", tmp_path, "-t", ORDERS)
-    assert (len(result.out.splitlines()), result.err) == (21, "")
+    result = offload("cat", tmp_path, "-t", ORDERS, *limit)
+    assert (result.code, result.err, len(result.out.splitlines())) == (0, "", 1 + rows)
 
 
 def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(offload, tmp_path):

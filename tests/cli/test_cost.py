@@ -13,17 +13,7 @@ def test_without_prices_there_are_counts_and_no_money(offload, broker):
     assert result.code == 0
     assert "without --prices there is no money in this" in result.err
     lines = result.out.splitlines()
-    assert lines[0].split() == [
-        "topic",
-        "month",
-        "copies",
-        "objects",
-        "size",
-        "parts",
-        "requests",
-        "to",
-        "write",
-    ]
+    assert " ".join(lines[0].split()) == "topic month copies objects size parts requests to write"
     assert next(line for line in lines if line.startswith("all")).split()[:3] == ["all", "23", "46"]
     assert any(line.startswith("one full scan, 1 partitions") for line in lines)
 

@@ -11,8 +11,6 @@ from misbehaving import SECRET
 
 from offload_core.storage.tier import open_store
 
-CHECK_KEYS = {"name", "status", "seconds", "seen", "fix"}
-
 MODULE = """
 import time
 
@@ -124,18 +122,11 @@ def test_json_has_every_check_and_a_summary(offload, root):
     result = offload("doctor", root, "--json", "--bytes", 10)
     report = result.json
     assert (result.code, result.err) == (0, "")
-    assert {
-        key: report[key] for key in ("driver", "location", "read_only", "interrupted", "left_behind")
-    } == {
-        "driver": "local",
-        "location": root.as_uri(),
-        "read_only": False,
-        "interrupted": False,
-        "left_behind": [],
-    }
+    said = ("driver", "location", "read_only", "interrupted", "left_behind")
+    assert [report[key] for key in said] == ["local", root.as_uri(), False, False, []]
     assert report["prefix"].startswith("offload-doctor-")
     assert report["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
-    assert all(set(check) == CHECK_KEYS for check in report["checks"])
+    assert all(set(check) == {"name", "status", "seconds", "seen", "fix"} for check in report["checks"])
     assert {(check["status"], check["fix"]) for check in report["checks"]} == {("ok", None)}
     assert all(isinstance(check["seconds"], float) for check in report["checks"])
 
@@ -144,10 +135,8 @@ def test_json_tells_what_failed_and_what_is_left(offload, root, site):
     result = offload("doctor", "no-delete", "-o", f"root={root}", "--json", "--bytes", 10)
     report = result.json
     assert result.code == 1
-    assert {check["name"] for check in report["checks"] if check["status"] == "failed"} == {
-        "delete",
-        "cleanup",
-    }
+    failed = {check["name"] for check in report["checks"] if check["status"] == "failed"}
+    assert failed == {"delete", "cleanup"}
     assert sorted(report["left_behind"]) == objects(root)
     assert len(objects(root)) == 4
 
@@ -157,9 +146,8 @@ def test_json_tells_what_failed_and_what_is_left(offload, root, site):
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--debug"]])
 def test_neither_options_nor_a_drivers_own_errors_are_shown(offload, root, site, form):
-    result = offload(
-        "doctor", "secretive", "-o", f"root={root}", "-o", "password=hunter2", *form, "--bytes", 10
-    )
+    options = ("-o", f"root={root}", "-o", "password=hunter2", "--bytes", 10)
+    result = offload("doctor", "secretive", *options, *form)
     assert result.code == 1
     assert "raised ValueError" in result.out
     assert "hunter2" not in result.out + result.err
@@ -181,16 +169,14 @@ def test_wrong_use_is_exit_code_2(offload, root, arguments):
 def test_ctrl_c_cleans_up_and_shows_what_was_seen(root, site):
     support = Path(__file__).parents[1] / "support"
     with subprocess.Popen(
-        [str(COMMAND), "doctor", "hangs", "-o", f"root={root}"],
+        [COMMAND, "doctor", "hangs", "-o", f"root={root}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={"PYTHONPATH": f"{site}:{support}", "PATH": ""},
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # a shell's background job ignores it
+        # A shell's background job ignores it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "committing\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

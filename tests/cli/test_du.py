@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
-from mapfiles import mapfile
+from mapfiles import lay_out_mapfile, mapfile
 from records import closed, copied, managed_ledger
 from tiers import TOPIC, Names, lay_out, uuid_of
 
@@ -109,11 +109,8 @@ def test_what_the_listing_tells_takes_no_further_request(tmp_path, by):
 def test_with_records_no_object_is_asked_whose_it_is(offload, tmp_path):
     cold = tmp_path / "cold"
     lay_out(cold, WHOLE, attempt=1, names=Names(managed_ledger=None))
-    written = mapfile([b"a"], ledger_id=2)
-    folder = cold / "acme/cold/persistent/maps" / f"2-{written.key.uuid}"
-    folder.mkdir(parents=True)
-    (folder / "data").write_bytes(written.data)
-    (folder / "index").write_bytes(written.index)
+    written = mapfile([b"a"], ledger_id=2, managed_ledger="acme/cold/persistent/maps")
+    lay_out_mapfile(cold, written, checksums=False)
     record = tmp_path / "record"
     record.write_bytes(pack_managed_ledger_info(managed_ledger(closed(3, 2, copied(uuid_of(1))))))
     asked = Asked()

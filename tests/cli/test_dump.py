@@ -3,14 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from golden import load_case
-from mapfiles import mapfile
+from mapfiles import lay_out_mapfile, mapfile
 from tiers import lay_out, lay_out_case
 
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
+TWO_BLOCKS = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
+"""A ledger of two blocks of 1000 bytes."""
 
 
 def dumped(offload, root, key, *given):
@@ -37,21 +39,11 @@ def values(said, name):
 
 def test_a_brokers_block_is_told_field_by_field(offload, broker):
     said = dumped(offload, broker, BIG)
+    frame = ["entry length", "entry id"]
     assert names(said)[:14] == [
-        "magic",
-        "header length",
-        "block length",
-        "first entry id",
-        "zero",
-        "entry length",
-        "entry id",
-        "magic of the checksum",
-        "CRC-32C of what follows",
-        "length of message metadata",
-        "message metadata",
-        "payload",
-        "entry length",
-        "entry id",
+        *("magic", "header length", "block length", "first entry id", "zero", *frame),
+        *("magic of the checksum", "CRC-32C of what follows"),
+        *("length of message metadata", "message metadata", "payload", *frame),
     ]
     assert names(said)[-1] == "padding"
     assert said["spans"][0]["value"] == "FBDBABCB"
@@ -97,31 +89,20 @@ def test_an_index_of_one_ledger_is_told(offload, broker):
 @pytest.mark.parametrize("compression", FileCompression)
 def test_mapfiles_are_told_by_the_fields_that_are_read(offload, tmp_path, compression):
     written = mapfile([b"a" * 10, b"bc"], ledger_id=2, compression=compression)
-    folder = tmp_path / "acme/cold/persistent/orders" / f"2-{written.key.uuid}"
-    folder.mkdir(parents=True)
-    (folder / "data").write_bytes(written.data)
-    (folder / "index").write_bytes(written.index)
-    key = f"acme/cold/persistent/orders/2-{written.key.uuid}"
-    for part in ("data", "index"):
-        said = dumped(offload, tmp_path, f"{key}/{part}")
+    lay_out_mapfile(tmp_path, written)
+    key = written.key.data_key
+    for part in (key, written.key.index_key):
+        said = dumped(offload, tmp_path, part)
         assert names(said)[0] == "the magic of a SequenceFile" or said["offset"]
         assert "not explained" not in names(said)
-    whole = dumped(offload, tmp_path, f"{key}/data", "--offset", 0)
+    whole = dumped(offload, tmp_path, key, "--offset", 0)
     assert "the sync bytes" in names(whole)
-    (folder / "data").write_bytes(written.data[:-3])
-    cut = dumped(offload, tmp_path, f"{key}/data", "--offset", 0)
+    (tmp_path / key).write_bytes(written.data[:-3])
+    cut = dumped(offload, tmp_path, key, "--offset", 0)
     assert any(span["wrong"] for span in cut["spans"])
 
 
 # --- damage ------------------------------------------------------------------------------------
-
-
-def changed(tmp_path, offset, data):
-    """A ledger of two blocks of 1000 bytes, changed."""
-    written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
-    new = bytearray(written.data)
-    new[offset : offset + len(data)] = data
-    return lay_out(tmp_path, replace(written, data=bytes(new)))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +122,8 @@ def changed(tmp_path, offset, data):
     ],
 )
 def test_it_says_where_a_block_breaks_and_goes_on(offload, tmp_path, offset, data, at, told):
-    key = changed(tmp_path, offset, data)
+    new = TWO_BLOCKS.data[:offset] + data + TWO_BLOCKS.data[offset + len(data) :]
+    key = lay_out(tmp_path, replace(TWO_BLOCKS, data=new))
     said = dumped(offload, tmp_path, key, "--block", 2)
     (wrong,) = (span for span in said["spans"] if span["wrong"])
     assert told in wrong["value"]
@@ -150,31 +132,23 @@ def test_it_says_where_a_block_breaks_and_goes_on(offload, tmp_path, offset, dat
         assert names(said)[-1] == "not explained"
 
 
-def test_a_checksum_that_is_wrong_is_told(offload, tmp_path, broker):
-    data = bytearray((broker / BIG).read_bytes())
-    data[5242880 - 1000000] ^= 1
-    for name in (BIG, f"{BIG}-index"):
-        (tmp_path / name).write_bytes((broker / name).read_bytes())
-        (tmp_path / f"{name}.metadata.json").write_bytes((broker / f"{name}.metadata.json").read_bytes())
-    (tmp_path / BIG).write_bytes(data)
-    said = dumped(offload, tmp_path, BIG)
+def test_a_checksum_that_is_wrong_is_told(offload, tmp_path):
+    payload = entry(b"payload").replace(b"payload", b"payroll")
+    said = dumped(offload, tmp_path, lay_out(tmp_path, pip17_object([payload])))
     (wrong,) = (span for span in said["spans"] if span["wrong"])
     assert "but the bytes have" in wrong["value"]
 
 
 @pytest.mark.parametrize("cut", [3, 20, 60, 200])
 def test_an_index_that_is_cut_off_is_told_as_far_as_it_goes(offload, tmp_path, cut):
-    written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
-    key = lay_out(tmp_path, replace(written, index=written.index[:cut]))
+    key = lay_out(tmp_path, replace(TWO_BLOCKS, index=TWO_BLOCKS.index[:cut]))
     result = offload("inspect", tmp_path, f"{key}-index", "--hex", "--json")
-    said = result.json
     assert result.code == 0
-    assert any(span["wrong"] for span in said["spans"]) == (cut < len(written.index))
+    assert any(span["wrong"] for span in result.json["spans"]) == (cut < len(TWO_BLOCKS.index))
 
 
 def test_without_an_index_a_block_is_found_by_its_own_header(offload, tmp_path):
-    written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
-    key = lay_out(tmp_path, written, parts=["data"])
+    key = lay_out(tmp_path, TWO_BLOCKS, parts=["data"])
     assert dumped(offload, tmp_path, key)["length"] == 1000
     assert values(dumped(offload, tmp_path, key, "--offset", 1000), "entry id") == ["2", "3"]
     result = offload("inspect", tmp_path, key, "--hex", "--block", 2)
@@ -205,6 +179,4 @@ def test_wrong_use_is_told(offload, tmp_path, given):
 def test_any_bytes_are_told(offload, tmp_path):
     written = pip17_object([b"x" * 30] * 3, ledger_id=7)
     for data in (b"\0", b"\xff" * 127, b"\xfb\xdb\xab\xcb", written.data[:150], written.data + b"more"):
-        other = WrittenObject(key=written.key, data=data, index=written.index, entries=written.entries)
-        key = lay_out(tmp_path, other)
-        dumped(offload, tmp_path, key)
+        dumped(offload, tmp_path, lay_out(tmp_path, replace(written, data=data)))

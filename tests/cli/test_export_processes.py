@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -13,8 +12,6 @@ import pytest
 from commands import COMMAND
 from scenes.exports import ORDERS, add_ledger, messages, parquet_files, parquet_rows, scanned, two_partitions
 
-REPORT = r"64 rows in \d+ files, [\d.]+ kB\n"
-
 
 @pytest.fixture
 def tier(tmp_path):
@@ -22,10 +19,10 @@ def tier(tmp_path):
 
 
 @contextlib.contextmanager
-def started(tier, out, *more, stderr=subprocess.PIPE):
+def started(tier, out, *more):
     """An export in a process group of its own, killed in the end if it is still there."""
     command = [str(COMMAND), "export", str(tier), "-t", ORDERS, "--to", str(out), *more]
-    process = subprocess.Popen(command, stderr=stderr, text=True, start_new_session=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield process
     finally:
@@ -76,19 +73,14 @@ def test_follow_killed_again_and_again_loses_and_doubles_nothing(workers, tier, 
     assert parquet_rows(out) == scanned(tier)
 
 
-def test_a_bar_is_shown_on_a_terminal_and_only_there(offload, tier, tmp_path):
-    terminal, inside = pty.openpty()
-    with started(tier, tmp_path / "shown", "--file-bytes=2048", "--workers=1", stderr=inside):
-        os.close(inside)
-        shown = b""
-        with contextlib.suppress(OSError):  # the terminal's other end is closed
-            while part := os.read(terminal, 4096):
-                shown += part
-    os.close(terminal)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+def test_a_bar_is_shown_on_a_terminal_and_only_there(offload, on_a_terminal, tier, tmp_path):
+    arguments = ("export", tier, "-t", ORDERS, "--file-bytes=2048", "--workers=1", "--to")
+    _, shown = on_a_terminal(*arguments, tmp_path / "shown")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"exporting .*\d+/\d+", text), text
     assert "B/s" in text
-    assert re.search(REPORT + "$", text.replace("\r\n", "\n")), text
-    piped = offload("export", tier, "-t", ORDERS, "--to", tmp_path / "piped", "--file-bytes=2048")
+    report = r"64 rows in \d+ files, [\d.]+ kB\n"
+    assert re.search(report + "$", text.replace("\r\n", "\n")), text
+    piped = offload(*arguments, tmp_path / "piped")
     assert piped.code == 0
-    assert re.fullmatch(REPORT, piped.err)
+    assert re.fullmatch(report, piped.err)

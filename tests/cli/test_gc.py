@@ -184,14 +184,11 @@ def test_what_a_crash_left_in_the_drivers_own_folder_goes(offload, tier, url, tm
     left.write_bytes(b'{"version": 1, "ke')
     then = datetime.now(UTC).timestamp() - 3 * DAY
     os.utime(left, (then, then))
-    result = offload("gc", tier, "--records", url, "--json")
-    (found,) = result.json["garbage"]
-    assert (found["kind"], found["code"], found["key"], found["upload"]) == (
-        "upload",
-        "upload.stale",
-        "",
-        "a" * 32,
-    )
+    with open_tier(tier) as reader:
+        assert list(reader.store.list_uploads("a")) == [], "its key is not known"
+    (found,) = offload("gc", tier, "--records", url, "--json").json["garbage"]
+    assert (found["kind"], found["code"]) == ("upload", "upload.stale")
+    assert (found["key"], found["upload"]) == ("", "a" * 32)
     assert offload("gc", tier, "--records", url, "--yes", "--audit-log", tmp_path / "log").code == 0
     assert not left.exists()
 
@@ -206,16 +203,6 @@ def test_a_failure_of_one_object_is_said_and_the_others_go(offload, tier, url, t
     assert orphans & keys_of(tier)
     assert offload(*arguments).code == 0
     assert not orphans & keys_of(tier)
-
-
-def test_names_do_not_steer_the_terminal(offload, tier, url):
-    forget(url, "acme/cold/json")
-    name = "acme/cold/persistent/\x1b[31mred"
-    for path in tier.rglob("*.metadata.json"):
-        path.write_text(path.read_text().replace("acme/cold/persistent/json", json.dumps(name)[1:-1]))
-    make_older(tier)
-    result = offload("gc", tier, "--records", url)
-    assert "\x1b" not in result.out + result.err
 
 
 # --- delete ----------------------------------------------------------------------------------------
@@ -264,9 +251,8 @@ def test_a_receipt_says_what_is_left(offload, tier, url, tmp_path):
     assert result.code == 1
     said = json.loads(receipt.read_text())
     assert (said["is_clean"], said["count"]) == (False, 0)
-    assert (
-        len(said["left"]) == said["left_count"] == len(keys_of_topic(tier, "acme/cold/persistent/json")) // 2
-    )
+    copies = len(keys_of_topic(tier, "acme/cold/persistent/json")) // 2
+    assert len(said["left"]) == said["left_count"] == copies
 
 
 def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload, tmp_path):
@@ -290,17 +276,6 @@ def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload, tmp_path):
     said = json.loads(receipt.read_text())
     assert said["is_clean"]
     assert [each["kind"] for each in said["deleted"]].count("cold") == 3
-
-
-def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path):
-    (tmp_path / ".offload-uploads").mkdir()
-    (tmp_path / ".offload-uploads" / f"{'b' * 32}.json.tmp").write_bytes(b"")
-    with open_tier(tmp_path) as tier:
-        assert [each.upload.key for each in tier.store.list_uploads("")] == [""]
-        assert list(tier.store.list_uploads("a")) == []
-        (stale,) = tier.store.list_uploads("")
-        assert tier.store.abort_data(stale.upload)
-        assert list(tier.store.list_uploads("")) == []
 
 
 def test_what_failed_is_said_by_delete_as_well(offload, tier, url, monkeypatch):

@@ -1,16 +1,10 @@
 """`offload topics layout` where there is much, little or no room, and much, little or nothing to draw."""
 
-import os
-import pty
 import re
-import subprocess
-from contextlib import closing, suppress
-from fcntl import ioctl
-from struct import pack
-from termios import TIOCSWINSZ
+from contextlib import closing
 
 import pytest
-from commands import COMMAND, configuration_file
+from commands import configuration_file
 from records import closed, copied, managed_ledger, segment
 from tiers import MANAGED_LEDGER, TOPIC, uuid_of
 
@@ -26,29 +20,22 @@ def recorded(folder, *ledgers, name=MANAGED_LEDGER):
     return configuration_file(folder)
 
 
-def on_terminal(config, columns):
+@pytest.fixture
+def drawn(on_a_terminal):
     """What is seen on a terminal of this width, without colours."""
-    ours, its = pty.openpty()
-    ioctl(its, TIOCSWINSZ, pack("HHHH", 40, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm"}
-    for name in ("COLUMNS", "LINES"):
-        environment.pop(name, None)
-    command = [COMMAND, "topics", "layout", TOPIC, "--config", config]
-    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment) as process:
-        os.close(its)
-        seen = b""
-        with suppress(OSError):  # the end of a terminal
-            while part := os.read(ours, 1 << 16):
-                seen += part
-        os.close(ours)
-    assert process.returncode == 0
-    return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
+
+    def run(config, columns):
+        code, seen = on_a_terminal("topics", "layout", TOPIC, "--config", config, columns=columns)
+        assert code == 0, seen
+        return re.sub(r"\x1b\[[0-9;]*m", "", seen).splitlines()
+
+    return run
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_a_narrow_terminal_loses_nothing(tmp_path, columns):
+def test_a_narrow_terminal_loses_nothing(drawn, tmp_path, columns):
     context = OffloadContext.of_segments([segment(uuid_of(1), 49), segment(uuid_of(2), 99)], complete=True)
-    lines = on_terminal(recorded(tmp_path, closed(12345, 100, context)), columns)
+    lines = drawn(recorded(tmp_path, closed(12345, 100, context)), columns)
     bar = lines[0].split()[2]
     assert len(lines[0]) <= columns
     assert (bar.count("A"), bar.count("B")) == (len(bar) // 2, len(bar) // 2)
@@ -66,12 +53,12 @@ def test_many_ledgers_and_more_objects_than_letters(offload, tmp_path):
     assert len(offload("topics", "layout", TOPIC, "--config", config, "--json").json) == 500
 
 
-def test_a_ledger_of_more_segments_than_columns(tmp_path):
+def test_a_ledger_of_more_segments_than_columns(drawn, tmp_path):
     shares = [segment(uuid_of(each), each) for each in range(150)]
     config = recorded(tmp_path, closed(3, 150, OffloadContext.of_segments(shares, complete=True)))
-    lines = on_terminal(config, 80)
-    drawn = "".join(lines[: next(at for at, line in enumerate(lines) if "first" in line)])
-    assert len(re.findall(r"[A-Z]", drawn)) == 150
+    lines = drawn(config, 80)
+    bars = "".join(lines[: next(at for at, line in enumerate(lines) if "first" in line)])
+    assert len(re.findall(r"[A-Z]", bars)) == 150
 
 
 def test_a_topic_without_entries(offload, tmp_path):

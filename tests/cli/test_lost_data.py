@@ -7,19 +7,14 @@ from tiers import TOPIC, lay_out
 THREE = [entry(b"%04d" % i) for i in range(3)]
 
 
-def as_pip17():
-    return pip17_object(THREE, ledger_id=5)
-
-
-def as_segment():
-    return streaming_object([LedgerPart(ledger_id=5, blocks=[THREE])])
-
-
-@pytest.mark.parametrize("make", [as_pip17, as_segment])
-def test_what_is_lost_is_no_success_unless_it_is_accepted(offload, tmp_path, make, caplog):
+@pytest.mark.parametrize(
+    "written",
+    [pip17_object(THREE, ledger_id=5), streaming_object([LedgerPart(ledger_id=5, blocks=[THREE])])],
+    ids=["pip17", "segment"],
+)
+def test_what_is_lost_is_no_success_unless_it_is_accepted(offload, tmp_path, written, caplog):
     root = tmp_path / "tier"
-    root.mkdir()
-    lay_out(root, make(), parts=["index"])
+    lay_out(root, written, parts=["index"])
     commands = (["cat", root, "--topic", TOPIC], ["export", root, "--to", tmp_path / "out", "--topic", TOPIC])
     for command in commands:
         result = offload(*command)
@@ -39,7 +34,6 @@ SAID = "1 entries: 7:5"
 def salvaged(offload, tmp_path):
     """A tier with what was saved of an object; its key."""
     root = tmp_path / "tier"
-    root.mkdir()
     written = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1000)
     key = lay_out(root, written)
     data = bytearray(written.data)

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
-from tiers import CLUSTER, MODIFIED_AT, TOPIC, Names, lay_out
+from tiers import CLUSTER, MODIFIED_AT, TOPIC, Names, lay_out, uuid_of
 
 LATER = MODIFIED_AT + timedelta(hours=3)
 
 
 def words(line):
-    return line.split()
+    return " ".join(line.split())
 
 
 def lay_out_some(root):
@@ -25,10 +25,10 @@ def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload, broker)
     result = offload("ls", broker)
     assert (result.code, result.err) == (0, "")
     header, *lines = result.out.splitlines()
-    assert words(header) == ["topic", "ledgers", "entries", "size", "attempts", "format", "oldest", "newest"]
+    assert words(header) == "topic ledgers entries size attempts format oldest newest"
     assert len(lines) == 13
-    assert words(lines[2])[:7] == ["acme/cold/big", "2", "1,300", "15.0", "MB", "2", "pip17"]
-    assert words(lines[11])[:7] == ["acme/cold/nobatch", "3", "2,500", "705.6", "kB", "3", "pip17"]
+    assert words(lines[2]).startswith("acme/cold/big 2 1,300 15.0 MB 2 pip17 ")
+    assert words(lines[11]).startswith("acme/cold/nobatch 3 2,500 705.6 kB 3 pip17 ")
 
 
 def test_problems_and_superseded_copies_are_counted_and_problems_named(offload, tmp_path):
@@ -36,66 +36,34 @@ def test_problems_and_superseded_copies_are_counted_and_problems_named(offload, 
     result = offload("ls", tmp_path)
     assert result.code == 0
     header, topic, problems, problem = result.out.splitlines()
-    assert words(header)[-1] == "problems"
-    assert words(topic)[:10] == [
-        "acme/cold/orders",
-        "3",
-        "5",
-        "1.2",
-        "kB",
-        "4",
-        "pip17,",
-        "streaming",
-        "2024-05-01",
-        "12:00Z",
-    ]
+    assert words(header).endswith(" problems")
+    assert words(topic).startswith("acme/cold/orders 3 5 1.2 kB 4 pip17, streaming 2024-05-01 12:00Z ")
     assert topic.rstrip().endswith("15:00Z  1 not readable, 1 superseded")
-    assert words(problems) == ["problem", "object", "what", "is", "wrong"]
-    assert problem.split(maxsplit=2) == [
-        "no-index",
-        "00000000-0000-4000-8000-000000000003-ledger-4",
-        "the data object has no index: an attempt that did not finish",
-    ]
+    assert words(problems) == "problem object what is wrong"
+    assert words(problem) == (
+        "no-index 00000000-0000-4000-8000-000000000003-ledger-4 "
+        "the data object has no index: an attempt that did not finish"
+    )
 
 
 def test_ledgers_are_listed_with_their_copies(offload, tmp_path):
     lay_out_some(tmp_path)
     result = offload("ls", "--ledgers", tmp_path)
-    lines = [words(line) for line in result.out.splitlines()]
-    assert lines[0] == [
-        "topic",
-        "ledger",
-        "entries",
-        "size",
-        "blocks",
-        "attempts",
-        "format",
-        "oldest",
-        "newest",
-        "data",
-        "object",
+    noon, three = "2024-05-01 12:00Z", "2024-05-01 15:00Z"
+    assert [words(line) for line in result.out.splitlines()][:4] == [
+        "topic ledger entries size blocks attempts format oldest newest data object",
+        f"acme/cold/orders 3 2 154 bytes 1 2 pip17 {noon} {three} {uuid_of(2)}-ledger-3",
+        f"acme/cold/orders 4 – 0 bytes 0 1 – {noon} {noon} none that is complete",
+        f"acme/cold/orders 5 3 1.0 kB 2 1 streaming {noon} {noon} {uuid_of(4)}",
     ]
-    assert lines[1:4] == [
-        ["acme/cold/orders", "3", "2", "154", "bytes", "1", "2", "pip17",
-         "2024-05-01", "12:00Z", "2024-05-01", "15:00Z",
-         "00000000-0000-4000-8000-000000000002-ledger-3"],
-        ["acme/cold/orders", "4", "–", "0", "bytes", "0", "1", "–",
-         "2024-05-01", "12:00Z", "2024-05-01", "12:00Z",
-         "none", "that", "is", "complete"],
-        ["acme/cold/orders", "5", "3", "1.0", "kB", "2", "1", "streaming",
-         "2024-05-01", "12:00Z", "2024-05-01", "12:00Z",
-         "00000000-0000-4000-8000-000000000004"],
-    ]  # fmt: skip
 
 
 def test_clusters_are_shown_where_there_are_several(offload, tmp_path):
     for attempt, cluster in enumerate(["east", "west", None]):
         lay_out(tmp_path, pip17_object([b"a"]), attempt=attempt, names=Names(cluster=cluster))
     header, *lines = offload("ls", tmp_path).out.splitlines()
-    assert words(header)[:2] == ["topic", "cluster"]
-    assert [words(line)[:2] for line in lines] == [
-        ["acme/cold/orders", each] for each in ("–", "east", "west")
-    ]
+    assert words(header).startswith("topic cluster ")
+    assert [line.split()[1] for line in lines] == ["–", "east", "west"]
 
 
 def test_a_prefix_narrows_the_listing(offload, tmp_path):
@@ -142,10 +110,6 @@ def test_an_unknown_topic_is_null_in_json_and_said_in_the_table(offload, tmp_pat
     assert offload("ls", tmp_path).out.splitlines()[1].startswith("(unknown topic)")
 
 
-def test_an_empty_tier_lists_nothing(offload, tmp_path):
-    assert offload("ls", tmp_path, "--json").json == {"topics": [], "problems": []}
-
-
 def test_lines_are_not_broken_in_a_pipe(offload, tmp_path):
     name = "n" * 200
     lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=f"a/b/persistent/{name}"))
@@ -160,7 +124,7 @@ def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload, tmp_path):
     def rows(level, *given):
         result = offload("ls", tmp_path, "--by", level, *given)
         assert result.code == 0
-        return [words(line) for line in result.out.splitlines()][1:]
+        return [line.split() for line in result.out.splitlines()][1:]
 
     assert rows("tenant")[0][:7] == ["acme", "2", "4", "6", "1.3", "kB", "5"]
     assert [row[:4] for row in rows("namespace")][:2] == [
@@ -213,6 +177,7 @@ def test_topics_are_chosen_by_patterns(offload, tmp_path, pattern, topics):
     assert len(offload("ls", tmp_path, "--topic", pattern, "--json").json["topics"]) == topics
 
 
-def test_wrong_use_is_told(offload, tmp_path):
+def test_an_empty_tier_lists_nothing_and_wrong_use_is_told(offload, tmp_path):
+    assert offload("ls", tmp_path, "--json").json == {"topics": [], "problems": []}
     assert offload("ls", tmp_path, "--ledgers", "--by", "topic").code == 2
     assert offload("ls", tmp_path, "--sort", "colour").code == 2

@@ -11,21 +11,13 @@ LEDGER = pip17_object([b"some entry"], ledger_id=1234567)
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("ls", "--by", "segment"),
-        ("verify",),
-        ("repair",),
-        ("history", TOPIC),
-        ("cost", "--prices", "example:aws-s3"),
-    ],
-    ids=lambda each: each[0],
+    "command", ["ls --by segment", "verify", "repair", f"history {TOPIC}", "cost --prices example:aws-s3"]
 )
-def test_nothing_is_cut_off(offload, tmp_path, monkeypatch, arguments):
+def test_nothing_is_cut_off(offload, tmp_path, monkeypatch, command):
     lay_out(tmp_path, LEDGER, attempt=1)
     lay_out(tmp_path, LEDGER, attempt=2, parts=("data",))
     monkeypatch.setattr(terminal.out, "width", 80)
-    name, *rest = arguments
+    name, *rest = command.split()
     result = offload(name, tmp_path, *rest)
     assert "…" not in result.out.replace("--records …", "")
     assert result.out.count("\n") > 3

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from operator import methodcaller
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +20,6 @@ from offload_core.interfaces.cli import plugins
 from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATE
 from offload_core.storage.tier import open_store
 
-BIN = Path(sys.executable).parent
 NAME = "acme-tape"
 FILES = {
     ".gitignore",
@@ -58,15 +58,8 @@ def run_tests(project, *arguments, site=None):
         "PYTHONPATH": os.pathsep.join([str(site or project), str(SUPPORT)]),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(project.parent / "hypothesis"),
     }
-    done = subprocess.run(
-        command,
-        cwd=project,
-        env=os.environ | elsewhere,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    piped = {"capture_output": True, "text": True, "timeout": 500, "check": False}
+    done = subprocess.run(command, cwd=project, env=os.environ | elsewhere, **piped)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -130,13 +123,8 @@ def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name):
     offload("plugins", "new", name, "--directory", tmp_path)
     target = tmp_path / f"pulsar-offload-{name}"
     for command in (["check"], ["format", "--check"]):
-        done = subprocess.run(
-            [str(BIN / "ruff"), *command, "--no-cache", "."],
-            cwd=target,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ruff = [COMMAND.with_name("ruff"), *command, "--no-cache", "."]
+        done = subprocess.run(ruff, cwd=target, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
 
@@ -155,15 +143,7 @@ def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, projec
 
 def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path):
     home = {"HOME": str(tmp_path)}
-    command = [
-        sys.executable,
-        "-m",
-        "cookiecutter",
-        str(TEMPLATE),
-        "--no-input",
-        "--output-dir",
-        str(tmp_path / "1"),
-    ]
+    command = [sys.executable, "-m", "cookiecutter", TEMPLATE, "--no-input", "--output-dir", tmp_path / "1"]
     subprocess.run(command, env=os.environ | home, check=True, capture_output=True)
     assert files(tmp_path / "1" / "pulsar-offload-my-store") == files(make(tmp_path / "2", "my-store"))
 
@@ -171,42 +151,34 @@ def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path):
 # --- what is refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "Tape", "9tape", "a_b", "a-", "a--b", "../tape", "tape/x", "täpe", "a" * (MAX_NAME_LENGTH + 1)],
-)
-def test_what_is_no_name_is_refused(offload, tmp_path, name):
-    result = offload("plugins", "new", name, "--directory", tmp_path)
-    assert (result.code, result.out) == (2, "")
-    assert "this is no name for a driver" in result.err
-    assert list(tmp_path.iterdir()) == []
+NO_NAMES = [
+    *("", "Tape", "9tape", "a_b", "a-", "a--b", "../tape", "tape/x", "täpe", "a" * (MAX_NAME_LENGTH + 1))
+]
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("local", "pulsar-offload offers the driver 'local'"),
-        ("s3", "pulsar-offload offers the driver"),
-        ("file", "pulsar-offload offers the URL scheme 'file'"),
-        ("core", "a package 'offload_core' is installed"),
+        *((name, "this is no name for a driver") for name in NO_NAMES),
+        ("local", "the name is taken: pulsar-offload offers the driver 'local'"),
+        ("s3", "the name is taken: pulsar-offload offers the driver"),
+        ("file", "the name is taken: pulsar-offload offers the URL scheme 'file'"),
+        ("core", "the name is taken: a package 'offload_core' is installed"),
     ],
 )
-def test_a_name_that_is_taken_is_refused(offload, tmp_path, name, why):
+def test_what_is_no_name_or_is_taken_is_refused(offload, tmp_path, name, why):
     result = offload("plugins", "new", name, "--directory", tmp_path)
-    assert result.code == 2
-    assert f"the name is taken: {why}" in result.err
+    assert (result.code, result.out) == (2, "")
+    assert why in result.err
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["directory", "file", "dangling link"])
-def test_what_is_there_already_is_left_alone(offload, tmp_path, kind):
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, Path.touch, methodcaller("symlink_to", "nowhere")], ids=["directory", "file", "link"]
+)
+def test_what_is_there_already_is_left_alone(offload, tmp_path, make):
     target = tmp_path / "pulsar-offload-acme-tape"
-    if kind == "directory":
-        target.mkdir()
-    elif kind == "file":
-        target.write_text("x")
-    else:
-        target.symlink_to("nowhere")
+    make(target)
     result = offload("plugins", "new", NAME, "--directory", tmp_path)
     assert result.code == 2
     assert f"there is {target} already" in result.err
@@ -220,9 +192,7 @@ def test_what_is_there_already_is_left_alone(offload, tmp_path, kind):
 def test_the_driver_passes_the_conformance_suite_at_once(project):
     code, output = run_tests(project, "-p", "effort", "tests/test_conformance.py")
     assert code == 0, output
-    passed = re.search(r"(\d+) passed", output)
-    assert passed is not None
-    assert int(passed[1]) > 150
+    assert int(re.findall(r"(\d+) passed", output)[0]) > 150
 
 
 @pytest.mark.sampled(4)

@@ -1,7 +1,6 @@
 """All that a life of a topic creates, under a umask that takes nothing away: files and folders for this user alone."""
 
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -91,16 +90,8 @@ for path in Path(sys.argv[1]).rglob("*"):
 """
 
 
-def modes(folder):
-    return {
-        str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode)
-        for path in folder.rglob("*")
-        if path.name != "offload.toml"
-    }
-
-
-@pytest.fixture
-def lived(tmp_path):
+@pytest.mark.long
+def test_all_that_a_life_of_a_topic_creates_is_for_its_owner_alone(tmp_path):
     folder = tmp_path / "life"
     folder.mkdir()
     config = configuration_file(folder)
@@ -116,14 +107,10 @@ def lived(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-@pytest.mark.long
-def test_all_that_a_life_of_a_topic_creates_is_for_its_owner_alone(lived):
-    found = modes(lived)
+    found = [path for path in folder.rglob("*") if path.name != "offload.toml"]
     assert len(found) > 30
-    names = {Path(name).name for name in found}
+    names = {path.name for path in found}
     assert {"records.db", "audit.jsonl", "state.db", "report.html", "rows.jsonl", "rows.parquet"} <= names
     assert {"mapping", "receipt.json", "room", "metadata.db", "next-ledger-id", "lock"} <= names
-    assert {name: f"{mode:o}" for name, mode in found.items() if mode & 0o077} == {}
+    modes = {path: path.lstat().st_mode for path in found}
+    assert {path: f"{mode:o}" for path, mode in modes.items() if mode & 0o077} == {}

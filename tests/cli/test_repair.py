@@ -1,15 +1,12 @@
 """`offload repair`: what it shows, the report for machines, how it ends."""
 
-import contextlib
 import json
-import os
-import pty
 import subprocess
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from commands import COMMAND, configuration_file, opened_topic
+from commands import configuration_file, opened_topic
 from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out
@@ -28,7 +25,6 @@ LEDGER = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1000)
 def damaged(tmp_path):
     """A tier of two ledgers: of one an entry is damaged, the other's index is gone a long time; their keys."""
     root = tmp_path / "tier"
-    root.mkdir()
     one = lay_out(root, LEDGER, attempt=1)
     data = bytearray((root / one).read_bytes())
     data[LEDGER.data.index(PAYLOADS[5]) + 60] ^= 1
@@ -64,14 +60,10 @@ def test_what_is_done_stands_in_the_audit_log_and_is_not_done_again(offload, dam
     by_key = {each["key"]: each for each in report["repairs"]}
     assert by_key[two]["action"] == "rebuild-index"
     assert by_key[two]["written"] == [f"{two}-index"]
-    target = by_key[one]["target"]
-    assert by_key[one]["written"] == [target, f"{target}-index"]
-    assert by_key[one]["moved"] == [f"quarantine/{one}.quarantined", f"quarantine/{one}-index.quarantined"]
-    assert (by_key[one]["entries"], by_key[one]["lost"], by_key[one]["lost_entries"]) == (
-        39,
-        1,
-        "1 entries: 7:5",
-    )
+    salvaged = by_key[one]
+    assert salvaged["written"] == [salvaged["target"], f"{salvaged['target']}-index"]
+    assert salvaged["moved"] == [f"quarantine/{one}.quarantined", f"quarantine/{one}-index.quarantined"]
+    assert (salvaged["entries"], salvaged["lost"], salvaged["lost_entries"]) == (39, 1, "1 entries: 7:5")
     logged = [json.loads(line) for line in log.read_text().splitlines()]
     assert [each["action"] for each in logged] == ["write", "write", "write", "move", "move", "write"]
     again = offload("repair", root, "--yes", "--audit-log", log)
@@ -153,20 +145,10 @@ def test_a_streaming_objects_ledgers_are_there(offload, tmp_path):
     assert offload("repair", tmp_path, "--ledger", "9").code == 2
 
 
-def test_json_on_a_terminal_is_json_only(damaged):
-    reader, writer = pty.openpty()
-    with subprocess.Popen(
-        [COMMAND, "repair", damaged[0], "--json"], stdout=writer, stderr=subprocess.DEVNULL
-    ) as running:
-        os.close(writer)
-        said = b""
-        with contextlib.suppress(OSError):  # the terminal is gone when the process is
-            while part := os.read(reader, 65536):
-                said += part
-    os.close(reader)
-    assert running.returncode == 1
-    assert len(json.loads(said)["repairs"]) == 2
-    assert b"\x1b" not in said
+def test_json_on_a_terminal_is_json_only(on_a_terminal, damaged):
+    code, said = on_a_terminal("repair", damaged[0], "--json", stderr=subprocess.DEVNULL)
+    assert (code, len(json.loads(said)["repairs"])) == (1, 2)
+    assert "\x1b" not in said
 
 
 def test_one_object_that_fails_does_not_keep_the_others(offload, damaged, tmp_path):

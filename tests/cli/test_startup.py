@@ -1,12 +1,11 @@
 """How the command begins and is broken off: what is imported for help, what commands are called, what Ctrl-C says."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_for
 
 from offload_core.interfaces.cli.commands import COMMANDS
 
@@ -20,15 +19,15 @@ main()
 """
 
 
+def run(program, *arguments):
+    """A program of Python in a process of its own."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--show-completion", "bash"], ["nothing"]])
 def test_no_command_is_imported_to_list_them(arguments):
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_MODULES, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run(WITH_MODULES, *arguments)
     assert set(done.stderr.split()).isdisjoint(HEAVY)
     assert "offload_core.interfaces.cli.commands" in done.stderr.split()
 
@@ -49,9 +48,7 @@ for command in ("ls", "ls --json", "du", "cost", "verify", "inspect {key}"):
     assert "numba" not in sys.modules, command
     assert name != "ls" or sys.modules.keys().isdisjoint(["rich.progress", "rich.logging"]), command
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run(program)
     assert done.returncode == 0, done.stderr
     assert "acme/cold/json" in done.stdout
 
@@ -108,15 +105,7 @@ main()
     "how", ["os.kill(os.getpid(), signal.SIGINT)", "Dying()"], ids=["seen", "lost at first"]
 )
 def test_ctrl_c_during_imports_is_one_line(name, how):
-    program = INTERRUPTED_IN_AN_IMPORT.format(name=name, how=how)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=os.environ,
-    )
+    done = run(INTERRUPTED_IN_AN_IMPORT.format(name=name, how=how))
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "offload: interrupted\n")
 
 
@@ -136,11 +125,7 @@ def test_ctrl_c_while_workers_read_is_one_line(broker, tmp_path, more):
     slow = ["--layer", "rate-limit:bytes_per_second=2000000", "--state", str(state), "--workers", "2"]
     command = [sys.executable, str(program), "verify", str(broker), "--deep", *slow, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 120
-        while not state.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: process.poll() is not None or state.exists(), within_s=120)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=120)
     assert (process.returncode, out, said) == (130, "", "offload: interrupted\n")

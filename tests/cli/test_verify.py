@@ -36,11 +36,10 @@ def test_a_sound_tier(offload, broker):
 
 def test_an_empty_tier(offload, tmp_path):
     result = offload("verify", tmp_path, "--allow-empty")
-    assert (result.code, result.out, result.err) == (
-        0,
-        "0 objects, 0 bytes: there is nothing to verify\n",
-        "",
-    )
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "0 objects, 0 bytes: there is nothing to verify\n"
+    report = offload("verify", tmp_path, "--json").json
+    assert (report["findings"], report["summary"]["objects"]) == ([], 0)
 
 
 def test_a_finding_has_its_place_its_meaning_and_what_helps(offload, damaged):
@@ -60,37 +59,16 @@ def test_the_report_for_machines(offload, damaged):
     result = offload("verify", root, "--deep", "--json")
     assert result.code == 1
     report = result.json
-    assert (report["version"], report["tier"], report["deep"], report["records"]) == (
-        1,
-        f"file://{root}",
-        True,
-        False,
-    )
+    said = [report[name] for name in ("version", "tier", "deep", "records")]
+    assert said == [1, f"file://{root}", True, False]
     (finding,) = report["findings"]
-    assert {
-        name: finding[name] for name in ("code", "severity", "key", "ledger", "entry", "block", "topic")
-    } == {
-        "code": "message.checksum",
-        "severity": "error",
-        "key": key,
-        "ledger": 8,
-        "entry": 39,
-        "block": None,
-        "topic": None,
-    }
+    where = [finding[name] for name in ("key", "ledger", "entry", "block", "topic")]
+    assert where == [key, 8, 39, None, None]
+    assert (finding["code"], finding["severity"]) == ("message.checksum", "error")
     assert finding["expected"].startswith("CRC-32C ")
     assert report["failures"] == []
-    assert report["summary"]["codes"] == {"message.checksum": 1}
-    assert (report["summary"]["objects"], report["summary"]["entries"], report["summary"]["errors"]) == (
-        2,
-        80,
-        1,
-    )
-
-
-def test_an_empty_report_is_json_too(offload, tmp_path):
-    report = offload("verify", tmp_path, "--json").json
-    assert (report["findings"], report["summary"]["objects"]) == ([], 0)
+    counts = [report["summary"][name] for name in ("codes", "objects", "entries", "errors")]
+    assert counts == [{"message.checksum": 1}, 2, 80, 1]
 
 
 def test_warnings_may_pass(offload, tmp_path):
@@ -109,13 +87,6 @@ def test_what_cannot_be_verified_is_named(offload, damaged):
     assert "not verified" in result.err
     assert "-ledger-" in result.err
     assert "1 errors, 0 warnings; 1 objects could not be verified" in result.out
-
-
-def test_a_damaged_sidecar_is_a_finding(offload, damaged):
-    root, key = damaged
-    (root / f"{key}.metadata.json").write_text("{")
-    result = offload("verify", root)
-    assert (result.code, result.out.split()[4:6]) == (1, ["metadata.unreadable", key])
 
 
 def test_a_tier_that_is_not_there_cannot_be_verified(offload, tmp_path):
@@ -165,13 +136,6 @@ def test_wrong_use(offload, tmp_path, arguments, said):
     assert (result.code, said in result.err) == (2, True), result.err
 
 
-def test_keys_and_values_cannot_steer_the_terminal(offload, tmp_path):
-    lay_out(tmp_path, LEDGER, folder="\x1b[31m[red]/", parts=["data"])
-    result = offload("verify", tmp_path)
-    assert (result.code, "\x1b" in result.out) == (1, False)
-    assert "\\x1b[31m[red]/" in result.out
-
-
 def test_as_a_process_with_processes(offload_process, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")
@@ -183,17 +147,12 @@ def test_as_a_process_with_processes(offload_process, tmp_path):
 # --- checksums ---------------------------------------------------------------------------------------
 
 
-def test_sealing_is_a_dry_run_without_yes(offload, tmp_path):
-    lay_out(tmp_path, LEDGER, attempt=1)
-    result = offload("verify", tmp_path, "--deep", "--seal")
-    assert (result.code, result.err) == (1, "")
-    assert result.out.endswith("0 of them without a checksum; 1 would get checksums: nothing is wrong\n")
-    assert not list(tmp_path.glob("*-checksums"))
-
-
 def test_sealing_writes_checksums_and_says_so_before(offload, tmp_path):
     root, log = tmp_path / "tier", tmp_path / "audit.jsonl"
     key = lay_out(root, LEDGER, attempt=1)
+    dry = offload("verify", root, "--deep", "--seal")
+    assert (dry.code, dry.err) == (1, "")
+    assert dry.out.endswith("0 of them without a checksum; 1 would get checksums: nothing is wrong\n")
     arguments = ("verify", root, "--deep", "--seal", "--yes", "--audit-log", log)
     assert offload(*arguments).out.endswith("; 1 got checksums: nothing is wrong\n")
     (line,) = map(json.loads, log.read_text().splitlines())

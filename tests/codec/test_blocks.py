@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from entries import LedgerPart, pack_block, pip17_object, read_object, streaming_object
+from entries import pack_block, pip17_object, read_object
 
 from offload_core.format.codec.block_layout import (
     BLOCK_HEADER_BYTES,
@@ -16,7 +16,7 @@ from offload_core.format.codec.blocks import BlockCursor, write_block
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.codec.pip17 import BlockPlan, plan_blocks
+from offload_core.format.codec.pip17 import plan_blocks
 from offload_core.format.codec.streaming import streaming_block_length
 from offload_hooks.errors import EntryOrderError, OptionError
 
@@ -94,14 +94,6 @@ def test_padding_of_any_length_is_written_and_read(spare):
     assert ids_and_payloads(cursor_over(payloads, spare=spare)) == list(enumerate(payloads))
 
 
-@pytest.mark.parametrize("spare", range(16))
-def test_padding_stands_before_the_next_block_of_an_object(spare):
-    payloads = [b"x" * 60, b"y" * 200]
-    written = pip17_object(payloads, max_block_bytes=128 + 12 + 60 + spare)
-    assert written.data[: 200 + spare].endswith(b"x" + (PATTERN * 4)[:spare])
-    assert read_object(written.data, written.index, written.key) == list(written.entries)
-
-
 @pytest.mark.parametrize("payload", [PATTERN, PATTERN * 5, PATTERN[:3], b"\xfe"])
 def test_a_payload_that_looks_like_padding_is_an_entry(payload):
     assert ids_and_payloads(cursor_over([payload, payload], spare=5)) == [(0, payload), (1, payload)]
@@ -122,34 +114,24 @@ def test_entries_do_not_fit_a_block_that_is_too_short():
 # --- where blocks end --------------------------------------------------------------------------
 
 
-def plans(lengths, max_block_bytes):
-    return list(plan_blocks(np.array(lengths, dtype=np.int64), max_block_bytes))
+@pytest.mark.parametrize(
+    ("lengths", "most", "plans"),
+    [
+        ([20] * 5, 200, [(0, 2, 200), (2, 4, 200), (4, 5, 160)]),
+        ([60, 60], 200, [(0, 1, 200), (1, 2, 200)]),
+        ([1, 100], 200, [(0, 1, 200), (1, 2, 240)]),
+        ([0, 0], 140, [(0, 1, 140), (1, 2, 140)]),
+        ([], 200, []),
+    ],
+)
+def test_every_block_but_the_last_is_as_long_as_it_may_be(lengths, most, plans):
+    found = plan_blocks(np.array(lengths, dtype=np.int64), most)
+    assert [(plan.first, plan.last, plan.block_length) for plan in found] == plans
 
 
-def plan(first, last, block_length):
-    return BlockPlan(first=first, last=last, block_length=block_length)
-
-
-def test_every_block_but_the_last_is_as_long_as_it_may_be():
-    assert plans([20] * 5, 200) == [plan(0, 2, 200), plan(2, 4, 200), plan(4, 5, 160)]
-
-
-def test_an_entry_that_fills_a_block_exactly_is_alone_in_it():
-    assert plans([60, 60], 200) == [plan(0, 1, 200), plan(1, 2, 200)]
-
-
-def test_a_block_before_a_larger_last_entry_is_as_long_as_it_may_be():
-    assert plans([1, 100], 200) == [plan(0, 1, 200), plan(1, 2, 240)]
-
-
-def test_a_ledger_without_entries_has_no_blocks():
-    assert plans([], 200) == []
-
-
-def test_the_smallest_block_has_room_for_one_empty_entry():
-    assert plans([0, 0], 140) == [plan(0, 1, 140), plan(1, 2, 140)]
+def test_a_block_has_room_for_one_empty_entry():
     with pytest.raises(OptionError) as caught:
-        plans([0], 139)
+        list(plan_blocks(np.array([0]), 139))
     assert (caught.value.expected, caught.value.found) == ("140 bytes or more", 139)
 
 
@@ -179,21 +161,7 @@ def test_a_streaming_block_always_keeps_some_padding(content, least, length):
     assert streaming_block_length(content, least) == length
 
 
-def test_a_streaming_object_may_hold_parts_of_ledgers():
-    written = streaming_object(
-        [
-            LedgerPart(ledger_id=9, blocks=[[b"a" * 600, b""], [b"c"]], first_entry_id=2**40),
-            LedgerPart(ledger_id=4, blocks=[[b"", b"", b"e"]]),
-        ]
-    )
-    assert read_object(written.data, written.index, written.key) == list(written.entries)
-
-
 # --- the cursor --------------------------------------------------------------------------------
-
-
-def test_a_block_of_empty_entries_is_read():
-    assert ids_and_payloads(cursor_over([b""] * 9), room=2) == [(i, b"") for i in range(9)]
 
 
 @pytest.mark.parametrize("first", [2**31 - 1, 2**32, 2**53, 2**63 - 5])
@@ -220,16 +188,6 @@ def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer):
     assert ids_and_payloads(cursor) == [(0, b"abc")]
 
 
-def test_copy_places_payloads_behind_one_another():
-    cursor = cursor_over([b"ab", b"", b"cde"])
-    values, borders = np.zeros(16, dtype=np.uint8), np.empty(17, dtype=np.int32)
-    assert cursor.copy(values, borders, np.empty(16, dtype=np.int64)) == 3
-    assert values[:5].tobytes() == b"abcde"
-    assert borders[:4].tolist() == [0, 2, 2, 5]
-    assert cursor.done
-    assert cursor.next_entry_id == 3
-
-
 def test_copy_tells_the_size_of_an_entry_that_does_not_fit():
     cursor = cursor_over([b"ab", b"x" * 50])
     values, borders = np.zeros(8, dtype=np.uint8), np.empty(9, dtype=np.int32)
@@ -249,13 +207,6 @@ def test_locate_stops_with_the_entry_that_reaches_the_byte_room():
     assert cursor.locate(*columns, 11) == 2
     assert cursor.locate(*columns, 1000) == 2
     assert cursor.done
-
-
-@pytest.mark.parametrize("stop", range(6))
-def test_the_cursor_stops_before_the_stop_entry(stop):
-    payloads = [bytes([i]) for i in range(5)]
-    read = ids_and_payloads(cursor_over(payloads, stop_entry_id=stop), room=2)
-    assert read == list(enumerate(payloads))[:stop]
 
 
 def test_a_stop_before_the_block_ends_the_walk():

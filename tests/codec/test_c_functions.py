@@ -127,7 +127,6 @@ def test_the_checksum_is_the_one_of_zlib(length):
 def test_a_decompressor_is_freed_with_its_owner(monkeypatch):
     freed: list[int] = []
     library = c_functions._library()
-    assert library is not None
     monkeypatch.setattr(library, "libdeflate_free_decompressor", freed.append)
     decompressor = c_functions.Decompressor()
     address = decompressor.address

@@ -73,7 +73,6 @@ def test_entries_of_an_extent(written, window_bytes):
     assert cursor.payload_bytes == sum(map(len, PAYLOADS))
     for begin, stop in ((0, 1), (3, 9), (5, None), (11, 12)):
         part = whole.between(begin, stop)
-        assert part is not None
         found = list(walk(EntryCursor(part), written.data, window_bytes))
         assert found == list(enumerate(PAYLOADS))[begin:stop]
 
@@ -83,7 +82,6 @@ def test_a_part_of_an_extent_has_the_blocks_that_it_needs():
     firsts = [block.first_entry_id for block in whole.blocks]
     assert firsts == [0, 4, 6, 9, 11]
     part = whole.between(5, 9)
-    assert part is not None
     assert [block.first_entry_id for block in part.blocks] == [4, 6]
     assert (part.begin_entry_id, part.stop_entry_id, part.first_entry_id) == (5, 9, 5)
     assert whole.between(0, None) == whole
@@ -110,11 +108,6 @@ def test_missing_ids_are_damage_unless_the_object_is_marked(gaps):
     else:
         with pytest.raises(EntryOrderError):
             list(walk(EntryCursor(extent), data))
-
-
-def put(at, new):
-    data = WRITTEN["pip17"].data
-    return data[:at] + new + data[at + len(new) :]
 
 
 BLOCKS = extent_of(WRITTEN["pip17"]).blocks
@@ -150,7 +143,8 @@ DAMAGE = {
 
 @pytest.mark.parametrize(("at", "new", "faults", "missing"), DAMAGE.values(), ids=DAMAGE)
 def test_damage_is_raised_or_reported(at, new, faults, missing):
-    data = put(at, new[: BLOCKS[2].offset - at])
+    data, new = WRITTEN["pip17"].data, new[: BLOCKS[2].offset - at]
+    data = data[:at] + new + data[at + len(new) :]
     whole = extent_of(WRITTEN["pip17"])
     with pytest.raises(faults[0][1]) as raised:
         list(walk(EntryCursor(whole), data))
@@ -173,7 +167,6 @@ def test_damage_of_a_mapfile_ends_its_stretch(compression):
     written = WRITTEN[f"mapfile-{compression.value}"]
     whole = extent_of(written)
     assert len(whole.blocks) > 1
-    assert whole.sequence_file is not None
     begin = whole.sequence_file.header.length
     data = written.data[:begin] + bytes([0xEE]) * 20 + written.data[begin + 20 :]
     with pytest.raises(FormatError):

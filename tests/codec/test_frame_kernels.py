@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from entries import borders
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.format.codec.block_layout import BlockHeader, pack_block_header, pack_frames, padding
@@ -33,7 +33,6 @@ def test_framing_outside_a_block_is_refused(room, position):
         )
 
 
-@settings(deadline=None)  # the first example may compile
 @given(PAYLOADS, FIRST_IDS, st.integers(0, 30), st.booleans(), st.data())
 def test_any_way_through_a_block_gives_the_same_entries(payloads, first, spare, gaps, data):
     """With gaps, entries are missing anywhere, or all of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 import zlib
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -45,12 +46,19 @@ from offload_hooks.errors import (
     OptionError,
 )
 
-EACH = pytest.mark.parametrize(
-    "compression", list(FileCompression), ids=lambda compression: compression.value
-)
 PAYLOADS = [b"first", b"", b"x" * 60, b"last"]
 A, B, C = THREE_RECORDS
-VALUES = THREE_VALUES
+
+
+@contextmanager
+def memory_below(most_bytes):
+    """The block allocates less than this at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_bytes
+    finally:
+        tracemalloc.stop()
 
 
 def refusal(written, **changed):
@@ -116,19 +124,13 @@ def test_an_index_is_not_decoded_without_its_data_file():
 
 
 def test_declared_sizes_do_not_allocate():
-    bomb = block(3, b"\x08\x08\x08", [0, 1, 2], b"\5\5" + pack_vint((1 << 31) - 1), VALUES)
-    many = block((1 << 31) - 1, b"\x08\x08\x08", [0, 1, 2], b"\5\5\5", VALUES)
-    tracemalloc.start()
-    try:
+    bomb = block(3, b"\x08\x08\x08", [0, 1, 2], b"\5\5" + pack_vint((1 << 31) - 1), THREE_VALUES)
+    many = block((1 << 31) - 1, b"\x08\x08\x08", [0, 1, 2], b"\5\5\5", THREE_VALUES)
+    long = pack_header(header_of(FileCompression.NONE)) + struct.pack(">iiq", 1 << 30, 8, -1)
+    with memory_below(4 << 20):
         for part in (bomb, many):
             refusal(blocked(part))
-        refusal(
-            plain(), data=pack_header(header_of(FileCompression.NONE)) + struct.pack(">iiq", 1 << 30, 8, -1)
-        )
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 << 20
+        refusal(plain(), data=long)
 
 
 def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_inflated():
@@ -136,14 +138,8 @@ def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_in
     fields = (zlib.compress(b"\x08" * count), zlib.compress(bytes(1 << 20)))
     head = pack_header(header_of(FileCompression.BLOCK, LONG_WRITABLE))
     data = head + MARK + pack_vint(count) + b"".join(map(pack_counted, fields))
-    tracemalloc.start()
-    try:
-        with pytest.raises(BadLengthError, match="cannot have so many records"):
-            parse_index_file(data, 1 << 40)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1 << 20
+    with memory_below(1 << 20), pytest.raises(BadLengthError, match="cannot have so many records"):
+        parse_index_file(data, 1 << 40)
 
 
 def test_an_index_that_inflates_without_end_is_refused_before():
@@ -151,17 +147,11 @@ def test_an_index_that_inflates_without_end_is_refused_before():
     fields = (zlib.compress(b"\x08\x08"), keys, zlib.compress(b"\x08\x08"), zlib.compress(bytes(16)))
     head = pack_header(header_of(FileCompression.BLOCK, LONG_WRITABLE))
     data = head + MARK + pack_vint(2) + b"".join(map(pack_counted, fields))
-    tracemalloc.start()
-    try:
-        with pytest.raises(DecompressionError, match="more than it may"):
-            parse_index_file(data, 10)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 << 20
+    with memory_below(4 << 20), pytest.raises(DecompressionError, match="more than it may"):
+        parse_index_file(data, 10)
 
 
-@EACH
+@pytest.mark.parametrize("compression", FileCompression)
 def test_of_the_beginning_as_much_is_asked_for_as_the_metadata_takes(compression):
     written = mapfile([bytes(100) for _ in range(3000)], compression=compression)
     whole = index_of(written)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.format.codec.kernels import mapfile as kernels
@@ -20,7 +20,6 @@ def readonly(data):
     return array
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(VALUES, st.integers(-1, 1)), max_size=8))
 def test_opening_values_is_opening_each(values):
     stored = [(len(value) + off).to_bytes(4, "big", signed=True) + value for value, off in values]
@@ -39,7 +38,6 @@ def test_opening_values_is_opening_each(values):
     assert [array[offsets[i] : offsets[i] + sizes[i]].tobytes() for i in range(right)] == opened
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, max_size=8), st.integers(0, 400), st.data())
 def test_copying_values_is_joining_them(values, room_bytes, data):
     room = data.draw(st.integers(0, len(values)))

@@ -17,12 +17,6 @@ PIP17 = pip17_object([b"first", b"last"])
 STREAMING = streaming_object([LedgerPart(ledger_id=30, blocks=[[b"a", b"bc"]])])
 
 
-def key_of(text):
-    key = parse_key(text)
-    assert key is not None
-    return key
-
-
 @pytest.mark.parametrize(
     ("written", "key", "expected", "found"),
     [
@@ -32,7 +26,7 @@ def key_of(text):
 )
 def test_a_key_that_contradicts_the_magic_is_refused(written, key, expected, found):
     with pytest.raises(BadMagicError) as caught:
-        parse_index(written.index, key_of(key))
+        parse_index(written.index, parse_key(key))
     error = caught.value
     assert (error.key, error.offset) == (f"{key}-index", 0)
     assert (error.expected, error.found) == (expected, found)
@@ -61,7 +55,7 @@ def test_a_record_that_contradicts_the_magic_is_refused():
 
 def test_a_record_that_contradicts_the_key_is_refused():
     with pytest.raises(OptionError) as caught:
-        parse_index(PIP17.index, key_of(UUID), recorded=ObjectFormat.PIP17)
+        parse_index(PIP17.index, parse_key(UUID), recorded=ObjectFormat.PIP17)
     assert (caught.value.expected, caught.value.found) == ("pip17 by the context", "streaming by the key")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from entries import ledger_metadata
 from golden import BROKER, GOLDEN
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import offload_proto
@@ -44,10 +44,6 @@ def without_store_header(value):
 def records():
     found = {path.name: without_store_header(path.read_bytes()) for path in VALUES}
     return found | {"none.ml.bin": (METADATA / "none.ml.bin").read_bytes()}
-
-
-def test_there_are_records_of_every_topic():
-    assert len(VALUES) == 14
 
 
 @pytest.mark.parametrize("name", sorted(records()))
@@ -151,13 +147,11 @@ LEDGER_INFO = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(LEDGER_METADATA)
 def test_ledger_metadata_is_read_as_it_was_written(metadata):
     assert parse_ledger_metadata(pack_ledger_metadata(metadata)) == metadata
 
 
-@settings(deadline=None)
 @given(LEDGER_INFO)
 def test_ledger_info_is_read_as_it_was_written(info):
     assert parse_ledger_info(pack_ledger_info(info)) == info

@@ -79,12 +79,9 @@ def test_windows_give_the_entries_of_the_whole_block(form, data):
     block, indexed = block_of(payloads, data.draw(st.integers(0, 40)))
     cuts = data.draw(st.lists(st.integers(128, len(block)), max_size=8))
     stop = data.draw(st.none() | st.integers(1, len(payloads)))
-    together = data.draw(st.sampled_from([0, 1, 20, 100, 1 << 20]))
-    before, blocks.TOGETHER_BYTES = blocks.TOGETHER_BYTES, together
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TOGETHER_BYTES", data.draw(st.sampled_from([0, 1, 20, 100, 1 << 20])))
         found = walk(block, indexed, cuts, form, stop_entry_id=stop)
-    finally:
-        blocks.TOGETHER_BYTES = before
     assert found == list(enumerate(payloads))[:stop]
 
 
@@ -97,11 +94,9 @@ def test_a_damaged_block_is_refused_window_by_window_as_it_is_whole(data):
     place = data.draw(st.integers(128, len(block) - 1))
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
     cuts = data.draw(st.lists(st.integers(128, len(block)), min_size=1, max_size=6))
-    before, blocks.TOGETHER_BYTES = blocks.TOGETHER_BYTES, data.draw(st.sampled_from([0, 10, 1 << 20]))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TOGETHER_BYTES", data.draw(st.sampled_from([0, 10, 1 << 20])))
         assert outcome(bytes(damaged), indexed, cuts) == outcome(bytes(damaged), indexed, [])
-    finally:
-        blocks.TOGETHER_BYTES = before
 
 
 def outcome(data, indexed, cuts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
 
@@ -21,6 +20,7 @@ from offload_hooks.errors import (
     UploadError,
 )
 from offload_hooks.testing import DoneFault, Fault, FaultLayer, FaultPlan, MemoryDriver
+from offload_hooks.testing.threads import together
 
 
 def tier_with(*faults, driver=None, seed=0, sleep=time.sleep):
@@ -130,10 +130,8 @@ def test_a_listing_may_break_off():
 
 def test_faults_of_one_call_come_together():
     slept = []
-    delay, failure = (
-        Fault(kind="delay", probability=1),
-        Fault(kind="fail-before", hooks=("stat",), calls=(1,)),
-    )
+    delay = Fault(kind="delay", probability=1)
+    failure = Fault(kind="fail-before", hooks=("stat",), calls=(1,))
     tier, plan = tier_with(delay, failure, sleep=slept.append)
     with pytest.raises(StoreUnavailableError):
         tier.stat("a")
@@ -141,12 +139,11 @@ def test_faults_of_one_call_come_together():
     assert slept == [0.01]
 
 
-def reads(seed, probability=0.3):
+def reads(seed):
     driver = MemoryDriver()
     Tier(driver).write_index("a", bytes(10))
-    tier, plan = tier_with(
-        Fault(kind="fail-before", hooks=("read_range",), probability=probability), driver=driver, seed=seed
-    )
+    fault = Fault(kind="fail-before", hooks=("read_range",), probability=0.3)
+    tier, plan = tier_with(fault, driver=driver, seed=seed)
 
     def read():
         try:
@@ -174,11 +171,7 @@ def test_a_seed_means_the_same_faults_again_whatever_else_is_called():
 
 def test_calls_from_many_threads_are_counted_once_each():
     _, plan, read = reads(7)
-    threads = [threading.Thread(target=lambda: [read() for _ in range(50)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([lambda: [read() for _ in range(50)]] * 4, 60)
     hit = sorted(done.call for done in plan.done)
     _, alone, read = reads(7)
     for _ in range(200):
@@ -199,15 +192,6 @@ def test_a_plan_can_be_text():
         seed="x",
     )
     assert parsed.faults == plan.faults
-
-
-def test_a_layer_can_be_made_of_text():
-    layer = Layer(name="fault-plan", make=partial(FaultLayer, faults="fail-before stat #1", seed="7"))
-    tier = Tier(MemoryDriver(), [layer])
-    with pytest.raises(StoreUnavailableError):
-        tier.stat("a")
-    with pytest.raises(ObjectNotFoundError):
-        tier.stat("a")
 
 
 def test_the_layer_is_found_by_its_name_and_takes_its_plan_from_one_text(tmp_path):

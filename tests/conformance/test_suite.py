@@ -46,15 +46,6 @@ def test_a_fixture_that_is_missing_is_named(run):
     assert "1 passed, 1 error" in shown
 
 
-def test_a_case_that_is_skipped_names_the_capability(run):
-    text = HEAD + "    capabilities = replace(CAPABILITIES, create_only=False, ordered_parts=True)\n"
-    cases = ("test_of_two_uploads_the_first_create_only_commit_wins", "test_blocks_may_come_all_at_once")
-    shown = run(text, *cases)
-    assert "the driver does not declare the capability create_only" in shown
-    assert "the driver declares the capability ordered_parts" in shown
-    assert "2 skipped" in shown
-
-
 def test_the_same_driver_every_time_skips_what_needs_two(run):
     text = HEAD.replace("return lambda: self", "one = self").replace(
         "ies)\n    @", "ies)\n        return lambda: one\n    @"

@@ -22,16 +22,8 @@ COLD = StorageClass(
 
 
 def tariff(name, currency="EUR"):
-    prices = Prices(
-        name="ours",
-        as_of="today",
-        currency=currency,
-        gb_bytes=GB,
-        egress_per_gb=0.1,
-        default_class="hot",
-        classes={"hot": HOT, "cold": COLD},
-    )
-    return prices.tariff(name)
+    told = {"name": "ours", "as_of": "today", "currency": currency, "gb_bytes": GB, "egress_per_gb": 0.1}
+    return Prices(**told, default_class="hot", classes={"hot": HOT, "cold": COLD}).tariff(name)
 
 
 def stored(**changes):
@@ -39,11 +31,8 @@ def stored(**changes):
     return StoredAmount(**(given | changes))
 
 
-def test_a_month_of_storage():
+def test_small_objects_are_paid_for_as_the_least_in_a_month_of_storage():
     assert month_of_storage(stored(), tariff("hot")) == pytest.approx(50.01 * 0.02)
-
-
-def test_small_objects_are_paid_for_as_the_least():
     lacking = stored(padding={100_000: 2 * GB, 7: 900 * GB})
     assert month_of_storage(lacking, tariff("cold")) == pytest.approx(52.01 * 0.01)
     assert month_of_storage(lacking, tariff("hot")) == pytest.approx(50.01 * 0.02)
@@ -58,17 +47,10 @@ def test_writing_takes_the_parts_the_two_ends_of_an_upload_and_the_index():
 def test_a_scan_is_paid_by_its_kinds_of_requests():
     scan = Requests(lists=2, heads=1000, gets=3000, read_bytes=10 * GB)
     here = money_of(scan, tariff("hot"))
-    assert (here.requests, here.retrieval, here.egress) == (
-        pytest.approx(0.012 + 0.4 + 1.2),
-        0,
-        0,
-    )  # a lookup as a read, where nothing else is said
+    # A lookup as a read, where nothing else is said.
+    assert (here.requests, here.retrieval, here.egress) == pytest.approx((0.012 + 0.4 + 1.2, 0, 0))
     there = money_of(scan, tariff("cold"), leaves=True)
-    assert (there.requests, there.retrieval, there.egress) == (
-        pytest.approx(2 + 3),
-        pytest.approx(5),
-        pytest.approx(1),
-    )
+    assert (there.requests, there.retrieval, there.egress) == pytest.approx((2 + 3, 5, 1))
 
 
 def test_moving_to_a_cheaper_class():
@@ -81,9 +63,8 @@ def test_moving_to_a_cheaper_class():
 
 
 def test_what_is_deleted_early_is_paid_for():
-    move = weigh(
-        {"a": stored(early_byte_days={30: 15 * 50 * GB})}, tariff("cold"), tariff("hot"), leaves=True
-    )
+    young = stored(early_byte_days={30: 15 * 50 * GB})
+    move = weigh({"a": young}, tariff("cold"), tariff("hot"), leaves=True)
     assert move.early == pytest.approx(50 * 0.01 / 2)
     assert move.egress == pytest.approx(5.001)
     assert move.reading > 25  # retrieval
@@ -99,11 +80,8 @@ def test_merging_small_ledgers_leaves_fewer_objects_and_no_padding():
     assert move.month_then == pytest.approx(2 * 0.03 * 0.01)
     assert move.scan_then == Requests(lists=1, heads=0, gets=4, read_bytes=30_000_000)
     assert move.scan_cost_then < move.scan_cost
-
-
-def test_merging_makes_no_more_objects_than_there_are():
-    move = weigh({"a": stored()}, tariff("hot"), tariff("hot"), merge_bytes=1)
-    assert move.objects_then == 2000
+    merged = weigh({"a": stored()}, tariff("hot"), tariff("hot"), merge_bytes=1)
+    assert merged.objects_then == 2000, "no more than there are"
 
 
 def test_currencies_are_not_mixed():

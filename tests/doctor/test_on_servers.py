@@ -1,7 +1,7 @@
 """`offload doctor` as people run it, on each of the five stores: what it finds, what it leaves, what it never shows."""
 
-import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +13,9 @@ from stores import NAMES, SERVERS, WebHdfs, new_store
 pytestmark = pytest.mark.sampled(6)
 
 CHECKS = [
-    "reach",
-    "put",
-    "metadata",
-    "multipart",
-    "invisible",
-    "commit",
-    "head",
-    "list",
-    "ranges",
-    "past the end",
-    "create-only",
-    "uploads",
-    "clock",
-    "throughput",
-    "latency",
-    "delete",
-    "delete again",
-    "leftovers",
-    "cleanup",
+    *("reach", "put", "metadata", "multipart", "invisible", "commit", "head", "list", "ranges"),
+    *("past the end", "create-only", "uploads", "clock", "throughput", "latency", "delete"),
+    *("delete again", "leftovers", "cleanup"),
 ]
 SECRET = "aHVudGVyMmh1bnRlcjI="  # what Azure takes for a key
 
@@ -104,9 +88,8 @@ def test_a_tier_that_may_only_be_read_is_examined_by_reading(store):
         tier.write_index("somebodys", b"0123456789", user_metadata={"role": "index"})
     result = doctor(store, "--read-only", "--json")
     assert (result.code, result.err) == (0, "")
-    report = json.loads(result.out)
-    assert report["summary"] == {"ok": 7, "warning": 0, "failed": 0, "skipped": 0}
-    assert report["left_behind"] == []
+    assert result.json["summary"] == {"ok": 7, "warning": 0, "failed": 0, "skipped": 0}
+    assert result.json["left_behind"] == []
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--debug"]], ids=["table", "json", "debug"])
@@ -134,7 +117,6 @@ def test_a_user_without_rights_is_told_which_he_needs(request, tmp_path):
         tier.write_index("somebodys", b"0123456789")
     result = doctor(replace(store, options={"user": "nobody"}))
     assert result.code == 1
-    (put,) = [line for line in result.out.splitlines() if line.startswith("put")]
-    assert put.split()[1] == "failed"
+    assert re.search("^put +failed ", result.out, re.MULTILINE)
     assert "write and execute (-wx) on the tier's directory" in " ".join(result.out.split())
     assert "failed" in result.out.splitlines()[-1]

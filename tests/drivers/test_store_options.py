@@ -446,11 +446,6 @@ def test_options_that_make_no_sense_are_refused_by_name_and_no_secret_is_repeate
     assert SECRET not in text_of(caught)
 
 
-def test_an_unknown_option_is_named():
-    with pytest.raises(OptionError, match=r"takes no option 'buckett'.*Did you mean 'bucket'"):
-        registry.make_driver("gcs", {"buckett": "b"})
-
-
 @pytest.mark.parametrize(
     ("url", "driver", "given"),
     [

@@ -128,14 +128,8 @@ def test_a_ledger_that_grows_by_segments_is_gone_on_with(tmp_path):
     tier, out = tmp_path / "tier", tmp_path / "out"
     entries = messages("streamed", 20)
     for first, stop in ((0, 5), (5, 6), (6, 14), (14, 20)):
-        add_segment(
-            tier,
-            7,
-            first,
-            [entries[first : first + 2], entries[first + 2 : stop]]
-            if stop - first > 2
-            else [entries[first:stop]],
-        )
+        blocks = [entries[first : min(first + 2, stop)], entries[first + 2 : stop]]
+        add_segment(tier, 7, first, [block for block in blocks if block])
         report = export(tier, out, topics="acme/cold/streamed")
         assert report.rows == sum(2 if n % 3 == 2 else 1 for n in range(first, stop))
         assert parquet_rows(out) == scanned(tier)
@@ -235,11 +229,8 @@ def test_a_committed_file_whose_upload_is_gone_is_an_error(tier, tmp_path):
     manifest = out / "_offload_export" / f"{1:020d}.json"
     export(tier, out)
     (key, *_) = parquet_files(out)
-    manifest.write_text(
-        manifest.read_text().replace(
-            '"upload": null', '"upload": {"id": "' + 32 * "0" + '", "blocks": [[1, ""]]}'
-        )
-    )
+    upload = '"upload": {"id": "' + 32 * "0" + '", "blocks": [[1, ""]]}'
+    manifest.write_text(manifest.read_text().replace('"upload": null', upload))
     (out / key).unlink()
     with pytest.raises(DataLossError, match="nor is the upload") as caught:
         export(tier, out)
@@ -300,9 +291,6 @@ def test_topics_with_long_names_are_exported_and_gone_on_with_in_the_same_folder
 
 def _lay_out_topic(tier, topic, ledger_id):
     tenant, namespace, name = topic.split("/")
-    lay_out(
-        tier,
-        pip17_object(messages(f"ledger {ledger_id}", 3), ledger_id=ledger_id),
-        attempt=ledger_id,
-        names=Names(managed_ledger=f"{tenant}/{namespace}/persistent/{quote(name, safe='')}"),
-    )
+    names = Names(managed_ledger=f"{tenant}/{namespace}/persistent/{quote(name, safe='')}")
+    written = pip17_object(messages(f"ledger {ledger_id}", 3), ledger_id=ledger_id)
+    lay_out(tier, written, attempt=ledger_id, names=names)

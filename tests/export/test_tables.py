@@ -10,8 +10,6 @@ from scenes.exports import (
     DAY_MS,
     ORDERS,
     add_ledger,
-    delta_rows,
-    iceberg_rows,
     iceberg_table,
     in_order,
     messages,
@@ -30,6 +28,7 @@ from offload_hooks.errors import MetadataError, OptionError, StoreError, Unsuppo
 from pulsar_offload import open_tier
 
 KINDS = ("iceberg", "delta")
+PLACE = ["__topic", "__ledgerId", "__entryId", "__batchIndex"]
 TOPIC = "persistent://acme/cold/orders-partition-"
 
 
@@ -154,21 +153,14 @@ def test_times_that_no_calendar_has_are_in_the_tables(tmp_path):
     tier = tmp_path / "tier"
     add_ledger(tier, 3, [entry(b"x", publish_time=5 * DAY_MS), entry(b"y", publish_time=40_000_000 * DAY_MS)])
     for kind in KINDS:
-        export(
-            tier,
-            kind,
-            tmp_path / kind,
-            columns=["value", *("__topic", "__ledgerId", "__entryId", "__batchIndex")],
-        )
-    assert [row["value"] for row in delta_rows(tmp_path / "delta")] == [b"x", b"y"]
-    assert [row["value"] for row in iceberg_rows(tmp_path / "iceberg")] == [b"x", b"y"]
+        export(tier, kind, tmp_path / kind, columns=["value", *PLACE])
+        assert [row["value"] for row in rows_of(kind, tmp_path / kind)] == [b"x", b"y"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_of_other_columns_is_refused_and_stays_as_it_was(kind, tier, tmp_path):
     out = tmp_path / "out"
-    columns = ["__topic", "__ledgerId", "__entryId", "__batchIndex"]
-    export(tier, kind, out, topics=f"{ORDERS}-partition-0", columns=columns)
+    export(tier, kind, out, topics=f"{ORDERS}-partition-0", columns=PLACE)
     before = rows_of(kind, out)
     with pytest.raises(OptionError, match="other columns"):
         export(tier, kind, out, topics=f"{ORDERS}-partition-1")

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes.filters import PlainFilter
 
@@ -41,7 +41,6 @@ class Numbered:
         return memoryview(array("i", [each[0] for each in entries]))
 
 
-@settings(deadline=None)  # the first example may compile
 @given(PAYLOADS, st.integers(0, 5))
 def test_copying_what_is_kept_is_joining_it(payloads, before):
     data = read_only(bytes(before) + b"".join(payload for payload, _ in payloads))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from entries import read_object
+from entries import read_object, read_sparse_through
 from golden import as_expected, sent_in_transactions, topic_objects, topic_rows
 from in_their_place import filter_objects
 from scenes.transactions import Model
@@ -71,15 +71,10 @@ def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_pat
         readers = ColdReaders(KnownTiers(tier))
         for golden in topic_objects("txn"):
             ledger_id, uuid = golden.key.ledger_id, golden.key.uuid
-            assert ledger_id is not None
             reader = readers.read_offloaded(ledger_id, OffloadContext(uuid=uuid, complete=True), None)
-            begin, count = 0, reader.status().entry_count
-            while begin < count:
-                read = reader.read_sparse(begin, count - 1, 2000)
-                for batch in read.runs():
-                    for entry_id, payload in enumerate(batch, batch.first_entry_id):
-                        found[EntryPosition(ledger_id, entry_id)] = bytes(payload)
-                begin = read.stop_entry_id
+            last = reader.status().entry_count - 1
+            read = read_sparse_through(reader, 0, last, 2000)
+            found |= {EntryPosition(ledger_id, entry_id): payload for entry_id, payload in read}
     assert found == committed
     assert 0 < len(found) < len(stored)
 

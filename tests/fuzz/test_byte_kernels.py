@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -58,13 +58,8 @@ EXTREMES = (
     *(0, -1, -2, -12, -(1 << 31), -(1 << 32), INT64[0], INT64[0] + 1, INT64[1], INT64[1] - 1, INT64[1] - 12),
 )
 LARGE = (
-    b"\x7f\xff\xff\xff",
-    b"\x80\0\0\0",
-    b"\xff" * 4,
-    b"\xff" * 9 + b"\x01",
-    b"\xff" * 11,
-    b"\0" * 8,
-    b"\x80" * 9,
+    *(b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 4, b"\xff" * 9 + b"\x01"),
+    *(b"\xff" * 11, b"\0" * 8, b"\x80" * 9),
 )
 
 
@@ -126,10 +121,8 @@ def around(random, size):
 
 
 def table(random, rows, columns, most):
-    return np.array(
-        [[number(random, most) if random.randrange(3) else -1 for _ in range(columns)] for _ in range(rows)],
-        dtype=np.int64,
-    ).reshape(rows, columns)
+    drawn = [number(random, most) if random.randrange(3) else -1 for _ in range(rows * columns)]
+    return np.array(drawn, dtype=np.int64).reshape(rows, columns)
 
 
 def payload_list(random, most=8):
@@ -224,7 +217,7 @@ def frames_of_ledgers(random):
     most = random.choice((ledger_frames.MAX_ENTRY_BYTES, 30))
     common = (most, crc32c_address(), np.uint32(seed))
     guarded = Guarded()
-    status, end, entry_id, passed = called(
+    status, _, entry_id, passed = called(
         ledger_kernels.pass_frames, readonly(window), at, len(window), 5, 1 << 60, *common
     )
     if at == 0 and most > 30:
@@ -238,20 +231,10 @@ def frames_of_ledgers(random):
         assert (status != ledger_kernels.PASSED) == fault
     values = guarded.array(around(random, len(window) - at))
     offsets = guarded.array(around(random, random.randint(1, 9)), np.int64)
-    room = number(random, 300)
-    called(
-        ledger_kernels.copy_frames,
-        readonly(window),
-        at,
-        5,
-        5 + number(random) % 99,
-        *common,
-        room,
-        values,
-        offsets,
-    )
+    stop = 5 + number(random) % 99
+    given = (*common, number(random, 300), values, offsets)
+    called(ledger_kernels.copy_frames, readonly(window), at, 5, stop, *given)
     guarded.check()
-    del end
 
 
 # --- MapFiles ----------------------------------------------------------------------------------
@@ -262,9 +245,8 @@ def records(random):
     for each in payload_list(random):
         if not random.randrange(3):
             data += b"\xff\xff\xff\xff" + SYNC
-        data += (
-            (8 + len(each)).to_bytes(4, "big") + b"\0\0\0\x08" + key.to_bytes(8, "big", signed=True) + each
-        )
+        data += (8 + len(each)).to_bytes(4, "big") + b"\0\0\0\x08"
+        data += key.to_bytes(8, "big", signed=True) + each
         key += random.choice((1, 1, 5))
     whole = changed(bytes(data), random)
     end = len(whole) + random.choice((0, 0, 0, 1, 30))
@@ -303,19 +285,9 @@ def streams(random):
     guarded = Guarded()
     out = guarded.array(random.choice((0, 10, 300, 1000)))
     sizes, counts = guarded.array(around(random, len(stored)), np.int64), guarded.array(2, np.uint64)
-    inflater = c_functions.Decompressor()
-    made = called(
-        mapfile_kernels.inflate_values,
-        c_functions.inflate_address(),
-        inflater.address,
-        readonly(window),
-        offsets,
-        lengths,
-        number(random, 300),
-        out,
-        sizes,
-        counts,
-    )
+    inflate, inflater = c_functions.inflate_address(), c_functions.Decompressor()
+    given = (readonly(window), offsets, lengths, number(random, 300), out, sizes, counts)
+    made = called(mapfile_kernels.inflate_values, inflate, inflater.address, *given)
     guarded.check()
     if made is None:
         return
@@ -327,13 +299,12 @@ def streams(random):
     value_offsets = guarded.array(around(random, right + 1), np.int32)
     called(mapfile_kernels.copy_values, out, opened, lengths, right, values, value_offsets)
     chunk = random.choice((1, 16, 512))
-    sums = guarded.array(4 * around(random, -(-len(out) // chunk)))
+    chunks = [out[at : at + chunk] for at in range(0, len(out), chunk)]
+    sums = guarded.array(4 * around(random, len(chunks)))
     called(mapfile_kernels.make_checksums, c_functions.crc32_address(), out, chunk, sums)
-    for i in range(min(len(sums) // 4, -(-len(out) // chunk))):
-        if len(sums) // 4 <= -(-len(out) // chunk):
-            assert int.from_bytes(sums[4 * i : 4 * i + 4], "big") == zlib.crc32(
-                out[i * chunk : (i + 1) * chunk]
-            )
+    if len(sums) // 4 <= len(chunks):
+        for i, each in enumerate(chunks[: len(sums) // 4]):
+            assert int.from_bytes(sums[4 * i : 4 * i + 4], "big") == zlib.crc32(each)
     guarded.check()
 
 
@@ -500,19 +471,8 @@ def arrow_columns(random, block, scratch, out, field):
     values, validity = guarded.array(around(random, total)), guarded.array((rows + 7) // 8)
     validity[:] = 0
     ends = guarded.array(around(random, rows + 1), np.int32)
-    flags = out[entry_fields.M_FLAGS]
-    called(
-        column_spans.gather_spans,
-        block,
-        scratch,
-        flags,
-        entry_fields.VALUE_IN_SCRATCH,
-        out[field],
-        lengths,
-        values,
-        ends,
-        validity,
-    )
+    given = (out[entry_fields.M_FLAGS], entry_fields.VALUE_IN_SCRATCH, out[field], lengths)
+    called(column_spans.gather_spans, block, scratch, *given, values, ends, validity)
     called(column_spans.all_same, block, np.ascontiguousarray(out[field]), np.ascontiguousarray(lengths))
     guarded.check()
 
@@ -579,25 +539,12 @@ def decompressed_payloads(random):
         if stored:
             random.choice((starts, lengths, places))[random.randrange(len(stored))] = random.choice(EXTREMES)
     guarded = Guarded()
-    scratch, left = (
-        guarded.array(around(random, int(small.sum()))),
-        guarded.array(around(random, len(stored)), np.int64),
-    )
+    scratch = guarded.array(around(random, int(small.sum())))
+    left = guarded.array(around(random, len(stored)), np.int64)
     codecs = np.array([random.choice((0, 1, 2, 3, 4, -1)) for _ in stored], dtype=np.int64)
     memory = _memory()
-    called(
-        decompression.decompress,
-        memory.functions,
-        block,
-        starts,
-        lengths,
-        codecs,
-        scratch,
-        places,
-        declared,
-        memory.counts,
-        left,
-    )
+    given = (block, starts, lengths, codecs, scratch, places, declared)
+    called(decompression.decompress, memory.functions, *given, memory.counts, left)
     guarded.check()
 
 
@@ -627,18 +574,10 @@ def transactions_of_entries(random):
     for width in (4, 4, 2):
         rows = random.choice((len(found), len(found), 8, random.randrange(9)))
         outputs.append(guarded.array(rows * width, np.int64).reshape(rows, width))
-    called(
-        transaction_ranges.find_transactions,
-        block,
-        offsets,
-        lengths,
-        len(found),
-        np.arange(around(random, len(found))),
-        random.choice((0, crc32c_address())),
-        guarded.array(entry_fields.E_FIELDS, np.int64),
-        *outputs,
-        np.array([INT64[1], INT64[0]], dtype=np.int64),
-    )
+    ids, crc = np.arange(around(random, len(found))), random.choice((0, crc32c_address()))
+    outputs = [guarded.array(entry_fields.E_FIELDS, np.int64), *outputs, np.array(INT64[::-1])]
+    given = (block, offsets, lengths, len(found), ids, crc)
+    called(transaction_ranges.find_transactions, *given, *outputs)
     guarded.check()
 
 
@@ -664,27 +603,16 @@ def filtered(random):
         offsets[random.randrange(len(offsets))] = random.choice(EXTREMES)
     guarded = Guarded()
     offsets.flags.writeable = False
-    out, out_offsets = (
-        guarded.array(around(random, len(data) - 6)),
-        guarded.array(around(random, len(offsets)), np.int64),
-    )
+    out = guarded.array(around(random, len(data) - 6))
+    out_offsets = guarded.array(around(random, len(offsets)), np.int64)
     count = called(frames.copy_kept, data, offsets, dropped, out, out_offsets)
     if count is not None:
         left = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(len(found)) if not dropped[i]]
         assert [out[a:b].tobytes() for a, b in pairwise(out_offsets[: count + 1])] == left
+    fields = guarded.array(entry_fields.E_FIELDS, np.int64)
     out = guarded.array(max(0, size + random.randrange(-12, 24)))
-    called(
-        tombstones.replace,
-        data,
-        offsets,
-        dropped.copy(),
-        crc32c_address(),
-        _BEFORE,
-        _AFTER,
-        guarded.array(entry_fields.E_FIELDS, np.int64),
-        out,
-        out_offsets,
-    )
+    given = (data, offsets, dropped.copy(), crc32c_address(), _BEFORE, _AFTER)
+    called(tombstones.replace, *given, fields, out, out_offsets)
     guarded.check()
 
 
@@ -694,20 +622,20 @@ def filtered(random):
 def arguments(random):
     """Kernels with arguments that need not fit one another at all: refused, or within bounds."""
     guarded = Guarded()
-    size = random.randrange(60)
-    data = (
-        readonly(changed(random.choice(corpus(0)), random))
-        if random.randrange(2)
-        else readonly(random.randbytes(size))
-    )
+    drawn = random.randbytes(random.randrange(60))
+    data = readonly(changed(random.choice(corpus(0)), random) if random.randrange(2) else drawn)
     few = random.randrange(6)
-    seed = np.uint32(1)
 
     def longs():
         return numbers(random, around(random, few), len(data))
 
     def ends():
         return numbers(random, around(random, few + 1), len(data))
+
+    def fixed_ends():
+        made = ends()
+        made.flags.writeable = False
+        return made
 
     def out(dtype=np.int64, more=0):
         made = guarded.array(around(random, few + more), dtype)
@@ -723,168 +651,62 @@ def arguments(random):
     def n():
         return number(random, max(few, len(data)) if random.randrange(2) else few)
 
-    crc, gaps = crc32c_address(), bool(random.randrange(2))
+    flags, bits = partial(out, np.uint8), partial(out, np.bool_)
+    new_ends, more_longs = partial(out, np.int32, 1), partial(out, more=1)
+    of_entries = partial(rows, few, entry_fields.E_FIELDS)
+    of_messages = partial(rows, entry_fields.M_FIELDS, 9)
+    tables = [partial(rows, few, wide) for wide in (4, 4, 2)]
+    crc, gaps, seed = crc32c_address(), bool(random.randrange(2)), np.uint32(1)
+    crc32, inflater = c_functions.crc32_address(), (c_functions.inflate_address(), _inflater().address)
     memory = _memory()
-    kernels: list[Callable[[], Any]] = [
-        lambda: called(frames.are_borders, ends(), n(), n(), n()),
-        lambda: called(frames.find_entries, data, n(), n(), n(), n(), gaps, n(), out(), out(), out()),
-        lambda: called(frames.copy_entries, data, n(), n(), n(), n(), gaps, space(), out(np.int32, 1), out()),
-        lambda: called(frames.frame_entries, data, ends(), longs(), n(), n(), space(), n()),
-        lambda: called(frames.fill_padding, space(), n(), n()),
-        lambda: called(frames.copy_kept, data, _fixed(ends()), out(np.bool_), space(), out(more=1)),
-        lambda: called(
-            mapfile_kernels.locate_records,
-            data,
-            n(),
-            n(),
-            readonly(SYNC[: around(random, 16)]),
-            n(),
-            n(),
-            n(),
-            out(),
-            out(),
-            out(),
-        ),
-        lambda: called(
-            mapfile_kernels.inflate_values,
-            c_functions.inflate_address(),
-            _inflater().address,
-            data,
-            longs(),
-            longs(),
-            n(),
-            space(),
-            out(),
-            guarded.array(2, np.uint64),
-        ),
-        lambda: called(mapfile_kernels.make_checksums, c_functions.crc32_address(), data, n(), space()),
-        lambda: called(mapfile_kernels.open_values, data, longs(), longs()),
-        lambda: called(mapfile_kernels.copy_values, data, longs(), longs(), n(), space(), out(np.int32, 1)),
-        lambda: called(mapfile_kernels.read_lengths, data, out()),
-        lambda: called(ledger_kernels.pass_frames, data, n(), n(), n(), n(), n(), crc, seed),
-        lambda: called(
-            ledger_kernels.copy_frames, data, n(), n(), n(), n(), crc, seed, n(), space(), out(more=1)
-        ),
-        lambda: called(ledger_kernels.frame_entries, data, ends(), n(), n(), n(), crc, seed, space()),
-        lambda: called(
-            entries.read_entries, data, longs(), longs(), n(), 0, rows(few, entry_fields.E_FIELDS)
-        ),
-        lambda: called(
-            batches.survey_entries, rows(few, entry_fields.E_FIELDS), out(), out(np.uint8), out(np.uint8)
-        ),
-        lambda: called(
-            batches.message_room, rows(few, entry_fields.E_FIELDS), n(), n(), longs(), out(np.uint8)
-        ),
-        lambda: called(
-            batches.read_messages,
-            data,
-            space(),
-            rows(few, entry_fields.E_FIELDS),
-            n(),
-            n(),
-            longs(),
-            longs(),
-            out(np.uint8),
-            rows(entry_fields.M_FIELDS, 9),
-        ),
-        lambda: called(column_spans.span_bytes, longs()),
-        lambda: called(
-            column_spans.gather_spans,
-            data,
-            space(),
-            longs(),
-            1,
-            longs(),
-            longs(),
-            space(),
-            out(np.int32, 1),
-            out(np.uint8),
-        ),
-        lambda: called(column_spans.scale_times, longs(), 0, out(), out(np.uint8)),
-        lambda: called(column_spans.all_same, data, longs(), longs()),
-        lambda: called(
-            column_spans.pack_message_ids,
-            n(),
-            n(),
-            longs(),
-            longs(),
-            longs(),
-            longs(),
-            space(),
-            out(np.int32, 1),
-        ),
-        lambda: called(
-            column_spans.gather_properties,
-            data,
-            space(),
-            longs(),
-            longs(),
-            longs(),
-            longs(),
-            longs(),
-            out(np.int32, 1),
-            space(),
-            out(np.int32, 1),
-            space(),
-            out(np.int32, 1),
-        ),
-        lambda: called(
-            decompression.decompress,
-            memory.functions[: around(random, decompression.FUNCTIONS)],
-            data,
-            longs(),
-            longs(),
-            longs(),
-            space(),
-            longs(),
-            longs(),
-            memory.counts,
-            out(),
-        ),
-        lambda: called(
-            tombstones.replace,
-            data,
-            _fixed(ends()),
-            out(np.bool_),
-            crc,
-            readonly(b"before"),
-            readonly(b"after"),
-            guarded.array(around(random, entry_fields.E_FIELDS), np.int64),
-            space(),
-            out(more=1),
-        ),
-        lambda: called(
-            transaction_ranges.find_transactions,
-            data,
-            longs(),
-            longs(),
-            n(),
-            longs(),
-            0,
-            guarded.array(around(random, entry_fields.E_FIELDS), np.int64),
-            rows(few, 4),
-            rows(few, 4),
-            rows(few, 2),
-            out(),
-        ),
-        lambda: called(
-            split_key_values,
-            data,
-            numbers(random, few, len(data)),
-            numbers(random, few, len(data)),
-            guarded.array(2 * few, np.int64).reshape(2, few),
-            guarded.array(2 * few, np.int64).reshape(2, few),
-            guarded.array(few, np.bool_),
-        ),
+    functions = memory.functions[: around(random, decompression.FUNCTIONS)]
+    counts = guarded.array(2, np.uint64)
+    sync = readonly(SYNC[: around(random, 16)])
+    before, after = readonly(b"before"), readonly(b"after")
+
+    def fields():
+        return guarded.array(around(random, entry_fields.E_FIELDS), np.int64)
+
+    def payloads():
+        return numbers(random, few, len(data))
+
+    def spans():
+        return guarded.array(2 * few, np.int64).reshape(2, few)
+
+    kernels: list[tuple[Any, ...]] = [  # and their arguments, or what makes them
+        (frames.are_borders, ends, n, n, n),
+        (frames.find_entries, data, n, n, n, n, gaps, n, out, out, out),
+        (frames.copy_entries, data, n, n, n, n, gaps, space, new_ends, out),
+        (frames.frame_entries, data, ends, longs, n, n, space, n),
+        (frames.fill_padding, space, n, n),
+        (frames.copy_kept, data, fixed_ends, bits, space, more_longs),
+        (mapfile_kernels.locate_records, data, n, n, sync, n, n, n, out, out, out),
+        (mapfile_kernels.inflate_values, *inflater, data, longs, longs, n, space, out, counts),
+        (mapfile_kernels.make_checksums, crc32, data, n, space),
+        (mapfile_kernels.open_values, data, longs, longs),
+        (mapfile_kernels.copy_values, data, longs, longs, n, space, new_ends),
+        (mapfile_kernels.read_lengths, data, out),
+        (ledger_kernels.pass_frames, data, n, n, n, n, n, crc, seed),
+        (ledger_kernels.copy_frames, data, n, n, n, n, crc, seed, n, space, more_longs),
+        (ledger_kernels.frame_entries, data, ends, n, n, n, crc, seed, space),
+        (entries.read_entries, data, longs, longs, n, 0, of_entries),
+        (batches.survey_entries, of_entries, out, flags, flags),
+        (batches.message_room, of_entries, n, n, longs, flags),
+        (batches.read_messages, data, space, of_entries, n, n, longs, longs, flags, of_messages),
+        (column_spans.span_bytes, longs),
+        (column_spans.gather_spans, data, space, longs, 1, longs, longs, space, new_ends, flags),
+        (column_spans.scale_times, longs, 0, out, flags),
+        (column_spans.all_same, data, longs, longs),
+        (column_spans.pack_message_ids, n, n, longs, longs, longs, longs, space, new_ends),
+        (column_spans.gather_properties, data, space, *[longs] * 5, *[new_ends, space] * 2, new_ends),
+        (decompression.decompress, functions, data, *[longs] * 3, space, longs, longs, memory.counts, out),
+        (tombstones.replace, data, fixed_ends, bits, crc, before, after, fields, space, more_longs),
+        (transaction_ranges.find_transactions, data, longs, longs, n, longs, 0, fields, *tables, out),
+        (split_key_values, data, payloads, payloads, spans, spans, guarded.array(few, np.bool_)),
     ]
-    for each in random.sample(kernels, 4):
-        each()
+    for kernel, *given in random.sample(kernels, 4):
+        called(kernel, *(each() if callable(each) else each for each in given))
     guarded.check()
-
-
-def _fixed(array):
-    array.flags.writeable = False
-    return array
 
 
 @functools.cache
@@ -895,19 +717,8 @@ def _inflater():
 FAMILIES = {
     family.__name__: family
     for family in (
-        frames_of_blocks,
-        framing,
-        frames_of_ledgers,
-        records,
-        streams,
-        whole_mapfiles,
-        wire,
-        messages,
-        tables_of_entries,
-        decompressed_payloads,
-        transactions_of_entries,
-        filtered,
-        arguments,
+        *(frames_of_blocks, framing, frames_of_ledgers, records, streams, whole_mapfiles, wire, messages),
+        *(tables_of_entries, decompressed_payloads, transactions_of_entries, filtered, arguments),
     )
 }
 

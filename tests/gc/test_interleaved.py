@@ -9,24 +9,17 @@ from crash_points import Metadata, PointedAudit, Points, each_turn, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from managed_ledgers import Audit
-from records import copied, managed_ledger
+from records import copied, managed_ledger, new_copy
 from scenes.garbage import OTHER, CollectedTier, clock, deleted_topic, superseded
-from tiers import MODIFIED_AT, TOPIC, uuid_of
+from tiers import MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import GarbageKind
 from offload_core.maintenance.record_recovery import RecoveryOutcome, recover_records
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
-from offload_core.metadata.records import (
-    EntryPosition,
-    ManagedLedgerInfo,
-    OffloadContext,
-    OtherCopy,
-    OtherRole,
-)
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.records.attempts import place_of
-from offload_core.metadata.records.replacements import CopyForm
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.managed_ledger_records import claimed, is_claim, placeholder
 from offload_core.storage.tier import Tier
@@ -36,16 +29,18 @@ from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 
 LOST = managed_ledger_of_topic(parse_topic(OTHER))
-LEDGERS = (20, 21)
+
+
+def of_ledger(ledger_id):
+    written = one_ledger()
+    return replace(written, key=replace(written.key, ledger_id=ledger_id))
 
 
 def lost_topic():
     """A topic with its record, and two ledgers of another one whose record is lost."""
     scene, _ = deleted_topic()
-    for number, ledger_id in enumerate(LEDGERS, start=2):
-        written = one_ledger()
-        written = replace(written, key=replace(written.key, ledger_id=ledger_id))
-        scene.add(written, 10 + ledger_id)
+    for number, ledger_id in enumerate((20, 21), start=2):
+        scene.add(of_ledger(ledger_id), 10 + ledger_id)
         for key in (scene.key(number), scene.index_key(number)):
             scene.objects[key].metadata["managedledgername"] = LOST
     return CollectedTier.of(scene)
@@ -109,22 +104,12 @@ def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(a
 
 def switched_to_the_other(world):
     """As a repair does whose copy is damaged: the other copy is read at once, and the damaged one is put aside."""
-    name = managed_ledger_of_topic(parse_topic(TOPIC))
-    known = world.records.read(name)
-    (ledger,) = known.info.ledgers
-    assert ledger.context.driver is not None
-    copy = OtherCopy(
-        role=OtherRole.REPLACEMENT,
-        uuid=uuid_of(5),
-        form=CopyForm.LEDGER,
-        driver=place_of(ledger.context.driver),
-        since_ms=clock()(),
-        ledger_ids=(LEDGER,),
-    )
+    (ledger,) = world.records.read(MANAGED_LEDGER).info.ledgers
+    driver = place_of(ledger.context.driver)
     steps = Replacement(
         registry=RecordRegistry(world.records, clock()),
-        name=name,
-        copy=copy,
+        name=MANAGED_LEDGER,
+        copy=new_copy(uuid_of(5), LEDGER, driver=driver, since_ms=clock()()),
         old=uuid_of(0),
         tier=world.tier,
         audit=Audit(),
@@ -146,8 +131,7 @@ def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after):
     for world, _, switched in each_turn(
         lambda: CollectedTier.of(superseded()[0]), collect, switched_to_the_other, after=after
     ):
-        known = world.records.read(managed_ledger_of_topic(parse_topic(TOPIC)))
-        (ledger,) = known.info.ledgers
+        (ledger,) = world.records.read(MANAGED_LEDGER).info.ledgers
         assert ledger.context.uuid == (uuid_of(5) if switched else uuid_of(0))
         name = f"{ledger.context.uuid}-ledger-{LEDGER}"
         assert {name, f"{name}-index"} <= world.keys
@@ -168,13 +152,10 @@ def test_a_claim_that_was_left_is_in_nobodys_way():
     assert recover(world, Points()) == [RecoveryOutcome.NEW]
     check_consistent(world)
     world = lost_topic()
-    world.records.write(LOST, placeholder(1), None)
-    collect(world, Points())
-    assert len(world.keys) == 2
-    assert world.records.read(LOST) is None
-    world.records.write(LOST, placeholder(1), None)  # of a process that was killed when all was deleted
-    collect(world, Points())
-    assert world.records.read(LOST) is None
+    for _ in range(2):  # the second claim is of a process that was killed when all was deleted
+        world.records.write(LOST, placeholder(1), None)
+        collect(world, Points())
+        assert (len(world.keys), world.records.read(LOST)) == (2, None)
 
 
 def test_claims_of_two_names_of_a_topic_are_in_nobodys_way():
@@ -193,9 +174,7 @@ def test_claims_of_two_names_of_a_topic_are_in_nobodys_way():
             if (known := world.records.read(name)) and known.info.terminated_at
         ]
         assert left == ([] if has_record is None else [has_record])
-        assert has_record is not None or world.records.names() == [
-            managed_ledger_of_topic(parse_topic(TOPIC))
-        ]
+        assert has_record is not None or world.records.names() == [MANAGED_LEDGER]
         found = StoreRecords(world.metadata)
         assert [found.name(topic) for topic in found.topics() if topic == parse_topic(OTHER)] == left
         assert found.why_incomplete is None
@@ -203,30 +182,21 @@ def test_claims_of_two_names_of_a_topic_are_in_nobodys_way():
 
 def test_a_claim_is_of_the_record_that_objects_were_judged_by():
     world = lost_topic()
-    keeper = managed_ledger_of_topic(parse_topic("persistent://acme/cold/orders"))
-    known = world.records.read(keeper)
-    with claimed(world.records, keeper, known.info, 1) as is_as_judged:
+    known = world.records.read(MANAGED_LEDGER)
+    with claimed(world.records, MANAGED_LEDGER, known.info, 1) as is_as_judged:
         assert is_as_judged
-    written = world.records.read(keeper)
+    written = world.records.read(MANAGED_LEDGER)
     assert written.info == known.info
     assert written.version != known.version  # who read it before finds that it was written
-    with claimed(world.records, keeper, None, 1) as is_as_judged:
+    with claimed(world.records, MANAGED_LEDGER, None, 1) as is_as_judged:
         assert not is_as_judged
     with claimed(world.records, LOST, None, 1) as is_as_judged:
         assert is_as_judged
-        claim = world.records.read(LOST)
-        assert claim is not None
-        world.records.write(LOST, known.info, claim)
-    left = world.records.read(LOST)
-    assert left.info == known.info
+        world.records.write(LOST, known.info, world.records.read(LOST))
+    assert world.records.read(LOST).info == known.info
 
 
 # --- Every call of a collection fails, answers unknown, or ends the process; the next collection ends what it began.
-
-
-def of_ledger(ledger_id):
-    written = one_ledger()
-    return replace(written, key=replace(written.key, ledger_id=ledger_id))
 
 
 def littered():
@@ -243,9 +213,8 @@ def littered():
     scene.put(f"{scene.key(5)}-checksums", b"checksums")
     scene.objects[f"{scene.key(5)}-checksums"].metadata.update(scene.objects[scene.key(5)].metadata)
     del scene.objects[scene.key(5)], scene.objects[scene.index_key(5)]
-    left: OffloadContext = copied(uuid_of(7), complete=False)
-    given_up: OffloadContext = copied(uuid_of(8), complete=False)
-    given_up = replace(given_up, driver=given_up.driver.with_property("status", "failed"))
+    left = copied(uuid_of(7), complete=False)
+    given_up = replace(left, uuid=uuid_of(8), driver=left.driver.with_property("status", "failed"))
     scene.records = {
         TOPIC: managed_ledger(
             closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))),
@@ -283,7 +252,7 @@ def check_collected(world, where):
     assert world.keys == NEEDED, where
     assert not world.memory.uploads
     assert world.summary.left == 0
-    first, *others = world.records.read("acme/cold/persistent/orders").info.ledgers
+    first, *others = world.records.read(MANAGED_LEDGER).info.ledgers
     assert first.has_complete_copy
     assert all(not each.has_complete_copy for each in others)
 

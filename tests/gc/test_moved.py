@@ -3,7 +3,6 @@
 import shutil
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -13,7 +12,7 @@ from records import copied, managed_ledger
 from scenes.garbage import CollectedTier, changing, clock, kinds
 from scenes.moves import MovedTopic, moved_by_mapping
 from scenes.repairs import repaired
-from tiers import TOPIC, uuid_of
+from tiers import MANAGED_LEDGER, TOPIC, uuid_of
 
 from offload_core.format.codec.object_format import ObjectFormat, parse_key
 from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
@@ -36,9 +35,7 @@ def world(tmp_path):
     for ledger_id in ledgers[:2]:
         made.offload(ledger_id)
     made.stream((ledgers[2], 9), (ledgers[2], 14))
-    yield made
-    made.source.close()
-    made.target.close()
+    return made
 
 
 def as_a_broker_has_them(world):
@@ -50,17 +47,18 @@ def as_a_broker_has_them(world):
         kept = tuple(each for each in context.driver.properties if each[0] not in names)
         return replace(ledger, context=replace(context, driver=replace(context.driver, properties=kept)))
 
-    def change(info):
-        return replace(info, ledgers=tuple(forget(each) for each in info.ledgers))
+    world.records.update(MANAGED_LEDGER, lambda info: info.with_ledgers(map(forget, info.ledgers)))
 
-    world.records.update("acme/cold/persistent/orders", change)
+
+def later_ms():
+    """A long time later."""
+    return int((time.time() + 40 * 86_400) * 1000)
 
 
 def collect(world, elsewhere, tier=None, prefix=""):
     """Collect the garbage of the source or another tier, a long time later; all of it is deleted."""
-    later = int((time.time() + 40 * 86_400) * 1000)
     records = partial(open_records, f"sqlite:{world.folder}/records.db", world.source, {}, {})
-    scope = Scope(prefix=prefix, is_shared=False, now_ms=lambda: later)
+    scope = Scope(prefix=prefix, is_shared=False, now_ms=later_ms)
     collection = Collection(tier or world.source, records, scope, elsewhere=elsewhere)
     assert all(each.is_deleted for each in collection.collect(world.audit))
     return collection
@@ -167,19 +165,13 @@ WAITS = "the copy that took its place lies in another tier: relocate --delete-so
 
 
 def test_copies_that_a_relocation_left_behind_are_said_with_their_bytes(tmp_path):
-    url = f"sqlite:{tmp_path}/records.db"
-    moved = MovedTopic.make(tmp_path, url)
+    moved = MovedTopic.make(tmp_path, f"sqlite:{tmp_path}/records.db")
     for count in (12, 9):
         moved.offload(moved.add_ledger(count))
     sizes = sum(each.size_bytes for each in moved.source.list_objects())
     assert len(moved.move_all()) == 2
     before = moved.keys(moved.source)
-
-    def records():
-        return open_records(url, moved.source, {}, {})
-
-    later = int((time.time() + 40 * 86_400) * 1000)
-    collection = Collection(moved.source, records, Scope(now_ms=lambda: later))
+    collection = collection_of(moved, {}, is_shared=True)
     assert list(collection.collect(moved.audit)) == []
     summary = collection.summary
     assert (summary.kept[WAITS], summary.kept_bytes[WAITS]) == (2, sizes)
@@ -270,8 +262,7 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_stays():
     (planned,), _, _ = repaired(scene, world.tier, quarantine=True)
     before = world.keys
     assert planned.target in before
-    later = clock(datetime.now(UTC) + timedelta(days=40))
-    assert world.collect(is_shared=False, now_ms=later) == []
+    assert world.collect(is_shared=False, now_ms=later_ms) == []
     assert world.keys == before
 
 
@@ -284,13 +275,8 @@ def moved(tmp_path):
 
 
 def collection_of(moved, own, **scope):
-    later = int((time.time() + 40 * 86_400) * 1000)
-
-    def records():
-        return open_records(f"sqlite:{moved.folder}/records.db", moved.source, {}, own)
-
-    fields = {"now_ms": lambda: later, "is_shared": False} | scope
-    return Collection(moved.source, records, Scope(**fields))
+    records = partial(open_records, f"sqlite:{moved.folder}/records.db", moved.source, {}, own)
+    return Collection(moved.source, records, Scope(**{"now_ms": later_ms, "is_shared": False} | scope))
 
 
 def test_copies_that_a_mapping_names_are_not_garbage_of_records_that_do_not(moved):

@@ -40,12 +40,8 @@ def test_a_value_is_made_once_even_if_it_is_none():
         made.append(value)
         return value
 
-    assert [cache.load(key, lambda key=key: make(None if key else 0)) for key in (0, 1, 0, 1)] == [
-        0,
-        None,
-        0,
-        None,
-    ]
+    loaded = [cache.load(key, lambda key=key: make(None if key else 0)) for key in (0, 1, 0, 1)]
+    assert loaded == [0, None, 0, None]
     assert made == [0, None]
     cache.pop(1)
     cache.pop(1)

@@ -16,6 +16,13 @@ def mapped(work, items, **options):
     return bounded_map(work, items, **{"at_once": 2, "name": "test"} | options)
 
 
+def noted(drawn, count):
+    """Items, each of which is in `drawn` from when it is drawn."""
+    for item in range(count):
+        drawn.append(item)
+        yield item
+
+
 def test_results_come_in_the_items_order_from_named_threads():
     later = threading.Event()
 
@@ -33,13 +40,7 @@ def test_results_come_in_the_items_order_from_named_threads():
 @pytest.mark.parametrize(("ahead", "expected"), [(None, 4), (2, 2), (7, 7)])
 def test_no_more_items_are_drawn_than_may_be_under_way(ahead, expected):
     drawn = []
-
-    def items():
-        for item in range(100):
-            drawn.append(item)
-            yield item
-
-    results = mapped(str, items(), ahead=ahead)
+    results = mapped(str, noted(drawn, 100), ahead=ahead)
     assert next(results) == "0"
     assert len(drawn) == expected + 1  # and one in place of the one that was taken
     results.close()
@@ -47,24 +48,13 @@ def test_no_more_items_are_drawn_than_may_be_under_way(ahead, expected):
 
 def test_nothing_is_drawn_after_an_item_to_wait_for():
     drawn = []
-
-    def items():
-        for item in range(6):
-            drawn.append(item)
-            yield item
-
-    results = mapped(str, items(), ahead=3, waits_after=lambda item: item in (1, 2))
+    results = mapped(str, noted(drawn, 6), ahead=3, waits_after=lambda item: item in (1, 2))
     seen = [(result, len(drawn)) for result in results]
     assert seen == [("0", 2), ("1", 3), ("2", 6), ("3", 6), ("4", 6), ("5", 6)]
 
 
 def test_the_first_error_comes_at_its_place_and_no_item_is_drawn_after_it():
     failed, drawn, done = threading.Event(), [], []
-
-    def items():
-        for item in range(100):
-            drawn.append(item)
-            yield item
 
     def work(item):
         if item == 1:
@@ -73,7 +63,7 @@ def test_the_first_error_comes_at_its_place_and_no_item_is_drawn_after_it():
         assert failed.wait(10)
         done.append(item)
 
-    results = mapped(work, items(), ahead=2)
+    results = mapped(work, noted(drawn, 100), ahead=2)
     with pytest.raises(KeyError):
         list(results)
     assert 0 in done

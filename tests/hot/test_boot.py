@@ -28,14 +28,10 @@ def become_another_process(monkeypatch):
     boot_identity.cache_clear()
 
 
-def in_another_process(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def test_the_identity_is_the_machines():
     code = "from offload_core.storage.hot.file_calls import boot_identity; print(boot_identity())"
-    assert in_another_process(code) == str(boot_identity())
+    another = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert another.stdout == f"{boot_identity()}\n"
 
 
 def test_without_one_it_is_the_processs(without_boot_id, monkeypatch):

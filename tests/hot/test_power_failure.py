@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from ledger_files import all_entries
@@ -40,8 +41,8 @@ class FailingDisk:
         self.syncs = 0
         self.after_each: Callable[[], None] = lambda: None
         self._real = {name: getattr(os, name) for name in ("pwrite", "pwritev", "ftruncate")}
-        monkeypatch.setattr(os, "pwrite", self._pwrite)
-        monkeypatch.setattr(os, "pwritev", self._pwritev)
+        monkeypatch.setattr(os, "pwrite", partial(self._write, "pwrite"))
+        monkeypatch.setattr(os, "pwritev", partial(self._write, "pwritev"))
         monkeypatch.setattr(os, "ftruncate", self._ftruncate)
         monkeypatch.setattr(os, "fdatasync", self._sync)
 
@@ -71,15 +72,10 @@ class FailingDisk:
         file.dirty.update(range(begin // PAGE, -(-end // PAGE)))
         self.after_each()
 
-    def _pwrite(self, descriptor, data, offset):
-        written = self._real["pwrite"](descriptor, data, offset)
+    def _write(self, name, descriptor, data, offset):
+        written = self._real[name](descriptor, data, offset)
         self._changed(descriptor, offset, offset + written)
-        return int(written)
-
-    def _pwritev(self, descriptor, parts, offset):
-        written = self._real["pwritev"](descriptor, parts, offset)
-        self._changed(descriptor, offset, offset + written)
-        return int(written)
+        return written
 
     def _ftruncate(self, descriptor, size):
         self._real["ftruncate"](descriptor, size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -74,18 +73,6 @@ def test_a_writer_in_another_process_fails_after_deletion(store, tmp_path):
         with pytest.raises(UnknownLedgerError):
             reader.read(0, 0)
         os.close(held)
-
-
-def test_a_writer_that_is_stopped_and_goes_on_is_fenced(store, tmp_path):
-    with another_process(tmp_path) as other:
-        assert other.append() == "0"
-        os.kill(other.process.pid, signal.SIGSTOP)
-        try:
-            assert store.recover(other.ledger_id).status.entry_count == 1
-        finally:
-            os.kill(other.process.pid, signal.SIGCONT)
-        assert other.append() == "LedgerFencedError"
-        assert store.verify(other.ledger_id).entry_count == 1
 
 
 def test_a_lock_that_is_never_let_go_is_an_error_not_a_hang(store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from functools import partial
 from itertools import chain
@@ -73,10 +74,13 @@ def test_a_kill_loses_nothing(file):
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
-def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(file, end, caplog):
+@pytest.mark.parametrize("tail", [None, b"\0", b"\xff"], ids=["cut off", "zeros", "ones"])
+def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(file, end, tail, caplog):
     after_a_power_failure(file)
-    with file.open("r+b") as opened:
-        opened.truncate(end)
+    if tail is None:
+        os.truncate(file, end)
+    else:
+        edit(file, end, tail * (BORDERS[5] - end + 100))
     answer, entries = recovered(file)
     assert entries == ENTRIES[: whole_before(end)]
     assert answer.lost_entry_count == 5 - len(entries)
@@ -85,49 +89,32 @@ def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(fil
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
-@pytest.mark.parametrize("garbage", [b"\0", b"\xff"], ids=["zeros", "ones"])
-def test_after_a_power_failure_garbage_is_cut_after_the_last_whole_entry(file, end, garbage):
-    after_a_power_failure(file)
-    edit(file, end, garbage * (BORDERS[5] - end + 100))
-    _, entries = recovered(file)
-    assert entries == ENTRIES[: whole_before(end)]
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("end", range(FRAMES_OFFSET, BORDERS[2]))
-def test_durable_entries_that_are_cut_off_are_an_error(file, end):
-    after_a_power_failure(file)
-    with file.open("r+b") as opened:
-        opened.truncate(end)
-    length, count = file.stat().st_size, whole_before(end)
+@pytest.mark.parametrize(
+    ("end", "power_failed"),
+    [
+        *((end, True) for end in range(FRAMES_OFFSET, BORDERS[2])),
+        *((end, False) for end in range(BORDERS[2], BORDERS[5])),
+    ],
+)
+def test_what_must_be_whole_and_is_cut_off_is_an_error(file, end, power_failed):
+    """After a power failure these are the durable entries; while the machine runs, all that were acknowledged."""
+    if power_failed:
+        after_a_power_failure(file)
+    os.truncate(file, end)
+    count = whole_before(end)
     with pytest.raises(TruncatedError) as caught:
         recovered(file)
     assert (caught.value.key, caught.value.ledger_id) == (str(file), 0)
     assert (caught.value.entry_id, caught.value.offset) == (count, BORDERS[count])
-    assert file.stat().st_size == length
+    assert file.stat().st_size == end
     answer, entries = recovered(file, accept_loss=True)
     assert entries == ENTRIES[:count]
     assert answer.lost_entry_count == 5 - count
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
-def test_while_the_machine_runs_all_that_was_acknowledged_must_be_whole(file, end):
-    with file.open("r+b") as opened:
-        opened.truncate(end)
-    with pytest.raises(TruncatedError) as caught:
-        recovered(file)
-    count = whole_before(end)
-    assert (caught.value.entry_id, caught.value.offset) == (count, BORDERS[count])
-    _, entries = recovered(file, accept_loss=True)
-    assert entries == ENTRIES[:count]
-
-
 def test_entries_behind_what_was_acknowledged_are_kept_if_they_are_whole(file):
     set_state(file, acknowledged=Mark(3, BORDERS[3]))
-    with file.open("r+b") as opened:
-        opened.truncate(BORDERS[5] - 1)
+    os.truncate(file, BORDERS[5] - 1)
     answer, entries = recovered(file)
     assert entries == ENTRIES[:4]
     assert answer.lost_entry_count == 0

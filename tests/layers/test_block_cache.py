@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from layered import CHUNK, Cached, EagerCache, Gate, put
+from waiting import wait_for
 
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (
@@ -18,7 +20,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
 )
 from offload_hooks.testing import MemoryDriver
-from offload_hooks.testing.threads import together
+from offload_hooks.testing.threads import outcomes, together
 from offload_layers.block_cache import BlockCacheLayer
 from offload_layers.block_cache.chunk_cache import CacheStatistics
 
@@ -299,19 +301,15 @@ def test_threads_that_miss_the_same_chunk_fetch_it_once(driver):
     cached, gate = Cached(driver, memory_bytes=0), Gate()
     cached.calls.before = lambda hook, _: gate.hold() if hook == "read_ranges" else None
     cached.tier.stat("k")
-    answers = []
-
-    def read(offset):
-        answers.append(cached.read("k", offset, 10) == DATA[offset : offset + 10])
 
     def watch():
         gate.wait_for()
-        while cached.statistics.waited < 5:
-            threading.Event().wait(0.001)
+        wait_for(lambda: cached.statistics.waited == 5)
         gate.open()
 
-    together([*[lambda offset=offset: read(offset) for offset in range(0, 60, 10)], watch], 30)
-    assert answers == [True] * 6
+    offsets = range(0, 60, 10)
+    *answers, _ = together([*(partial(cached.read, "k", offset, 10) for offset in offsets), watch], 30)
+    assert answers == [DATA[offset : offset + 10] for offset in offsets]
     assert cached.fetched() == [("k", 0, CHUNK)]
 
 
@@ -342,22 +340,15 @@ def test_who_waited_in_vain_asks_itself(driver):
 
     cached.calls.before = before
     cached.tier.stat("k")
-    outcomes = []
-
-    def read():
-        try:
-            outcomes.append(cached.read("k", 0, 10))
-        except StoreUnavailableError as error:
-            outcomes.append(error.what)
 
     def watch():
         gate.wait_for()
-        while cached.statistics.waited < 2:
-            threading.Event().wait(0.001)
+        wait_for(lambda: cached.statistics.waited == 2)
         gate.open()
 
-    together([read, read, read, watch], 30)
-    assert sorted(outcomes, key=str) == sorted([DATA[:10], DATA[:10], "the first"], key=str)
+    *ends, _ = outcomes([*[partial(cached.read, "k", 0, 10)] * 3, watch], 30)
+    assert ends.count(DATA[:10]) == 2
+    assert [end.what for end in ends if end != DATA[:10]] == ["the first"]
     assert cached.read("k", 0, 10) == DATA[:10]
 
 

@@ -7,17 +7,14 @@ import os
 import random
 import signal
 import warnings
-from datetime import UTC, datetime
 
 import pytest
 from dying import DIED, die_at, end_after
-from layered import CHUNK, Cached, chunk_files, size_of
+from layered import CHUNK, Cached, chunk_files, put, size_of
 
-from offload_hooks import ObjectStat
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
-from offload_hooks.testing.memory import MemoryObject
 from offload_layers.block_cache.chunk_files import LAYOUT
 
 CHUNKS = 300
@@ -34,8 +31,7 @@ def directory(tmp_path):
 @pytest.fixture
 def driver():
     driver = MemoryDriver()
-    stat = ObjectStat(key="k", size_bytes=len(DATA), modified_at=datetime(2024, 5, 1, tzinfo=UTC))
-    driver.tier.objects["k"] = MemoryObject(blocks=(DATA,), stat=stat)
+    put(driver, "k", DATA)
     return driver
 
 

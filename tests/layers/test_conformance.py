@@ -14,7 +14,20 @@ from offload_layers.retry import RetryLayer
 from offload_layers.tracing import TracingLayer
 
 
-class LayeredConformance(DriverConformance):
+def layers_of(directory):
+    """Each layer, or two that only watch; in the recommended order."""
+    return {
+        "metrics and tracing": [layer(MetricsLayer), layer(TracingLayer)],
+        "block-cache": [layer(EagerCache, directory=str(directory), chunk_bytes=1000, validate_s=0)],
+        "hedging": [layer(HedgingLayer, delay_s=0, budget_percent=50)],
+        "retry": [layer(RetryLayer)],
+        "rate-limit": [layer(RateLimitLayer, requests_per_second="1e6", bytes_per_second="1e12")],
+    }
+
+
+class TestAll(DriverConformance):
+    """All over each other."""
+
     max_examples = 10
 
     @pytest.fixture
@@ -23,7 +36,7 @@ class LayeredConformance(DriverConformance):
 
     @pytest.fixture
     def layers(self, tmp_path):
-        raise NotImplementedError
+        return [each for layers in layers_of(tmp_path).values() for each in layers]
 
     @pytest.fixture
     def make_driver(self, tier, layers):
@@ -35,48 +48,9 @@ class LayeredConformance(DriverConformance):
 
 
 @pytest.mark.sampled(3)
-class TestRetry(LayeredConformance):
-    @pytest.fixture
-    def layers(self):
-        return [layer(RetryLayer)]
+class TestEach(TestAll):
+    """By itself."""
 
-
-@pytest.mark.sampled(3)
-class TestRateLimit(LayeredConformance):
-    @pytest.fixture
-    def layers(self):
-        return [layer(RateLimitLayer, requests_per_second="1e6", bytes_per_second="1e12")]
-
-
-@pytest.mark.sampled(3)
-class TestMetricsAndTracing(LayeredConformance):
-    @pytest.fixture
-    def layers(self):
-        return [layer(MetricsLayer), layer(TracingLayer)]
-
-
-@pytest.mark.sampled(3)
-class TestBlockCache(LayeredConformance):
-    @pytest.fixture
-    def layers(self, tmp_path):
-        return [layer(EagerCache, directory=str(tmp_path), chunk_bytes=1000, validate_s=0)]
-
-
-@pytest.mark.sampled(3)
-class TestHedging(LayeredConformance):
-    @pytest.fixture
-    def layers(self):
-        return [layer(HedgingLayer, delay_s=0, budget_percent=50)]
-
-
-class TestAll(LayeredConformance):
-    @pytest.fixture
-    def layers(self, tmp_path):
-        return [
-            layer(MetricsLayer),
-            layer(TracingLayer),
-            layer(EagerCache, directory=str(tmp_path), chunk_bytes=1000, validate_s=0),
-            layer(HedgingLayer, delay_s=0, budget_percent=50),
-            layer(RetryLayer),
-            layer(RateLimitLayer, requests_per_second="1e6"),
-        ]
+    @pytest.fixture(params=layers_of(""))
+    def layers(self, request, tmp_path):
+        return layers_of(tmp_path)[request.param]

@@ -107,16 +107,15 @@ def test_a_slow_range_is_asked_for_again_and_the_first_answer_counts(hedged, req
 def test_of_many_ranges_only_the_slow_ones_are_asked_for_again(driver, requests):
     looks = []
 
-    def clock():
+    def now():
         # Time stands still until both fast ranges were asked for, and the caller has waited a few times more.
         if requests.of(0) and requests.of(100):
             looks.append(1)
         return 1000.0 if len(looks) > 10 else 0.0
 
     class Clocked(HedgingLayer):
-        pass
+        clock = staticmethod(now)
 
-    Clocked.clock = staticmethod(clock)
     requests.held |= {(50, 1), (150, 1)}
     wanted = ranges(0, 50, 100, 150)
     with stack(driver, layer(Clocked, delay_s=0.02, budget_percent=99), requests.calls.layer()) as tier:
@@ -131,29 +130,20 @@ def test_the_slow_request_may_still_be_the_first_to_answer(hedged, requests):
     save_up(tier)
     requests.held |= {(3, 2)}
     # The first is held too, by a gate of its own that opens when the hedge is on its way.
-    first = Gate()
-    requests.calls.before = _then(requests.calls.before, lambda: first.hold(), (3, 1), requests)
-    answer = []
+    first, before = Gate(), requests.calls.before
 
-    def read():
-        answer.append(tier.read_range("k", 3, 4))
+    def act(hook, arguments):
+        before(hook, arguments)
+        if hook == "read_range" and arguments["offset"] == 3 and requests.of(3) == 1:
+            first.hold()
 
     def watch():
         requests.gate.wait_for()
         first.open()
 
-    together([read, watch], 30)
-    assert answer == [DATA[3:7]]
+    requests.calls.before = act
+    assert together([lambda: tier.read_range("k", 3, 4), watch], 30)[0] == DATA[3:7]
     assert requests.of(3) == 2
-
-
-def _then(before, hold, which, requests):
-    def act(hook, arguments):
-        before(hook, arguments)
-        if hook == "read_range" and (arguments["offset"], requests.of(arguments["offset"])) == which:
-            hold()
-
-    return act
 
 
 def test_a_range_is_hedged_once_at_most(hedged, requests):
@@ -211,14 +201,12 @@ def test_the_firsts_error_is_nothing_while_the_hedge_may_answer(hedged, requests
     save_up(tier)
     requests.fails_late[3, 1] = StoreUnavailableError("the first")
     requests.held.add((3, 2))
-    answers = []
 
     def watch():
         requests.gate.wait_for(2)
         requests.gate.open()
 
-    together([lambda: answers.append(tier.read_range("k", 3, 4)), watch], 30)
-    assert answers == [DATA[3:7]]
+    assert together([lambda: tier.read_range("k", 3, 4), watch], 30)[0] == DATA[3:7]
 
 
 def test_when_all_failed_it_is_an_error(hedged, requests):
@@ -275,7 +263,6 @@ def test_without_a_budget_nothing_is_asked_again(hedged, requests, monkeypatch):
 def test_when_no_thread_is_left_the_caller_reads_by_itself(hedged, requests):
     tier = hedged(threads="2", delay_s=30)
     requests.held |= {(0, 1), (5, 1)}
-    answers = []
 
     def watch():
         requests.gate.wait_for(2)
@@ -284,7 +271,7 @@ def test_when_no_thread_is_left_the_caller_reads_by_itself(hedged, requests):
         assert tier.read_ranges(ranges(60, 70)) == [DATA[60:65], DATA[70:75]]
         requests.gate.open()
 
-    together([lambda: answers.extend(tier.read_ranges(ranges(0, 5, 10, 15))), watch], 30)
+    answers, _ = together([lambda: tier.read_ranges(ranges(0, 5, 10, 15)), watch], 30)
     assert answers == [DATA[offset : offset + 5] for offset in (0, 5, 10, 15)]
     by_caller = [[each.offset for each in call["ranges"]] for call in requests.calls.of("read_ranges")]
     assert sorted(by_caller) == [[10, 15], [60, 70]]
@@ -328,19 +315,17 @@ def test_a_forked_child_has_threads_of_its_own(hedged, requests):
     tier = hedged(threads=1, delay_s=30)
     requests.held.add((0, 1))
 
+    def child():
+        assert tier.read_range("k", 50, 5) == DATA[50:55]
+        assert not requests.calls.of("read_ranges")
+        tier.close()
+
     def watch():
         requests.gate.wait_for()
-        # The parent's only thread is taken at the moment of the fork.
-        in_forked_child(lambda: _reads_hedged(tier, requests), 30)
+        in_forked_child(child, 30)  # while the parent's only thread is taken
         requests.gate.open()
 
     together([lambda: tier.read_range("k", 0, 5), watch], 60)
-
-
-def _reads_hedged(tier, requests):
-    assert tier.read_range("k", 50, 5) == DATA[50:55]
-    assert not requests.calls.of("read_ranges")
-    tier.close()
 
 
 # --- the delay ---------------------------------------------------------------------------------

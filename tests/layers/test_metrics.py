@@ -100,7 +100,7 @@ HOOKS = {
 }
 
 
-def test_calls_bytes_and_durations_of_every_hook(tier, measured):
+def test_calls_bytes_and_durations_of_every_hook_with_their_attributes_and_units(tier, measured):
     use_all(tier)
     assert measured.sums("calls") == HOOKS
     assert measured.sums("io", "pulsar_offload.io.direction") == {
@@ -114,10 +114,15 @@ def test_calls_bytes_and_durations_of_every_hook(tier, measured):
     assert all(point.min >= 0 for point in durations)
     assert measured.sums("calls.active") == dict.fromkeys(HOOKS, 0)
     assert measured.points("errors") == []
-
-
-def test_names_and_units(tier, measured):
-    use_all(tier)
+    points = [
+        point for name in ("calls", "io", "call.duration", "calls.active") for point in measured.points(name)
+    ]
+    assert {point.attributes["pulsar_offload.driver"] for point in points} == {"memory"}
+    assert {name for point in points for name in point.attributes} == {
+        "pulsar_offload.hook",
+        "pulsar_offload.driver",
+        "pulsar_offload.io.direction",
+    }, "keys are no attributes"
     with pytest.raises(ObjectNotFoundError):
         tier.stat("nothing")
     assert measured.units() == {
@@ -139,16 +144,6 @@ def test_errors_by_their_type(tier, measured):
     (duration,) = measured.points("call.duration")
     assert duration.attributes["error.type"] == "ObjectNotFoundError"
     assert measured.sums("calls.active") == {"read_range": 0}
-
-
-def test_keys_are_no_attributes(tier, measured):
-    use_all(tier)
-    names = set()
-    for instrument in ("calls", "io", "call.duration", "calls.active"):
-        for point in measured.points(instrument):
-            names |= set(point.attributes)
-            assert point.attributes["pulsar_offload.driver"] == "memory"
-    assert names == {"pulsar_offload.hook", "pulsar_offload.driver", "pulsar_offload.io.direction"}
 
 
 def test_calls_under_way(driver, measured):

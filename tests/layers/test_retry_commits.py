@@ -69,6 +69,10 @@ def lost_call(act):
     raise StoreTimeoutError("no answer in time")
 
 
+def denied(act):
+    raise AccessDeniedError("the token expired", hint="Get a new one.")
+
+
 def begun(tier, key="k"):
     upload = tier.begin_data(key, user_metadata=METADATA)
     return upload, [tier.write_block(upload, 1, 0, b"ours!")]
@@ -143,21 +147,11 @@ def test_an_upload_that_somebody_dropped_meanwhile_leaves_the_outcome_unknown(dr
     assert isinstance(caught.value.__cause__, UploadError)
 
 
-def test_an_object_with_our_mark_and_another_size_leaves_the_outcome_unknown(driver):
-    def cut(act):
-        act()
-        somebody_stores(driver, b"our", driver.stat("k").user_metadata)
-        raise StoreTimeoutError("no answer in time")
-
-    tier = with_steps(driver, cut)
-    with pytest.raises(StoreTimeoutError, match=NOT_KNOWN):
-        tier.commit_data(*begun(tier))
-
-
-def test_an_object_that_replaced_ours_leaves_the_outcome_unknown(driver):
+@pytest.mark.parametrize(("data", "with_our_mark"), [(b"our", True), (b"other", False)])
+def test_an_object_that_replaced_ours_leaves_the_outcome_unknown(driver, data, with_our_mark):
     def replaced(act):
         act()
-        somebody_stores(driver)
+        somebody_stores(driver, data, driver.stat("k").user_metadata if with_our_mark else METADATA)
         raise StoreTimeoutError("no answer in time")
 
     tier = with_steps(driver, replaced)
@@ -173,18 +167,12 @@ def test_attempts_that_were_all_lost_leave_the_outcome_unknown(driver):
 
 
 def test_an_error_of_another_kind_after_a_lost_answer_is_raised_with_the_hint(driver):
-    def denied(act):
-        raise AccessDeniedError("the token expired", hint="Get a new one.")
-
     tier = with_steps(driver, lost_call, denied)
     with pytest.raises(AccessDeniedError, match=f"Get a new one. .*{NOT_KNOWN}"):
         tier.commit_data(*begun(tier))
 
 
 def test_but_it_is_a_success_if_the_object_says_so(driver):
-    def denied(act):
-        raise AccessDeniedError("the token expired")
-
     tier = with_steps(driver, lost_answer, denied)
     assert tier.commit_data(*begun(tier)).size_bytes == 5
 

@@ -13,7 +13,7 @@ from tiers import lay_out_broker_objects
 from offload_core.storage.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange
-from offload_hooks.errors import OffloadError, OptionError, StoreUnavailableError
+from offload_hooks.errors import OffloadError, StoreUnavailableError
 from offload_hooks.testing import FaultLayer, FaultPlan, MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
@@ -95,11 +95,6 @@ def test_layers_are_opened_by_name_with_options_as_text(tmp_path):
 def test_each_layer_needs_no_options(tmp_path, name):
     with open_store(tmp_path, layers=[name]) as tier:
         use(tier, "a")
-
-
-def test_a_wrong_option_names_the_right_ones(tmp_path):
-    with pytest.raises(OptionError, match="Did you mean 'budget_percent'"):
-        open_store(tmp_path, layers=[("hedging", {"budget_per_cent": 5})])
 
 
 def test_a_pickled_tier_works_here_and_in_a_forked_child(tmp_path):

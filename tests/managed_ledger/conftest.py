@@ -40,6 +40,12 @@ def cold(tmp_path):
 
 
 @pytest.fixture
+def objects(cold):
+    """Gives the keys in the tier, in order."""
+    return lambda: sorted(each.key for each in cold.store.list_objects())
+
+
+@pytest.fixture
 def audit():
     return Audit()
 

@@ -14,12 +14,13 @@ from contextlib import suppress
 import kill_matrix
 import pytest
 from crash_points import Killed, Points
+from entries import read_through
 from managed_ledgers import NAME, ColdLedger, environment_of
-from scenes.segments import SegmentedOffloads
+from scenes.segments import SegmentedOffloads, left_in
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import RetentionPolicies
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, OffloadContext, segments_of
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.tier import Tier
@@ -32,7 +33,6 @@ from offload_core.writing.managed_ledger import (
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
-from pulsar_offload import open_tier
 
 LAST = EntryPosition(1 << 40, 0)
 START = EntryPosition(0, 0)
@@ -103,15 +103,11 @@ class CrashedTopic:
         """What the record says to be in the tier is there."""
         if not ledger.has_complete_copy:
             return
-        assert ledger.context is not None
         if not ledger.context.segments:
             assert len(ColdLedger(self.cold, ledger).entries) == ledger.info.entries, where
             return
-        stop, found = ledger.offloaded_stop, 0
-        assert stop is not None
-        reader = self.segments.open(ledger)
-        while found < stop:
-            found = reader.read(found, stop - 1).stop_entry_id
+        entries = list(read_through(self.segments.open(ledger), 0, ledger.offloaded_stop - 1))
+        assert len(entries) == ledger.offloaded_stop, where
 
     def check(self, where):
         """Open the topic anew, and compare."""
@@ -132,9 +128,7 @@ class CrashedTopic:
         kept = [payload for payload in wanted if payload not in self.trimmed]
         assert known == wanted[len(wanted) - len(known) :], where
         assert len(known) >= len(kept), where
-        info = self.info()
-        assert info is not None
-        for ledger in info.in_order:
+        for ledger in self.info().in_order:
             if ledger.is_marked_for_deletion:
                 continue
             assert ledger.info.is_closed, where
@@ -150,18 +144,7 @@ class CrashedTopic:
             for ledger in info.ledgers
             if ledger.context is None or not ledger.context.bookkeeper_deleted
         }
-        keys = set()
-        for ledger in info.ledgers:
-            context = ledger.context
-            if context is not None and context.complete and not context.segments:
-                key = f"{context.uuid}-ledger-{ledger.ledger_id}"
-                keys |= {key, f"{key}-index"}
-        for segment in segments_of(info):
-            keys |= {str(segment.uuid), f"{segment.uuid}-index"}
-        with open_tier(self.cold) as tier:
-            files = {each.key for each in tier.store.list_objects()}
-            uploads = {each.upload.upload_id for each in tier.store.list_uploads()}
-        return (set(self.ledgers.ledgers) ^ hot) | (files - keys) | uploads
+        return (set(self.ledgers.ledgers) ^ hot) | left_in(self.cold, info)
 
 
 # --- what is done ------------------------------------------------------------------------------
@@ -193,6 +176,14 @@ def with_two_ledgers(world):
 def offloaded(world):
     with_two_ledgers(world)
     world.open(Points()).offload_prefix(LAST)
+
+
+def killed_while_offloading(world):
+    """Some blocks of a ledger are there."""
+    with_two_ledgers(world)
+    with suppress(Killed):
+        offload_prefix(world, Points(at=20, fault="kill after"))
+    assert world.leftovers()
 
 
 def partly_cold(world):
@@ -322,6 +313,7 @@ VERBS = {
     "trim": (partly_cold, trim, is_trimmed),
     "terminate": (with_entries, terminate, is_terminated),
     "offload_prefix": (with_two_ledgers, offload_prefix, is_offloaded),
+    "offload_prefix after a kill": (killed_while_offloading, offload_prefix, is_offloaded),
     "delete hot copies": (offloaded, delete_hot_copies, is_cold_only),
     "delete topic": (partly_cold, delete_topic, has_gone),
     "trim segments": (in_segments, trim, is_trimmed),

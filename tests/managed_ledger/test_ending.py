@@ -28,10 +28,6 @@ from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 START = EntryPosition(0, 0)
 
 
-def objects(cold):
-    return sorted(each.key for each in cold.store.list_objects())
-
-
 # --- termination -------------------------------------------------------------------------------
 
 
@@ -86,12 +82,14 @@ def offloaded(opened, environment, recorded):
     return topic
 
 
-def test_a_topic_is_deleted_with_all_its_copies(offloaded, environment, records, recorded, hot, cold, audit):
+def test_a_topic_is_deleted_with_all_its_copies(
+    offloaded, environment, records, recorded, hot, audit, objects
+):
     ids = [ledger.ledger_id for ledger in recorded().in_order]
     stray, other = environment.hot.create(NAME).ledger_id, environment.hot.create("another").ledger_id
     offloaded.delete()
     assert records.read(NAME) is None
-    assert (objects(cold), hot.ledger_ids()) == ([], [other])
+    assert (objects(), hot.ledger_ids()) == ([], [other])
     cold_ids = [ledger_id for ledger_id, copy in audit.copies() if copy == "cold"]
     assert cold_ids == ids[:2]
     assert {ledger_id for ledger_id, copy in audit.copies() if copy == "hot"} == {*ids, stray}
@@ -101,12 +99,12 @@ def test_a_topic_is_deleted_with_all_its_copies(offloaded, environment, records,
     assert not delete_managed_ledger(environment, NAME)
 
 
-def test_a_topic_that_another_has_open_is_taken_from_it(offloaded, environment, records, hot, cold):
+def test_a_topic_that_another_has_open_is_taken_from_it(offloaded, environment, records, hot, objects):
     assert delete_managed_ledger(environment, NAME)
     for call in (lambda: offloaded.add_entry(b"x"), offloaded.roll, offloaded.terminate):
         with pytest.raises(OwnershipLostError, match="deleted"):
             call()
-    assert (records.read(NAME), objects(cold), hot.ledger_ids()) == (None, [], [])
+    assert (records.read(NAME), objects(), hot.ledger_ids()) == (None, [], [])
 
 
 def test_a_deleted_topic_is_made_anew_without_what_it_had(offloaded, environment, opened):
@@ -130,7 +128,7 @@ def test_what_was_in_memory_of_a_deleted_topic_is_not_read(opened):
 
 @pytest.mark.parametrize("k", range(1, 7))
 def test_a_deletion_that_was_cut_off_is_ended_before_the_topic_is_opened(
-    offloaded, environment, opened, records, hot, cold, k
+    offloaded, environment, opened, records, hot, k, objects
 ):
     with pytest.raises(StoreUnavailableError):
         delete_managed_ledger(replace(environment, audit=FailingAudit(k)), NAME)
@@ -140,13 +138,13 @@ def test_a_deletion_that_was_cut_off_is_ended_before_the_topic_is_opened(
     with pytest.raises(OwnershipLostError):
         offloaded.roll()
     assert delete_managed_ledger(environment, NAME)
-    assert (records.read(NAME), objects(cold), hot.ledger_ids()) == (None, [], [])
+    assert (records.read(NAME), objects(), hot.ledger_ids()) == (None, [], [])
     with pytest.raises(UnknownTopicError):
         opened(create=False)
 
 
 def test_an_offload_of_a_topic_that_is_deleted_meanwhile_leaves_nothing(
-    offloaded, environment, recorded, cold, hot
+    offloaded, environment, recorded, hot, objects
 ):
     third = recorded().in_order[2].ledger_id
     deleted = []
@@ -158,7 +156,7 @@ def test_an_offload_of_a_topic_that_is_deleted_meanwhile_leaves_nothing(
     with pytest.raises(OffloadError):
         environment.offloads.offload(NAME, third, listener=delete)
     assert deleted == [True]
-    assert (objects(cold), hot.ledger_ids()) == ([], [])
+    assert (objects(), hot.ledger_ids()) == ([], [])
 
 
 def test_a_topic_that_is_made_anew_survives_who_ends_the_deletion_of_the_one_before(
@@ -182,14 +180,14 @@ def test_a_topic_that_is_made_anew_survives_who_ends_the_deletion_of_the_one_bef
     assert [bytes(payload) for _, payload in opened().read_entries(START, 9)] == [b"new", b"newer"]
 
 
-def test_a_topic_whose_tier_is_not_configured_stays_marked(offloaded, environment, opened, cold, records):
+def test_a_topic_whose_tier_is_not_configured_stays_marked(offloaded, environment, opened, records, objects):
     with pytest.raises(OptionError):
         delete_managed_ledger(replace(environment, offloads=None), NAME)
-    assert len(objects(cold)) == 4
+    assert len(objects()) == 4
     with pytest.raises(TopicDeletedError):
         opened()
     assert delete_managed_ledger(environment, NAME)
-    assert (records.read(NAME), objects(cold)) == (None, [])
+    assert (records.read(NAME), objects()) == (None, [])
 
 
 TOPIC = topic_of_managed_ledger(NAME)

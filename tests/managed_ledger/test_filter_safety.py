@@ -64,7 +64,6 @@ def by_segments(topic):
             for first, end in ((0, stop // 2), (stop // 2, stop)):
                 at, last = EntryPosition(ledger.ledger_id, first), EntryPosition(ledger.ledger_id, end - 1)
                 run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
-                assert run is not None
                 bounds = StreamingSettings(max_segment_bytes=1 << 20, block_bytes=4096)
                 segment = segments.assign(at, bounds, last, SegmentFilter(run, None))
                 entries = topic.hot.open(ledger.ledger_id).read(first, end - 1)
@@ -147,9 +146,8 @@ def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(top
     """Also when the ledgers before it are gone, and many others were aborted."""
     topic.do("4", "a4", "|", "5", "a5", "|")
     offload(topic)
-    keep_last = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
     second = topic.ledgers[1]
-    topic.topic.topic.trim(keep_last, consumed_before=EntryPosition(second.ledger_id, 0))
+    topic.topic.topic.trim(RetentionPolicies(), consumed_before=EntryPosition(second.ledger_id, 0))
     topic.do("m")
     assert set(topic.topic.snapshot().aborted) == {topic.begun[4], topic.begun[5]}
     assert topic.topic.topic.delete_hot_copies(0)[0] == second.ledger_id
@@ -201,10 +199,13 @@ def test_what_another_filter_let_go_ends_no_transaction(tmp_path):
 
 
 @WAYS
-def test_without_a_snapshot_it_stays(topic, offload):
+def test_without_a_snapshot_it_stays_and_upkeep_says_so_and_goes_on(topic, offload):
     offload(topic)
     put_snapshot(topic, None)
     refused(topic, "there is no snapshot")
+    done = keep_up(topic.topic, policies_to(driver="local", deletion_lag_in_millis=0), 1000)
+    assert set(done.failures) == {"deletion of hot copies"}
+    assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
 
 
 @WAYS
@@ -227,16 +228,6 @@ def test_entries_of_a_transaction_that_was_not_aborted_stay(topic, offload):
     offload(topic)
     put_snapshot(topic, BufferSnapshot(stable_position=PREFIX))
     refused(topic, rf"that were not aborted.*found \({topic.begun[2].most_bits},")
-
-
-@WAYS
-def test_upkeep_says_so_and_goes_on(topic, offload):
-    offload(topic)
-    put_snapshot(topic, None)
-    topic.open()
-    done = keep_up(topic.topic, policies_to(driver="local", deletion_lag_in_millis=0), 1000)
-    assert set(done.failures) == {"deletion of hot copies"}
-    assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
 
 
 def changed_record(topic, change):
@@ -314,30 +305,18 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic, reopens):
         topic.topic.topic.delete_hot_copies(0)
     topic.hot.delete = delete
     put_snapshot(topic, None)  # what was decided is not asked again
+    assert ledger_id in topic.hot.ledger_ids()
     if reopens:
         topic.open()
     else:
-        topic.topic.topic.delete_hot_copies(0)
+        assert topic.topic.topic.delete_hot_copies(1 << 30) == [ledger_id], "the record says that it is gone"
     assert ledger_id not in topic.hot.ledger_ids()
+    assert audit.copies() == [(ledger_id, "hot")] * 2
     whole, again = audit.deletions
     dropped = 4 if topic.mode is FilterMode.GAP else 2
     assert [each.total_dropped.entries for each in (*whole.filtered, *again.filtered)] == [dropped] * 2
     assert whole.filtered[0].aborted == {topic.begun[2]: 2}
     assert again.filtered[0].dropped is None, "of a deletion that was begun the context tells"
-
-
-def test_what_cannot_be_recorded_is_not_deleted(topic):
-    by_ledgers(topic)
-
-    class Full:
-        def record(self, _):
-            raise StoreError("no room")
-
-    topic.open(audit=Full())
-    with pytest.raises(StoreError, match="no room"):
-        topic.topic.topic.delete_hot_copies(0)
-    (ledger,) = topic.ledgers
-    assert not ledger.context.bookkeeper_deleted
 
 
 ONE = TransactionId(0, 1)

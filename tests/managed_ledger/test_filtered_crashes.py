@@ -7,6 +7,7 @@ to be left, the snapshot is right, and the same goes on to its end, leaving noth
 import pytest
 from managed_ledgers import NAME, environment_of
 from scenes.filters import END, FilteredTopic, chosen, short_record
+from scenes.segments import left_in
 from scenes.transactions import Model
 
 from offload_core.metadata.records.filter_record import FilterMode
@@ -14,9 +15,9 @@ from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.writing.managed_ledger import topic_offloads
 
 
-def as_a_new_process(topic, points):
-    """Beside the owner."""
-    return environment_of(
+def offload(topic, points):
+    """By another process, beside the owner."""
+    environment = environment_of(
         topic.records,
         topic.hot,
         topic.folder,
@@ -24,10 +25,7 @@ def as_a_new_process(topic, points):
         block_bytes=300,
         filter_of=lambda _: chosen(topic.mode),
     )
-
-
-def offload(topic, points):
-    topic_offloads(as_a_new_process(topic, points), NAME).offload_prefix(END)
+    topic_offloads(environment, NAME).offload_prefix(END)
 
 
 def prepared(folder, mode):
@@ -54,20 +52,9 @@ def check(topic, where):
     Model.of(entries).check_snapshot(snapshot, where)
 
 
-def leftovers(topic):
-    """What is in the tier and in no record."""
-    wanted = set()
-    for ledger in topic.ledgers:
-        if ledger.context is not None:
-            key = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
-            wanted |= {key, f"{key}-index"}
-    uploads = {each.upload.upload_id for each in topic.tier.list_uploads()}
-    return ({each.key for each in topic.tier.list_objects()} - wanted) | uploads
-
-
 def check_done(topic, where):
     assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
-    assert leftovers(topic) == set(), where
+    assert left_in(topic.folder, topic.topic.topic.read_info()) == set(), where
 
 
 @pytest.mark.sampled(2)

@@ -8,11 +8,10 @@ import pytest
 from entries import entry
 from hypothesis import given
 from hypothesis import strategies as st
-from managed_ledgers import NAME
-from scenes.filters import FilteredTopic, PlainFilter, chosen, every_ledger, positions, short_record
+from managed_ledgers import NAME, policies_to
+from scenes.filters import FilteredTopic, PlainFilter, chosen, positions, short_record
 from scenes.repairs import findings
 
-from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.records import EntryPosition
@@ -28,18 +27,6 @@ from offload_hooks.errors import (
     UnresolvedTransactionError,
 )
 from pulsar_offload import TierReader, scan
-
-
-def objects_of(topic, ledger):
-    """User metadata of data and index object, and the ledger's metadata in the index."""
-    assert ledger.context.uuid is not None
-    key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
-    data, index = topic.tier.stat(key.data_key), topic.tier.stat(key.index_key)
-    parsed = read_index(topic.tier, key, index_bytes=index.size_bytes, data_bytes=data.size_bytes)
-    metadata = parsed.ledgers[0].metadata
-    assert isinstance(metadata, LedgerMetadata)
-    return dict(data.user_metadata), dict(index.user_metadata), metadata
-
 
 # --- what is left ------------------------------------------------------------------------------
 
@@ -174,7 +161,12 @@ def test_what_a_filter_did_is_said_in_both_objects_the_index_and_the_record(tmp_
     topic.do("m", "1", "1", "2", "a1", "c2", "|", "m", "|")
     topic.offload()
     ledger, _ = topic.ledgers
-    data, index, metadata = objects_of(topic, ledger)
+    key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
+    stats = [topic.tier.stat(each) for each in (key.data_key, key.index_key)]
+    data, index = (dict(each.user_metadata) for each in stats)
+    data_bytes, index_bytes = (each.size_bytes for each in stats)
+    parsed = read_index(topic.tier, key, index_bytes=index_bytes, data_bytes=data_bytes)
+    metadata = parsed.ledgers[0].metadata
     stop = EntryPosition(topic.ledgers[1].ledger_id, 1)
     said = {
         "pulsaroffloadfiltered": "transactions",
@@ -235,7 +227,6 @@ def test_of_the_proposals_example_those_ledgers_go_that_end_at_or_before_the_sta
         first = topic.offload()
         stable, last = STABLE[added - 1], -1
         for ledger in topic.ledgers:
-            assert ledger.info.entries is not None
             last += ledger.info.entries
             assert ledger.has_complete_copy == (last <= stable), (cuts, added)
         waiting = topic.topic.topic.offload_status.waiting
@@ -319,7 +310,7 @@ def test_upkeep_leaves_out_what_waits_and_says_why(tmp_path, trigger):
     topic.do("m", "|", "1", "|", "m", "|")
     first, held, behind = (ledger.ledger_id for ledger in topic.ledgers)
     for kept in (topic.topic, topic_offloads(topic.environment, NAME)):
-        done = keep_up(kept, every_ledger(trigger), now_ms=1000)
+        done = keep_up(kept, policies_to(driver="local", **{trigger: 0}), now_ms=1000)
         assert done.failures == {}
         assert list(done.skipped) == [held, behind]
         assert done.skipped[held].startswith("waits for transaction (")
@@ -373,7 +364,7 @@ def test_whatever_a_filter_raises_fails_the_offload_and_nothing_else(tmp_path, w
     assert ledger.context is None
     assert list(topic.tier.list_objects()) == []
     assert topic.topic.topic.offload_status.error is caught.value
-    done = keep_up(topic.topic, every_ledger(), now_ms=1000)
+    done = keep_up(topic.topic, policies_to(driver="local", threshold_in_bytes=0), now_ms=1000)
     assert list(done.failures) == ["offload"]
     assert len(topic.hot_entries()) == 1
 

@@ -34,14 +34,6 @@ def entries_of(environment, info):
     return found
 
 
-def test_a_topic_that_is_not_there_is_created_only_if_wanted(opened, recorded):
-    with pytest.raises(UnknownTopicError):
-        opened(create=False)
-    opened().close()
-    assert opened(create=False).last_position is None
-    assert len(recorded().properties) == 1
-
-
 def test_a_placeholder_is_no_topic_and_a_new_one_takes_its_place(opened, environment, recorded):
     environment.records.write(NAME, placeholder(1), None)  # of a collection that goes on, or was killed
     with pytest.raises(UnknownTopicError):
@@ -155,6 +147,7 @@ def test_a_last_ledger_that_is_gone_is_an_error_unless_its_loss_is_accepted(open
         with pytest.raises(DataLossError) as caught:
             opened()
         assert caught.value.ledger_id == first.ledger_id
+        assert get_property(recorded(), OWNER_PROPERTY) is None
     assert opened(accept_loss=True).last_position is None
     assert recorded().ledgers == ()
 
@@ -206,14 +199,6 @@ def test_a_mark_that_cannot_be_taken_away_does_not_fail_the_closing(
         topic.close()
     assert get_property(recorded(), OWNER_PROPERTY) is not None
     assert entries_of(environment, opened().read_info()) == [b"a"]
-
-
-def test_an_opening_that_fails_leaves_no_owner(opened, hot, recorded):
-    killed = opened()
-    hot.delete(killed.add_entry(b"a").ledger_id)
-    with pytest.raises(DataLossError):
-        opened()
-    assert get_property(recorded(), OWNER_PROPERTY) is None
 
 
 def test_a_topic_is_left_to_its_owner_where_that_is_wanted(opened, recorded):

@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from commands import configuration_file
+from commands import configuration_file, opened_service, opened_topic
 from managed_ledgers import NAME, offloads_by, policies_to
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
@@ -99,13 +99,6 @@ def read(topic, **given):
     return [bytes(payload) for _, payload in topic.read_entries(START, 10, **given)]
 
 
-@pytest.mark.parametrize("priority", [p for p in ALL if p is not ReadPriority.OFFLOADED_ONLY])
-def test_a_topic_that_is_hot_cold_and_both_reads_as_one(topic, priority):
-    assert read(topic, priority=priority) == [b"a", b"b", b"c"]
-    topic.offload_prefix(END)
-    assert read(topic, priority=priority) == [b"a", b"b", b"c"]
-
-
 @pytest.mark.parametrize("priority", ALL)
 def test_when_the_hot_copies_are_gone_only_hot_reads_fail(topic, priority):
     topic.offload_prefix(END)
@@ -195,13 +188,20 @@ def test_after_a_restart_copies_are_read_and_deleted_where_the_policies_say(
 # --- a configuration ---------------------------------------------------------------------------------
 
 
-def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
+@pytest.fixture
+def counted_environment(tmp_path):
+    """By a whole configuration, and what is counted in it."""
     configuration, counted = load_configuration(configuration_file(tmp_path)), Counted()
     with (
         open_policies(configuration) as (store, said),
         open_environment(configuration, store, said, stats=counted) as environment,
-        open_managed_ledger(replace(environment, cache_bytes=0), NAME) as topic,
     ):
+        yield environment, counted
+
+
+def test_a_configuration_is_all_that_a_topic_needs(counted_environment, tmp_path):
+    environment, counted = counted_environment
+    with open_managed_ledger(replace(environment, cache_bytes=0), NAME) as topic:
         topic.add_entry(b"a")
         topic.roll()
         topic.offload_prefix(END)
@@ -222,12 +222,8 @@ def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
 
 
 def test_with_a_topic_its_policies_go(tmp_path):
-    configuration = load_configuration(configuration_file(tmp_path))
     topic = topic_of_managed_ledger(NAME)
-    with (
-        open_policies(configuration) as (store, said),
-        open_environment(configuration, store, said) as environment,
-    ):
+    with opened_service(configuration_file(tmp_path)) as (environment, said):
         said.change_topic(topic, lambda level: level.with_fields(max_threads=3))
         open_managed_ledger(environment, NAME).delete()
         assert said.topic(topic).offload is None
@@ -238,67 +234,74 @@ def test_with_a_topic_its_policies_go(tmp_path):
 
 def test_copies_in_a_tier_that_no_policy_names_any_more_are_found_if_it_is_configured(tmp_path):
     file = configuration_file(tmp_path)
-    with configured_topic(file) as topic:
+    with opened_topic(file, NAME) as (_, topic):
         topic.add_entry(b"a")
         topic.roll()
         topic.offload_prefix(END)
         assert topic.delete_hot_copies(0)
     file.write_text(file.read_text().replace(f"{tmp_path}/cold", f"{tmp_path}/other"))
-    with configured_topic(file) as topic, pytest.raises(NoReadableCopyError, match="Configure that tier"):
+    with (
+        opened_topic(file, NAME) as (_, topic),
+        pytest.raises(NoReadableCopyError, match="Configure that tier"),
+    ):
         read(topic)
     with file.open("a") as config:
         config.write(f'[[tiers]]\ndriver = "local"\noptions.root = "{tmp_path}/cold"\n')
-    with configured_topic(file) as topic:
+    with opened_topic(file, NAME) as (_, topic):
         assert read(topic) == [b"a"]
         assert topic.trim(RetentionPolicies())
     assert not list((tmp_path / "cold").glob("*-ledger-*"))
 
 
-@contextlib.contextmanager
-def configured_topic(file):
-    configuration = load_configuration(file)
+@pytest.fixture
+def counted_topic(environment, records, hot, clock, tmp_path):
+    """One with a sealed ledger, its offloads, and what is counted of them."""
+    counted, to_cold = Counted(), policies_to(tmp_path / "cold")
     with (
-        open_policies(configuration) as (store, said),
-        open_environment(configuration, store, said) as environment,
-        open_managed_ledger(environment, NAME) as topic,
-    ):
-        yield topic
-
-
-def test_an_offload_that_fails_is_counted(environment, records, hot, clock, tmp_path):
-    (tmp_path / "file").touch()
-    counted = Counted()
-    with (
-        offloads_by(lambda _: policies_to(tmp_path / "file"), records, hot, clock, stats=counted) as (
-            offloads,
-            _,
-        ),
+        offloads_by(lambda _: to_cold, records, hot, clock, stats=counted) as (offloads, _),
         open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic,
     ):
         topic.add_entry(b"a")
         topic.roll()
-        with pytest.raises(StoreError):
-            topic.offload_prefix(END)
+        yield topic, offloads, counted
+
+
+def test_an_offload_that_fails_is_counted(counted_topic, tmp_path):
+    topic, _, counted = counted_topic
+    (tmp_path / "cold").touch()
+    with pytest.raises(StoreError):
+        topic.offload_prefix(END)
     full = topic_of_managed_ledger(NAME).full
     assert counted.calls == [("count_write_error", full), ("count_offload_error", full)]
 
 
-def test_reads_that_fail_and_turn_to_the_other_copy_are_counted(tmp_path):
-    configuration, counted = load_configuration(configuration_file(tmp_path)), Counted()
-    with (
-        open_policies(configuration) as (store, said),
-        open_environment(configuration, store, said, stats=counted) as environment,
-        open_managed_ledger(environment, NAME) as topic,
-    ):
+def test_an_offload_that_another_is_at_or_that_is_stopped_has_not_failed(counted_topic):
+    topic, offloads, counted = counted_topic
+    ledger_id = topic.last_position.ledger_id
+
+    def listen(_):
+        with pytest.raises(LiveAttemptError):
+            offloads.offload(NAME, ledger_id)
+        raise OffloadStoppedError("enough")
+
+    with pytest.raises(OffloadStoppedError):
+        offloads.offload(NAME, ledger_id, listener=listen)
+    kinds = [kind for kind, *_ in counted.calls]
+    assert "count_offloaded" in kinds
+    assert "count_offload_error" not in kinds
+
+
+def test_reads_that_fail_and_turn_to_the_other_copy_are_counted(counted_environment, tmp_path):
+    environment, counted = counted_environment
+    with open_managed_ledger(environment, NAME) as topic:
         topic.add_entry(b"a")
         topic.roll()
         topic.offload_prefix(END)
-        for file in (tmp_path / "cold").glob("*-ledger-*"):
-            file.unlink()
-        counted.calls.clear()
-        topic.close()
-        with open_managed_ledger(environment, NAME) as again:
-            assert read(again) == [b"a"]
+    for file in (tmp_path / "cold").glob("*-ledger-*"):
+        file.unlink()
+    counted.calls.clear()
+    with open_managed_ledger(environment, NAME) as again:
+        assert read(again) == [b"a"]
     assert ("count_fallback", "cold", "missing") in counted.calls
     assert ("count_read_error", topic_of_managed_ledger(NAME).full) in counted.calls
 
@@ -321,32 +324,6 @@ def test_a_reader_keeps_its_tier_open_until_it_is_closed(topic, hot, said, tmp_p
                 topic.read_info().in_order[-1], ReadPriority.OFFLOADED_ONLY, NAME
             )
         assert tiers.open_count == 0
-
-
-def test_an_offload_that_another_is_at_or_that_is_stopped_has_not_failed(
-    environment, records, hot, clock, tmp_path
-):
-    counted = Counted()
-
-    def listen(_):
-        with pytest.raises(LiveAttemptError):
-            offloads.offload(NAME, position.ledger_id)
-        raise OffloadStoppedError("enough")
-
-    with (
-        offloads_by(lambda _: policies_to(tmp_path / "cold"), records, hot, clock, stats=counted) as (
-            offloads,
-            _,
-        ),
-        open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic,
-    ):
-        position = topic.add_entry(b"a")
-        topic.roll()
-        with pytest.raises(OffloadStoppedError):
-            offloads.offload(NAME, position.ledger_id, listener=listen)
-    kinds = [kind for kind, *_ in counted.calls]
-    assert "count_offloaded" in kinds
-    assert "count_offload_error" not in kinds
 
 
 def test_a_configuration_without_a_hot_tier_is_refused(tmp_path):

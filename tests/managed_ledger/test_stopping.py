@@ -1,10 +1,10 @@
 """Offloads that are stopped: by closing what they belong to, between two ledgers and between two blocks of one."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from layered import Gate
 from managed_ledgers import NAME, policies_to
 
 from offload_core.metadata.records import EntryPosition
@@ -20,8 +20,7 @@ class Watched:
     """Offloads that tell when a block of a ledger was built, and wait there until they may go on."""
 
     def __init__(self, offloads, at):
-        self._offloads, self._at = offloads, at
-        self.began, self.may_go_on = threading.Event(), threading.Event()
+        self._offloads, self._at, self.gate = offloads, at, Gate()
 
     def __getattr__(self, name):
         return getattr(self._offloads, name)
@@ -29,8 +28,7 @@ class Watched:
     def offload(self, name, ledger_id, *, listener, **given):
         def listen(progress):
             if (ledger_id, progress.blocks) == self._at:
-                self.began.set()
-                assert self.may_go_on.wait(60)
+                self.gate.hold()
             listener(progress)
 
         return self._offloads.offload(name, ledger_id, listener=listen, **given)
@@ -54,7 +52,7 @@ def topic(environment, watched):
 
 def begun(pool, topic, watched):
     running = pool.submit(topic.offload_prefix, END)
-    assert watched.began.wait(60)
+    watched.gate.wait_for()
     return running
 
 
@@ -70,7 +68,7 @@ def test_a_managed_ledger_that_is_closed_stops_its_offload_and_cleans_up(
         closing = pool.submit(topic.close)
         while not topic._offloads._is_closed:
             pass
-        watched.may_go_on.set()
+        watched.gate.open()
         closing.result(60)
         assert running.done()
         with pytest.raises(OffloadStoppedError, match=f"the offload of {NAME} was stopped"):
@@ -96,7 +94,7 @@ def test_an_offload_that_is_stopped_is_taken_up_again_by_the_next_call(topic, wa
         while topic.offload_status.target == END:
             pass
         topic.stop_offload()
-        watched.may_go_on.set()
+        watched.gate.open()
         for each in (running, joined):
             with pytest.raises(OffloadStoppedError):
                 each.result(60)
@@ -111,7 +109,7 @@ def test_closing_does_not_wait_for_ever_for_an_offload_that_cannot_be_stopped(to
         topic._offloads.close(0.01)
         assert not running.done()
         assert "did not end in 0.01 s" in caplog.text
-        watched.may_go_on.set()
+        watched.gate.open()
         with pytest.raises(OffloadStoppedError):
             running.result(60)
 
@@ -122,12 +120,12 @@ def test_closing_the_loop_stops_its_offloads_and_the_status_says_so(
     beside = topic_offloads(replace(environment, offloads=watched), NAME)
     loop = UpkeepLoop(lambda: [beside], lambda _: AT_ONCE, now_ms=clock)
     (running,) = loop.begin_rounds()
-    assert watched.began.wait(60)
+    watched.gate.wait_for()
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(loop.close, 60)
         while not beside._run.is_stopped:
             pass
-        watched.may_go_on.set()
+        watched.gate.open()
         closing.result(60)
     assert running.done()
     assert isinstance(beside.offload_status.error, OffloadStoppedError)
@@ -147,17 +145,16 @@ def test_a_loop_that_was_closed_begins_nothing(topic, clock):
 
 
 def test_a_round_that_does_not_end_is_not_waited_for_longer_than_told(topic, clock):
-    began, may_end = threading.Event(), threading.Event()
+    gate = Gate()
 
     def policies_of(name):
-        began.set()
-        assert may_end.wait(60)
+        gate.hold()
         return policies_to()
 
     loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
     (running,) = loop.begin_rounds()
-    assert began.wait(60)
+    gate.wait_for()
     loop.close(0.01)
     assert not running.done()
-    may_end.set()
+    gate.open()
     running.result(60)

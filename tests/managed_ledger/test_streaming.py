@@ -10,7 +10,13 @@ from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import DriverMetadata, EntryPosition, begin_attempt, complete_attempt
+from offload_core.metadata.records import (
+    AttemptStatus,
+    DriverMetadata,
+    EntryPosition,
+    begin_attempt,
+    complete_attempt,
+)
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.writing.managed_ledger import OffloadStatus, StreamingStatus, open_managed_ledger
@@ -57,17 +63,6 @@ def test_a_segment_closes_by_age_also_on_an_idle_topic(topic, clock):
     assert topic.cold_entries() == topic.added
 
 
-def test_a_segment_that_is_completed_by_hand_is_there_when_the_call_returns(topic):
-    topic.ledger.set_streaming(SETTINGS)
-    topic.add(3)
-    topic.ledger.complete_segment()
-    assert topic.cold_entries() == topic.added
-    topic.ledger.complete_segment()
-    topic.add(23)
-    topic.ledger.complete_segment()
-    assert topic.cold_entries() == topic.added
-
-
 def test_several_ledgers_lie_in_one_segment(topic):
     topic.ledger.set_streaming(SETTINGS)
     for count in (2, 3, 4):
@@ -90,6 +85,10 @@ def test_the_next_owner_resumes_what_was_left(topic, clock, kill):
         clock.pass_s(301)
     else:
         topic.ledger.close()
+        assert (topic.status.state, topic.left()) == ("ended", set())
+        assert topic.segments[-1].status is AttemptStatus.FAILED
+        pool = topic.environment.streaming
+        assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
     (_, old) = topic.segments
     topic.open()
     topic.ledger.set_streaming(SETTINGS)

@@ -6,7 +6,7 @@ entry lies in the tier once, and nothing is left behind there. A sample by defau
 """
 
 import itertools
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from uuid import UUID
 
 import pytest
@@ -56,11 +56,11 @@ class CrashedStream:
         return ManagedLedgerInfo() if known is None else known.info
 
     def hot_entries(self):
-        return [
-            payload
+        return {
+            EntryPosition(ledger.ledger_id, i): payload
             for ledger in self.info().in_order
-            for payload in self.ledgers.find(ledger.ledger_id).entries
-        ]
+            for i, payload in enumerate(self.ledgers.find(ledger.ledger_id).entries)
+        }
 
     def filter_of(self, _):
         """What processes choose."""
@@ -68,7 +68,8 @@ class CrashedStream:
 
     def left_entries(self):
         """What must be in the tier in the end."""
-        return [each for each in self.hot_entries() if self.filter is None or not self.filter.drops(each)]
+        entries = self.hot_entries().values()
+        return [each for each in entries if self.filter is None or not self.filter.drops(each)]
 
     def cold_entries(self):
         info = self.info()
@@ -86,14 +87,9 @@ class CrashedStream:
         Process(self, Points())
         hot = self.hot_entries()
         wanted = [payload for payload in self.acknowledged if payload not in self.doubtful]
-        assert [payload for payload in hot if payload not in self.doubtful] == wanted, where
-        by_position = {
-            EntryPosition(ledger.ledger_id, i): payload
-            for ledger in self.info().in_order
-            for i, payload in enumerate(self.ledgers.find(ledger.ledger_id).entries)
-        }
+        assert [payload for payload in hot.values() if payload not in self.doubtful] == wanted, where
         for position, payload in in_segments(self.cold, self.info()):
-            assert by_position[position] == payload, where
+            assert hot[position] == payload, where
 
 
 class Process:
@@ -192,42 +188,41 @@ def with_unfinished_and_filter(world):
     with_filter(world)
 
 
+@contextmanager
+def streaming(world, points):
+    """A process that streams the topic, and in the end completes its segment and closes it."""
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    yield process
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
 def held(world, points):
     """The filter decides of some entries first, and of more when the next owner has it."""
-    filter_ = world.filter
-    assert filter_ is not None
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(13)
     stop = process.topic.last_position
-    filter_.stop = None if stop is None else (stop.ledger_id, max(0, stop.entry_id - 5))
+    world.filter.stop = None if stop is None else (stop.ledger_id, max(0, stop.entry_id - 5))
     process.until_done(process.topic.complete_segment)
     process.try_add(2)
     process.topic.close()
-    filter_.stop = None
-    process = world.open(points)
-    process.topic.set_streaming(SETTINGS)
-    process.until_done(process.topic.roll)
-    process.until_done(process.topic.complete_segment)
-    process.topic.close()
+    world.filter.stop = None
+    with streaming(world, points) as process:
+        process.until_done(process.topic.roll)
 
 
 def stream(world, points):
-    process = world.open(points)
-    process.topic.set_streaming(SETTINGS)
-    process.try_add(6)
-    process.until_done(process.topic.roll)
-    process.try_add(9)
-    process.until_done(process.topic.complete_segment)
-    process.topic.close()
+    with streaming(world, points) as process:
+        process.try_add(6)
+        process.until_done(process.topic.roll)
+        process.try_add(9)
 
 
 def stream_history(world, points):
-    process = world.open(points)
-    process.topic.set_streaming(SETTINGS)
-    process.pool.run_due()
-    process.until_done(process.topic.complete_segment)
-    process.topic.close()
+    with streaming(world, points) as process:
+        process.pool.run_due()
 
 
 def close_early(world, points):
@@ -236,27 +231,22 @@ def close_early(world, points):
     process.topic.set_streaming(SETTINGS)
     process.try_add(13)
     process.topic.close()
-    process = world.open(points)
-    process.topic.set_streaming(SETTINGS)
-    process.until_done(process.topic.complete_segment)
-    process.topic.close()
+    with streaming(world, points):
+        pass
 
 
 def switch(world, points):
-    process = world.open(points)
-    process.topic.set_streaming(SETTINGS)
-    process.try_add(12)
-    process.topic.set_streaming(None)
-    process.try_add(2)
-    process.until_done(process.topic.roll)
-    process.until_done(process.topic.complete_segment)
-    process.try_add(2)
-    process.until_done(process.topic.roll)
-    process.until_done(lambda: process.topic.offload_prefix(LAST))
-    process.topic.set_streaming(SETTINGS)
-    process.try_add(3)
-    process.until_done(process.topic.complete_segment)
-    process.topic.close()
+    with streaming(world, points) as process:
+        process.try_add(12)
+        process.topic.set_streaming(None)
+        process.try_add(2)
+        process.until_done(process.topic.roll)
+        process.until_done(process.topic.complete_segment)
+        process.try_add(2)
+        process.until_done(process.topic.roll)
+        process.until_done(lambda: process.topic.offload_prefix(LAST))
+        process.topic.set_streaming(SETTINGS)
+        process.try_add(3)
 
 
 SCENARIOS = {

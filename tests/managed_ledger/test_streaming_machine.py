@@ -145,8 +145,7 @@ class StreamedMachine(TopicRules):
         for _ in range(turns):
             self.pool._give_turns()
             queue = self.pool._queue
-            assert queue is not None
-            if queue:
+            if len(queue):
                 queue._calls.popleft()()
 
     @initialize(bounds=_bounds, filtered=st.booleans())

@@ -200,17 +200,12 @@ def test_a_request_that_nobody_answers_is_withdrawn(records):
     assert requests_of(records.read(NAME).info) == ()
 
 
-def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path):
-    environment = environment_in(tmp_path)
-    open_managed_ledger(environment, NAME).close()
-    with pytest.raises(OptionError, match="no process has"):
-        request_completion(environment.records, NAME)
-    assert requests_of(environment.records.read(NAME).info) == ()
-
-
-def test_a_topic_that_its_owner_closes_meanwhile_is_told(tmp_path):
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_topic_that_nobody_has_open_or_whose_owner_closes_it_is_told_at_once(tmp_path, meanwhile):
     environment = environment_in(tmp_path)
     owner = open_managed_ledger(environment, NAME)
+    if not meanwhile:
+        owner.close()
     with pytest.raises(OptionError, match="no process has"):
         request_completion(environment.records, NAME, wait=lambda _: owner.close())
     assert requests_of(environment.records.read(NAME).info) == ()

@@ -1,20 +1,22 @@
 """Topics that are streamed by threads: producers, stores and turns at the same time."""
 
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from layered import layer
 from managed_ledgers import NAME
 from scenes.segments import in_segments, left_in
+from waiting import wait_for
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, segments_of
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
-from offload_core.storage.tier.chain import Layer
 from offload_core.writing.managed_ledger import (
     Environment,
     HotLedgers,
@@ -29,6 +31,7 @@ from offload_hooks.errors import OffloadStoppedError
 from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.testing.fault_plan import FaultPlan
 from offload_hooks.testing.faults import FaultLayer
+from offload_hooks.testing.threads import together
 
 SOON_S = 60
 PRODUCERS, CALLS = 4, 300
@@ -43,10 +46,7 @@ def environment(tmp_path):
 
 
 def tier_with(folder, faults):
-    plan = FaultPlan.parse(faults)
-    return Tier(
-        LocalDriver(str(folder)), [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
-    )
+    return Tier(LocalDriver(str(folder)), [layer(FaultLayer, plan=FaultPlan.parse(faults))])
 
 
 def pool_over(tier, **given):
@@ -74,15 +74,8 @@ def test_many_producers_and_a_store_that_is_slow_or_fails(environment, tmp_path,
                     for j, payload in enumerate(payloads)
                 )
 
-        producers = [threading.Thread(target=produce, args=(number,)) for number in range(PRODUCERS)]
-        for each in producers:
-            each.start()
-        for each in producers:
-            each.join()
-        until = time.monotonic() + SOON_S
-        while (end := topic.streaming_status.last_end) is None or end < topic.last_position:
-            assert time.monotonic() < until, topic.streaming_status
-            time.sleep(0.01)
+        together([partial(produce, number) for number in range(PRODUCERS)], SOON_S)
+        wait_for(lambda: topic.streaming_status.last_end == topic.last_position, SOON_S)
         info = topic.read_info()
         assert in_segments(tmp_path / "cold", info) == sorted(added)
         assert len(segments_of(info)) >= 3
@@ -100,31 +93,20 @@ def test_one_that_waits_for_its_segment_gives_up_in_time_and_closing_tells_other
             assert gate.wait(SOON_S)
             return (yield)
 
-    held = Layer(name="held", make=lambda _: Held())
-    with pool_over(Tier(LocalDriver(str(tmp_path / "cold")), [held])) as pool:
+    with pool_over(Tier(LocalDriver(str(tmp_path / "cold")), [layer(lambda _: Held())])) as pool:
         topic = open_managed_ledger(replace(environment, streaming=pool), NAME)
         topic.set_streaming(replace(SETTINGS, max_segment_age_s=600))
         topic.add_entry(b"x")
         with pytest.raises(OffloadStoppedError, match="not complete yet"):
             topic.complete_segment(timeout_s=0.2)
-        told = []
-
-        def complete():
-            try:
-                topic.complete_segment()
-            except OffloadStoppedError as error:
-                told.append(error)
-
-        waiting = threading.Thread(target=complete)
-        waiting.start()
-        while len(topic._streaming._waiters._waiting) < 2:
-            time.sleep(0.01)
-        closing_it = threading.Thread(target=topic.close)
-        closing_it.start()
-        gate.set()
-        closing_it.join()
-        waiting.join()
-        assert [str(each) for each in told] == [f"the streaming of {NAME} was stopped"]
+        with ThreadPoolExecutor(2) as threads:
+            waiting = threads.submit(topic.complete_segment)
+            wait_for(lambda: len(topic._streaming._waiters._waiting) == 2)
+            closing_it = threads.submit(topic.close)
+            gate.set()
+            closing_it.result(SOON_S)
+            with pytest.raises(OffloadStoppedError, match=f"^the streaming of {NAME} was stopped$"):
+                waiting.result(SOON_S)
         info = environment.records.read(NAME)
         assert in_segments(tmp_path / "cold", info.info) == [(EntryPosition(0, 0), b"x")]
 

@@ -87,7 +87,6 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(choice=st.integers(1, 3), commits=st.booleans())
     def end(self, choice, commits):
         transaction = self.chosen(choice)
-        assert transaction is not None
         was_open = transaction in self.model.first
         try:
             (self.topic.commit if commits else self.topic.abort)(transaction)
@@ -132,7 +131,6 @@ class TransactionMachine(RuleBasedStateMachine):
             for each in ends:
                 last = EntryPosition(each.ledger_id, (each.info.entries or 0) - 1)
                 if self.is_settled_by_then(last):
-                    assert after.stable_position is not None
                     assert after.stable_position >= last
             assert after.stable_position is None or (stable is not None and after.stable_position <= stable)
 
@@ -159,8 +157,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if persisted is not None:
             aborted = self.model.aborted
             self.begun = [each for each in self.begun if each not in aborted]
-            nothing = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
-            self.topic.topic.trim(nothing, consumed_before=persisted)
+            self.topic.topic.trim(RetentionPolicies(), consumed_before=persisted)
 
     # --- what there is ---------------------------------------------------------------------------
 

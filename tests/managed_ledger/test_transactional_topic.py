@@ -1,7 +1,6 @@
 """Transactions of a managed ledger: begun, added to, ended, and opened again."""
 
 import logging
-import threading
 from dataclasses import replace
 from functools import partial
 
@@ -35,6 +34,7 @@ from offload_hooks.errors import (
     UnknownTransactionError,
 )
 from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+from offload_hooks.testing.threads import together
 
 
 @pytest.fixture
@@ -129,23 +129,6 @@ def test_an_unknown_transaction_does_not_have_a_topic_followed(anew, snapshots):
     assert snapshots.read(NAME) is None
 
 
-def test_a_transaction_without_entries_can_be_ended(anew):
-    topic = anew()
-    topic.abort(topic.begin())
-    assert topic.status().stable_position == topic.topic.last_position
-
-
-def test_a_transaction_that_another_process_left_open_is_ended(anew):
-    left = anew()
-    transaction = left.begin()
-    left.add_entries([message(), message(transaction)])
-    topic = anew()
-    assert tuple(topic.status().open_transactions) == (transaction,)
-    topic.abort(transaction)
-    assert tuple(topic.status().open_transactions) == ()
-    assert topic.decide(EntryPosition(0, 0), transaction) == "aborted"
-
-
 def test_an_entry_that_is_not_pulsars_is_refused(anew):
     topic = anew()
     with pytest.raises(FormatError, match="entry 1"):
@@ -168,24 +151,15 @@ def test_threads_begin_add_and_end_at_once(anew):
     rollover = RolloverPolicy(max_entries=40, min_age_s=0)
     topic = anew(SnapshotPolicy(max_entries=20, interval_s=1000), rollover=rollover)
     ended = []
-    failures = []
 
     def work(seed):
-        try:
-            for number in range(25):
-                transaction, commits = topic.begin(), (seed + number) % 2 == 0
-                places = [topic.add_entries([message(transaction), message()]) for _ in range(2)]
-                (topic.commit if commits else topic.abort)(transaction)
-                ended.extend((transaction, commits, place) for place in places)
-        except BaseException as error:
-            failures.append(error)
+        for number in range(25):
+            transaction, commits = topic.begin(), (seed + number) % 2 == 0
+            places = [topic.add_entries([message(transaction), message()]) for _ in range(2)]
+            (topic.commit if commits else topic.abort)(transaction)
+            ended.extend((transaction, commits, place) for place in places)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    together([partial(work, seed) for seed in range(4)], 60)
     for each in (topic, anew()):
         assert tuple(each.status().open_transactions) == ()
         assert each.status().stable_position == topic.topic.last_position
@@ -313,10 +287,7 @@ def test_aborted_transactions_go_with_their_ledgers(anew):
         topic.abort(transaction)
         topic.topic.roll()
     assert set(topic.snapshot().aborted) == {old, new}
-    topic.topic.trim(
-        RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0),
-        consumed_before=topic.topic.last_position,
-    )
+    topic.topic.trim(RetentionPolicies(), consumed_before=topic.topic.last_position)
     assert set(topic.snapshot().aborted) == {new}
     assert set(anew().snapshot().aborted) == {new}
 
@@ -328,17 +299,6 @@ def test_a_topics_snapshot_is_deleted_with_it(anew, environment, snapshots):
     delete_managed_ledger(environment, NAME)
     assert snapshots.read(NAME) is None
     assert anew().status().state is BufferState.NO_SNAPSHOT
-
-
-def test_a_topic_that_had_transactions_before_is_read_from_its_start_once_it_is_reset(
-    environment, anew, snapshots
-):
-    with open_managed_ledger(environment, NAME) as bare:
-        first = bare.add_entries([of(ONE).pack(0), PLAIN.pack(1), of((0, 9)).pack(2), abort(ONE).pack(3)])
-    snapshots.reset(NAME)
-    topic = anew()
-    assert topic.status().stable_position == next_to(first)
-    assert topic.decide(first, TransactionId(*ONE)) == "aborted"
 
 
 def test_what_is_not_in_memory_is_read_from_the_ledgers(environment, hot):
@@ -571,7 +531,6 @@ def test_cold_entries_that_are_settled_are_read_while_hot_ones_cannot_be(tiered)
     def open_reader(record, priority, name):
         if fails and record.ledger_id not in cold_ids:
             raise StoreUnavailableError("the hot tier is out of reach", ledger_id=record.ledger_id)
-        assert tiered.open_reader is not None
         return tiered.open_reader(record, priority, name)
 
     environment = replace(tiered, open_reader=open_reader, cache_bytes=0)

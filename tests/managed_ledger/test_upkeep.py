@@ -6,8 +6,9 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from layered import Gate
 from managed_ledgers import NAME, policies_to
 from scenes.transactions import message
 
@@ -56,14 +57,19 @@ def topic(opened):
         yield topic
 
 
+def filled(topic, count=5):
+    """Add so many entries, two to a ledger; the ids of the ledgers."""
+    for i in range(count):
+        topic.add_entry(b"%d" % i)
+    return [ledger.ledger_id for ledger in topic.read_info().in_order]
+
+
 def entries_of(topic):
     return [bytes(payload) for _, payload in topic.read_entries(EntryPosition(0, 0), 100)]
 
 
 def test_a_round_does_all_that_is_due(topic, clock, hot, cold):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
-    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    first, second, third = filled(topic)
     done = keep_up(topic, AT_ONCE, clock.now_ms)
     assert (done.rolled, done.trimmed, done.offloaded, done.hot_deleted) == (False, (), (first, second), ())
     assert done.skipped == {third: "it is open"}
@@ -82,9 +88,7 @@ def test_a_round_does_all_that_is_due(topic, clock, hot, cold):
 
 
 def test_a_topic_that_another_owns_is_offloaded_beside_it(topic, environment, clock, hot):
-    for i in range(6):
-        topic.add_entry(b"%d" % i)
-    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    first, second, third = filled(topic, 6)
     beside = topic_offloads(environment, NAME)
     at_once = policies(RetentionPolicies(), threshold_in_bytes=0, deletion_lag_in_millis=0)
     done = keep_up(beside, at_once, clock.now_ms)
@@ -101,8 +105,7 @@ def test_of_a_topic_that_is_not_there_each_step_says_so(environment, clock):
 
 
 def test_nothing_is_deleted_where_nobody_set_a_retention(topic, clock):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
+    filled(topic)
     unset = replace(AT_ONCE, retention=RetentionPolicies(), retention_origin="default")
     assert keep_up(topic, unset, clock.now_ms).trimmed == ()
     assert len(entries_of(topic)) == 5
@@ -123,9 +126,7 @@ def test_steps_after_one_that_failed_are_tried(environment, clock):
 
 
 def test_what_was_offloaded_before_a_failure_is_told(topic, clock, hot):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
-    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    first, second, third = filled(topic)
     hot.delete(second)
     done = keep_up(topic, AT_ONCE, clock.now_ms)
     assert done.offloaded == (first,)
@@ -134,22 +135,15 @@ def test_what_was_offloaded_before_a_failure_is_told(topic, clock, hot):
 
 
 def test_a_ledger_that_another_offloads_is_skipped_and_nothing_has_failed(topic, environment, clock):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
-    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
-    began, may_end = threading.Event(), threading.Event()
-
-    def listen(_):
-        began.set()
-        assert may_end.wait(60)
-
+    first, second, third = filled(topic)
+    gate = Gate()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(environment.offloads.offload, NAME, first, listener=listen)
-        assert began.wait(60)
+        other = pool.submit(environment.offloads.offload, NAME, first, listener=lambda _: gate.hold())
+        gate.wait_for()
         loop = UpkeepLoop(lambda: [topic], lambda _: AT_ONCE, now_ms=clock)
         finished(loop)
         status = loop.status(NAME)
-        may_end.set()
+        gate.open()
         assert other.result(60)
     assert (status.failures_in_a_row, status.not_before_ms) == (0, clock.now_ms)
     assert (status.last.failures, status.last.offloaded) == ({}, ())
@@ -162,9 +156,7 @@ def test_a_ledger_that_another_offloads_is_skipped_and_nothing_has_failed(topic,
 
 
 def test_what_was_trimmed_is_told_where_another_ledger_could_not_be(topic, environment, clock, monkeypatch):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
-    first, second, _ = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    first, second, _ = filled(topic)
     topic.offload_prefix(EntryPosition(second + 1, 0))
     delete = environment.offloads.delete_cold_copy
 
@@ -184,8 +176,7 @@ def test_what_was_trimmed_is_told_where_another_ledger_could_not_be(topic, envir
 
 
 def test_the_loop_keeps_what_is_open_until_it_is_closed(topic, clock):
-    for i in range(5):
-        topic.add_entry(b"%d" % i)
+    filled(topic)
     before = entries_of(topic)
     asked = threading.Semaphore(0)
 
@@ -261,18 +252,17 @@ def test_a_round_that_ends_by_a_fault_of_its_own_has_failed(topic, clock):
 
 
 def test_a_topic_has_one_round_at_a_time(topic, clock):
-    began, may_end = threading.Event(), threading.Event()
+    gate = Gate()
 
     def policies_of(name):
-        began.set()
-        assert may_end.wait(60)
+        gate.hold()
         return AT_ONCE
 
     loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
     running = loop.begin_rounds()
-    assert began.wait(60)
+    gate.wait_for()
     assert loop.begin_rounds() == []
-    may_end.set()
+    gate.open()
     running[0].result(60)
     assert len(finished(loop)) == 1
     loop.close()
@@ -339,9 +329,7 @@ def test_what_retention_deletes_was_read_before(environment, topic, clock, recor
     kept.abort(dropped)
     clock.pass_s(600)
     topic.roll()
-    done = keep_up(
-        kept, policies(RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)), clock.now_ms
-    )
+    done = keep_up(kept, policies(RetentionPolicies()), clock.now_ms)
     assert len(done.trimmed) == 1
     assert kept.add_entries([message(dropped)]) == kept.status().stable_position
     assert kept.status().open_transactions == {}
@@ -365,29 +353,6 @@ def sealed(ledger_id, size=10, age_s=0, context=None):
 
 def due(ledgers, **given):
     return due_ledgers(ManagedLedgerInfo(ledgers=tuple(ledgers)), thresholds(**given), NOW_MS)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, ()),
-        ({"size": -1, "seconds": -1}, ()),
-        ({"size": 0}, (1, 2, 3)),
-        ({"size": 9}, (1, 2, 3)),
-        ({"size": 10}, (1, 2)),
-        ({"size": 29}, (1,)),
-        ({"size": 30}, ()),
-        ({"seconds": 0}, (1, 2, 3)),
-        ({"seconds": 20}, (1, 2)),
-        ({"seconds": 21}, (1,)),
-        ({"seconds": 31}, ()),
-        ({"size": 29, "seconds": 20}, (1, 2)),
-        ({"size": 10, "seconds": 30}, (1, 2)),
-    ],
-)
-def test_either_threshold_is_enough(given, expected):
-    ledgers = [sealed(1, age_s=30), sealed(2, age_s=20), sealed(3, age_s=10)]
-    assert due(ledgers, **given).ledger_ids == expected
 
 
 def test_an_open_ledger_neither_counts_nor_goes():
@@ -416,12 +381,21 @@ def test_the_target_is_behind_the_newest_ledger_that_is_due():
     assert due([sealed(1)]).target is None
 
 
+THREE = [(10, 10, False)] * 3
+"""Of 10 bytes each, sealed 30, 20 and 10 s ago."""
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9), st.booleans()), max_size=12),
     st.one_of(st.none(), st.integers(-1, 200)),
     st.one_of(st.none(), st.integers(-1, 60)),
 )
-def test_it_is_what_the_words_say(drawn, size, seconds):
+@example(THREE, 10, None)
+@example(THREE, 9, 31)
+@example(THREE, None, 20)
+@example(THREE, 29, 21)
+@example(THREE, -1, -1)
+def test_either_threshold_is_enough_for_what_is_larger_or_as_old(drawn, size, seconds):
     age, ledgers = sum(step for _, step, _ in drawn), []
     for i, (held, step, offloaded) in enumerate(drawn):
         ledgers.append(sealed(i, size=held, age_s=age, context=OFFLOADED if offloaded else None))
@@ -436,7 +410,7 @@ def test_it_is_what_the_words_say(drawn, size, seconds):
         )
     }
     chosen = due(ledgers, size=size, seconds=seconds)
-    assert set(chosen.ledger_ids) == expected
+    assert chosen.ledger_ids == tuple(sorted(expected))
     assert (
         set(chosen.skipped) == {each.ledger_id for each in ledgers if not each.has_complete_copy} - expected
     )
@@ -471,18 +445,13 @@ def test_an_error_is_its_futures_and_the_next_is_begun():
 
 
 def test_what_waits_is_cancelled_when_no_more_is_begun():
-    threads, begun, end = TenantThreads(1, "test"), threading.Event(), threading.Event()
-
-    def work():
-        begun.set()
-        end.wait()
-
-    running, waiting = threads.submit("acme", work), threads.submit("acme", lambda: None)
-    begun.wait()
+    threads, gate = TenantThreads(1, "test"), Gate()
+    running, waiting = threads.submit("acme", gate.hold), threads.submit("acme", lambda: None)
+    gate.wait_for()
     threads.shutdown()
     with pytest.raises(CancelledError):
         waiting.result(timeout=30)
-    end.set()
+    gate.open()
     running.result(timeout=30)
     with pytest.raises(RuntimeError):
         threads.submit("acme", lambda: None)

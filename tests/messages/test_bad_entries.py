@@ -8,7 +8,7 @@ import tracemalloc
 import google_crc32c
 import pytest
 from entries import CODECS, batch_entry, chunk_entries, encrypted_entry, entry, frame_entry, marker, single
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes.messages import ALL_COLUMNS, decoded_rows, reference_rows
 
@@ -41,23 +41,16 @@ ENTRIES = {
 KINDS = pytest.mark.parametrize("kind", sorted(ENTRIES))
 
 
-def outcome(bad, **options):
+def outcome(bad, rows_of=decoded_rows, **options):
     try:
-        return decoded_rows([bad], **options)
-    except FormatError as error:
-        return error
-
-
-def twin_outcome(bad, **options):
-    try:
-        return reference_rows([bad], **options)
+        return rows_of([bad], **options)
     except FormatError as error:
         return error
 
 
 def assert_like_twin(bad, **options):
     """Whether an entry is refused, by the decoder as by its twin."""
-    found, right = outcome(bad, **options), twin_outcome(bad, **options)
+    found, right = outcome(bad, **options), outcome(bad, reference_rows, **options)
     if isinstance(found, FormatError):
         assert (found.ledger_id, found.entry_id) == (7, 0)
         assert found.offset is not None
@@ -76,7 +69,6 @@ def refusal(bad, **options):
     error = caught.value
     start = 1000 + 12 + len(GOOD) + 12
     assert (error.ledger_id, error.entry_id) == (7, 41)
-    assert error.offset is not None
     assert start <= error.offset <= start + len(bad)
     error.offset -= start
     return error
@@ -123,7 +115,6 @@ def test_every_flipped_bit_is_read_as_the_twin_reads_it_when_checksums_are_left_
         assert_like_twin(bytes(flipped), verify_checksums=False)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(
     st.sampled_from(sorted(ENTRIES)),
     st.lists(
@@ -137,13 +128,11 @@ def test_spliced_entries_are_read_as_the_twin_reads_them(kind, splices):
     assert_like_twin(bad)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_as_the_twin_reads_them(bad):
     assert_like_twin(bad)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=60), st.booleans())
 def test_any_metadata_is_read_as_the_twin_reads_it(metadata, in_batch):
     required = b"\x0a\x01p\x10\x01\x18\x01"
@@ -163,11 +152,6 @@ def test_a_wrong_checksum_is_named():
     error = refusal(b"\x0e\x01" + struct.pack(">I", right ^ 1) + body)
     assert isinstance(error, ChecksumError)
     assert (error.offset, error.expected, error.found) == (2, f"CRC-32C {right ^ 1:08x}", f"{right:08x}")
-
-
-def test_a_wrong_checksum_is_left_alone_if_asked_so():
-    bad = b"\x0e\x01\0\0\0\0" + GOOD[6:]
-    assert decoded_rows([bad], verify_checksums=False)[0]["value"] == b"good"
 
 
 REQUIRED = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).SerializeToString()
@@ -232,17 +216,13 @@ def test_a_batch_count_that_is_too_small_is_refused():
 
 
 @pytest.mark.parametrize("size", [-1, 2, 2**31 - 1])
-def test_a_message_of_a_batch_must_fit(size):
+def test_a_message_of_a_batch_must_fit_and_say_its_size(size):
     error = refusal(batch_entry([single(b"x", payload_size=size)], singles=True))
     assert isinstance(error, BadLengthError)
     assert error.what == "message 0 of a batch has a length that does not fit"
     assert (error.expected, error.found) == ("0 to 1", size)
-
-
-def test_a_message_of_a_batch_must_say_its_size():
     error = refusal(entry(struct.pack(">i", 0) + bytes(8), num_messages_in_batch=1))
-    assert isinstance(error, MetadataError)
-    assert error.expected == "payload_size"
+    assert (type(error), error.expected) == (MetadataError, "payload_size")
 
 
 @pytest.mark.parametrize("codec", sorted(set(CODECS) - {0}))
@@ -357,13 +337,10 @@ def test_counts_that_lie_take_no_memory(bad):
     ],
 )
 def test_a_long_name_is_not_repeated_without_end(field, column):
-    name: str | bytes = "n" * 200_000
-    if field == "schema_version":
-        name = b"n" * 200_000
+    name = b"n" * 200_000 if field == "schema_version" else "n" * 200_000
     bad = batch_entry([b""] * 4_000, **{field: name})
     error = refusal(bad, columns=[column])
     assert isinstance(error, BadLengthError)
-    assert isinstance(error.found, int)
     assert 200_000 * 4_000 <= error.found < 200_001 * 4_000
     assert len(decoded_rows([bad], columns=["value"])) == 4_000
 

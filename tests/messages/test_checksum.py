@@ -7,7 +7,7 @@ import ctypes
 import google_crc32c
 import pytest
 from entries import entry
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows
 
@@ -39,7 +39,6 @@ def test_the_checksum_is_castagnolis():
     assert checksum.crc32c(b"") == by_address(b"") == 0
 
 
-@settings(deadline=None)  # the first example may compile
 @given(st.binary(max_size=300), st.binary(max_size=20))
 def test_the_c_function_is_google_crc32c(data, more):
     assert by_address(data) == google_crc32c.value(data) == checksum.crc32c(data)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from drawn_entries import drawn_entry
-from entries import chunk_entries, encrypted_entry, marker
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.messages import ALL_COLUMNS, decoded_rows, reference_rows
-
-from offload_core.format.messages.message_decoder import EntryCounts
 
 RANDOM = st.integers(0, 2**40).map(Random)
 
@@ -37,10 +34,3 @@ def test_any_choice_of_columns_gives_the_same_values(random):
     columns = random.sample(ALL_COLUMNS, random.randint(1, 4))
     expected = [{name: row[name] for name in columns} for row in reference_rows(entries)]
     assert decoded_rows(entries, columns=columns) == expected
-
-
-def test_what_is_passed_on_raw_is_counted():
-    counts = EntryCounts()
-    entries = [encrypted_entry(b"secret"), *chunk_entries(b"in three chunks", 5), marker(21)]
-    decoded_rows(entries, columns=["value", "__txnIdMost"], counts=counts)
-    assert counts == EntryCounts(encrypted=1, chunks=3)

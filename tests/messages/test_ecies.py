@@ -48,7 +48,6 @@ def write_pem(folder, pem):
 
 def test_what_the_java_client_encrypted_is_decrypted(tmp_path):
     data_key = write_pem(tmp_path, PEM.encode()).decrypt_data_key("orders", WRAPPED, {})
-    assert data_key is not None
     assert AESGCM(data_key).decrypt(VECTOR, CIPHERTEXT, None) == b"hello world"
 
 
@@ -64,17 +63,10 @@ def test_another_key_is_an_error_that_names_it(tmp_path, curve):
     assert caught.value.found == "key 'orders'"
 
 
-def test_a_data_key_that_is_cut_or_goes_on_does_not_decrypt(tmp_path):
+def test_a_data_key_that_is_cut_or_goes_on_or_has_a_changed_bit_does_not_decrypt(tmp_path):
     provider = write_pem(tmp_path, PEM.encode())
-    for encrypted in [WRAPPED[:length] for length in range(len(WRAPPED))] + [WRAPPED + b"\0"]:
+    places = range(len(WRAPPED))
+    changed = [WRAPPED[:at] + bytes([WRAPPED[at] ^ 0x10]) + WRAPPED[at + 1 :] for at in places]
+    for encrypted in [*(WRAPPED[:length] for length in places), WRAPPED + b"\0", *changed]:
         with pytest.raises(DecryptionError):
             provider.decrypt_data_key("orders", encrypted, {})
-
-
-def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path):
-    provider = write_pem(tmp_path, PEM.encode())
-    for place in range(len(WRAPPED)):
-        changed = bytearray(WRAPPED)
-        changed[place] ^= 0x10
-        with pytest.raises(DecryptionError):
-            provider.decrypt_data_key("orders", bytes(changed), {})

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 from entries import CODECS, batch_entry, entry, single
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows, reference_rows, sealed_entry, wrapped, write_keys
 
@@ -78,7 +78,6 @@ def test_an_empty_payload_is_sixteen_bytes_of_ciphertext(null):
     assert row["__nullValue"] is null
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.binary(max_size=200), st.sampled_from(sorted(CODECS)), st.sampled_from("pso")),
@@ -114,13 +113,11 @@ def test_an_entry_without_a_key_fails_with_the_names_and_the_place(keys):
 @pytest.mark.parametrize("keys", [None, Memory({})])
 def test_an_entry_without_a_key_is_passed_on_as_ciphertext(keys):
     secret = sealed(b"x" * 10, compression=LZ4, num_messages_in_batch=1)
-    counts = EntryCounts()
     passing = opener(keys, crypto_failure_action="CONSUME")
-    passing.counts = counts
     found = decoded_rows([entry(b"1"), secret], opener=passing)
     assert found == reference_rows([entry(b"1"), secret])
     assert [row["__valueIsRaw"] for row in found] == [False, True]
-    assert counts == EntryCounts(encrypted=1)
+    assert passing.counts == EntryCounts(encrypted=1)
 
 
 @pytest.mark.parametrize("keys", [None, Memory({})])
@@ -136,15 +133,11 @@ def test_an_entry_without_a_key_is_left_out(keys):
 BROKEN = {
     "changed": (sealed(b"x" * 50, tampered=True), Memory(HAS_KEY)),
     "wrong key": (sealed(b"x" * 50), Memory({"orders": b"y" * 32})),
-    "cut off": (
-        sealed_entry(b"", data_key=DATA_KEY, values={"orders": b"w"}, encryption_param=b"v" * 12),
-        None,
-    ),
+    "cut off": (sealed(b"", encryption_param=b"v" * 12)[:-1], Memory(HAS_KEY)),
     "no vector": (sealed(b"x", encryption_param=b""), Memory(HAS_KEY)),
     "short vector": (sealed(b"x", encryption_param=b"1234567"), Memory(HAS_KEY)),
     "no key at all": (sealed(b"x"), Memory({"orders": b"not a key"})),
 }
-BROKEN["cut off"] = (BROKEN["cut off"][0][:-1], Memory(HAS_KEY))
 
 
 @pytest.mark.parametrize("kind", sorted(BROKEN))

@@ -116,17 +116,18 @@ def test_any_bytes_give_a_record_or_an_error_and_nothing_else(data):
 # --- each kind, with its place -----------------------------------------------------------------
 
 
-def test_an_unknown_format_of_a_standalones_header_is_named():
+@pytest.mark.parametrize(
+    ("byte", "value", "kind", "message"),
+    [
+        (7, 2, UnsupportedVersionError, r"\(byte 4\): expected 1, found 2"),
+        (3, 42, BadLengthError, r"\(byte 0\): expected 41, found 42"),
+    ],
+    ids=["format", "length"],
+)
+def test_another_standalones_header_is_named(byte, value, kind, message):
     changed = bytearray(packed(Compression.NONE, HEADER))
-    changed[7] = 2
-    with pytest.raises(UnsupportedVersionError, match=r"\(byte 4\): expected 1, found 2"):
-        parse_stored_record(changed)
-
-
-def test_another_length_of_a_standalones_header_is_named():
-    changed = bytearray(packed(Compression.NONE, HEADER))
-    changed[3] = 42
-    with pytest.raises(BadLengthError, match=r"\(byte 0\): expected 41, found 42"):
+    changed[byte] = value
+    with pytest.raises(kind, match=message):
         parse_stored_record(changed)
 
 
@@ -196,28 +197,26 @@ def test_what_is_required_and_missing_is_named():
         parse_managed_ledger_info(info.SerializePartialToString())
 
 
-def with_context(**fields):
+SEGMENT = bytes.fromhex("0801 1002 3a 04 0a025333")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"uidMsb": 1}, "half of a uuid"),
+        ({"offloadSegment": [SEGMENT, b"\x08"]}, "offload segment 2 of 2 cannot be parsed"),
+        ({"offloadSegment": [SEGMENT, b"\x08\x01"]}, "offload segment 2 of 2 lacks what is required"),
+        (
+            {"offloadSegment": [bytes.fromhex("0801 1002 3a 03 0a01ff")]},
+            "a text in driver metadata is not UTF-8",
+        ),
+    ],
+)
+def test_a_context_that_is_none_is_named_with_its_ledger(fields, message):
     info = records.ManagedLedgerInfo()
     info.ledgerInfo.add(ledgerId=8, offloadContext=records.OffloadContext(**fields))
-    return info.SerializePartialToString()
-
-
-def test_half_of_a_uuid_is_refused_with_its_ledger():
-    with pytest.raises(MetadataError, match=r"half of a uuid \(ledger 8"):
-        parse_managed_ledger_info(with_context(uidMsb=1))
-
-
-def test_a_segment_that_is_none_is_named_with_its_ledger():
-    good = bytes.fromhex("0801 1002 3a 04 0a025333")
-    for bad, says in ((b"\x08", "cannot be parsed"), (b"\x08\x01", "lacks what is required")):
-        with pytest.raises(MetadataError, match=rf"offload segment 2 of 2 {says}.*\(ledger 8"):
-            parse_managed_ledger_info(with_context(offloadSegment=[good, bad]))
-
-
-def test_text_that_is_not_utf_8_is_refused_with_its_ledger():
-    segment_ = bytes.fromhex("0801 1002 3a 03 0a01ff")
-    with pytest.raises(MetadataError, match=r"a text in driver metadata is not UTF-8 \(ledger 8"):
-        parse_managed_ledger_info(with_context(offloadSegment=[segment_]))
+    with pytest.raises(MetadataError, match=rf"{message}.*\(ledger 8"):
+        parse_managed_ledger_info(info.SerializePartialToString())
 
 
 def test_an_empty_record_is_a_managed_ledger_without_ledgers():

@@ -64,10 +64,9 @@ def test_a_record_is_read_as_if_it_said_so():
 @pytest.mark.parametrize("line", ["x", "{}", "[]", '{"version":1}', '{"version":1,"step":"done"}'])
 def test_what_is_none_is_refused(path, line):
     path.write_text(f"{line}\n")
-    with pytest.raises(FormatError, match="mapping of relocations"):
-        read_mapping(path)
-    with pytest.raises(FormatError, match="mapping of relocations"):
-        MappingFile(path)
+    for read in (read_mapping, MappingFile):
+        with pytest.raises(FormatError, match="mapping of relocations"):
+            read(path)
 
 
 def test_a_newer_one_is_refused(path):

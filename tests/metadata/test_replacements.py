@@ -85,9 +85,7 @@ def switch(info, uuid=NEW, **given):
 
 
 def context(info, ledger_id):
-    found = ledger(info, ledger_id).context
-    assert found is not None
-    return found
+    return ledger(info, ledger_id).context
 
 
 def as_read(info):
@@ -108,7 +106,6 @@ def test_another_object_takes_the_place_of_a_ledgers():
     assert as_read(begun) == WHOLE, "until the switch all is as it was"
     under_way = replacement_of(ledger(begun, 3))
     assert under_way == there(3, driver=THERE.with_property("lease", str(LEASE)))
-    assert under_way is not None
     assert (under_way.is_abandoned, lease_of(under_way.driver)) == (False, LEASE)
     switched = switch(begun)
     assert other_copies(switched) == (new_copy(OLD, 3, role=OtherRole.REPLACED, since_ms=NOW),)
@@ -119,13 +116,11 @@ def test_another_object_takes_the_place_of_a_ledgers():
 
 def test_the_record_of_it_is_stable():
     driver = context(begin(WHOLE, 3, lease=LEASE), 3).driver
-    assert driver is not None
     assert driver.get("pulsar-offload.replacement") == (
         f'{{"uuid":"{NEW}","form":"ledger","since":{SINCE},"driver":"S3","properties":'
         f'{{"bucket":"new","location":"s3://new/prefix","lease":"00000000000000ab:7:11:{NOW}"}}}}'
     )
     driver = context(switch(begin(WHOLE, 3)), 3).driver
-    assert driver is not None
     assert driver.get("pulsar-offload.replaced") == (
         f'[{{"uuid":"{OLD}","form":"ledger","since":{NOW},"driver":"aws-s3","properties":'
         '{"bucket":"golden","managedLedgerOffloadDriver":"AWS_S3","region":"us-east-1",'
@@ -161,7 +156,6 @@ def test_a_hot_copy_goes_by_the_copy_that_is_read():
 def test_a_replacement_that_failed_leaves_the_record_as_it_was():
     abandoned = taken_twice(begin(WHOLE, 3, lease=LEASE), partial(abandon_replacement, uuid=NEW))
     under_way = replacement_of(ledger(abandoned, 3))
-    assert under_way is not None
     assert (under_way.is_abandoned, lease_of(under_way.driver)) == (True, None)
     assert taken_twice(abandoned, partial(forget_replacement, uuid=NEW)) == WHOLE
 
@@ -169,9 +163,7 @@ def test_a_replacement_that_failed_leaves_the_record_as_it_was():
 def test_a_lease_is_renewed():
     later = replace(LEASE, until_ms=NOW + 1)
     renewed = taken_twice(begin(WHOLE, 3, lease=LEASE), partial(renew_replacement, uuid=NEW, lease=later))
-    under_way = replacement_of(ledger(renewed, 3))
-    assert under_way is not None
-    assert lease_of(under_way.driver) == later
+    assert lease_of(replacement_of(ledger(renewed, 3)).driver) == later
 
 
 ABANDONED = abandon_replacement(begin(WHOLE, 3), NEW)
@@ -233,9 +225,6 @@ def test_a_segment_takes_the_place_of_one_with_its_extent():
     assert as_read(begun) == info
     switched = switch(begun)
     was, now = find_segment(info, OTHER_OLD), find_segment(switched, NEW)
-    assert was is not None
-    assert now is not None
-    assert now.driver is not None
     assert (now.begin, now.end, now.ledger_ids, now.status) == (was.begin, was.end, (3, 5), was.status)
     assert is_same_place(THERE, now.driver)
     assert [share.uuid for share in context(switched, 3).segments] == [OLD, NEW]
@@ -252,7 +241,6 @@ def test_whichever_form_a_copy_gets_the_record_has_what_that_form_has(form, gone
     known = copied(OLD) if whole else OffloadContext.of_segments([segment(OLD, 9)])
     info = managed_ledger(closed(3, 10, replace(known, bookkeeper_deleted=gone)))
     found = ledger(switch(begin(info, 3, form=form)), 3)
-    assert found.context is not None
     assert found.context.complete == (form is CopyForm.LEDGER)
     assert found.context.bookkeeper_deleted == gone
     assert [share.bookkeeper_deleted for share in found.context.segments] == [gone] * (
@@ -288,7 +276,6 @@ def test_ledgers_are_merged_into_a_segment():
     info = managed_ledger(closed(3, 10, filtered), closed(4, 0), closed(5, 4, copied(OTHER_OLD)))
     switched = switch(begin(info, 3, 5, form=CopyForm.SEGMENT))
     made = find_segment(switched, NEW)
-    assert made is not None
     assert (made.begin, made.end, made.ledger_ids) == (position(3, 0), position(5, 3), (3, 5))
     assert [share.filter_record for share in context(switched, 3).segments] == ["{}"]
     assert [share.filter_record for share in context(switched, 5).segments] == [None]
@@ -313,9 +300,8 @@ def test_what_filters_did_to_several_segments_has_to_be_said():
     info = begin(managed_ledger(closed(3, 10, OffloadContext.of_segments(shares, complete=True))), 3)
     with pytest.raises(AttemptError, match="cannot be joined"):
         switch(info)
-    driver = context(switch(info, filter_records={3: "{1}"}), 3).driver
-    assert driver is not None
-    assert driver.get("pulsar-offload.filter") == "{1}"
+    switched = switch(info, filter_records={3: "{1}"})
+    assert context(switched, 3).driver.get("pulsar-offload.filter") == "{1}"
 
 
 @pytest.mark.parametrize(
@@ -337,9 +323,7 @@ def test_a_segment_that_is_not_so_is_not_replaced(ledger_ids, given, message):
 def test_condemning_one_ledger_ends_a_replacement_of_several():
     begun = begin(WHOLE, 3, 5, form=CopyForm.SEGMENT)
     condemned = mark_for_deletion(begun, [3])
-    under_way = replacement_of(ledger(condemned, 5))
-    assert under_way is not None
-    assert under_way.is_abandoned
+    assert replacement_of(ledger(condemned, 5)).is_abandoned
     assert NEW in needed_objects(condemned), "ledger 5 is not deleted, and tells of it"
     with pytest.raises(AttemptError, match="abandoned"):
         switch(condemned)

@@ -39,7 +39,6 @@ from offload_hooks.errors import AttemptError
 
 def objects_to_delete(info, ledger):
     """What a condemned ledger names, and no live one."""
-    assert ledger.context is not None
     kept = needed_objects(info)
     return [share.uuid for share in ledger.context.segments if share.uuid not in kept]
 
@@ -95,9 +94,8 @@ class SegmentedLedgers(RuleBasedStateMachine):
         self.written = 0
 
     def entries(self, ledger_id):
-        known = self.info.ledger(ledger_id)
-        assert known is not None
-        return known.info.entries or 0 if known.info.is_closed else self.written
+        known = self.info.ledger(ledger_id).info
+        return known.entries or 0 if known.is_closed else self.written
 
     def next_begin(self):
         for ledger in self.info.in_order:
@@ -148,7 +146,6 @@ class SegmentedLedgers(RuleBasedStateMachine):
 
     def give_up(self):
         """As who uploads does when it learns that its attempt is not wanted any more."""
-        assert self.uploading is not None
         self.objects.discard(self.uploading)
         self.uploading = None
 
@@ -247,7 +244,6 @@ def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers():
     info = assign_segment(info, uuid_of(1), position(3, 0), DRIVER, CLOSED_AT_MS, end=position(5, 3))
     info = mark_for_deletion(info, {3})
     left = unfinished_segment(info)
-    assert left is not None
     assert (left.status.value, left.ledger_ids) == ("failed", (5,))
     first, second = info.in_order
     assert first.is_marked_for_deletion
@@ -262,5 +258,4 @@ def test_a_share_of_which_nothing_is_known_but_its_uuid_is_condemned_as_well():
     info = managed_ledger(closed(3, 10, OffloadContext.of_segments([bare], complete=True)))
     (ledger,) = mark_for_deletion(info, {3}).ledgers
     assert ledger.is_marked_for_deletion
-    assert ledger.context is not None
     assert ledger.context.segments == (replace(bare, complete=False),)

@@ -34,10 +34,7 @@ def test_ledger_based_offload_takes_a_released_ledger():
         begin_attempt(info, 3, uuid_of(5), DRIVER)
     info = begin_attempt(release_segments(info, 3), 3, uuid_of(5), DRIVER)
     ledger = complete_attempt(info, 3, uuid_of(5), 8).ledger(3)
-    assert ledger is not None
-    assert ledger.has_complete_copy
-    assert ledger.context is not None
-    assert ledger.context.segments == ()
+    assert (ledger.has_complete_copy, ledger.context.segments) == (True, ())
 
 
 ONE_OBJECT = copied(uuid_of(1), bookkeeper_deleted=True)

@@ -11,7 +11,6 @@ from offload_core.metadata.records import (
     AttemptStatus,
     DriverMetadata,
     OffloadContext,
-    OffloadSegment,
     SegmentLayout,
     pack_segment,
     parse_segment,
@@ -31,29 +30,15 @@ def parsed(text):
 # --- told apart --------------------------------------------------------------------------------
 
 
-def test_field_7_as_a_message_is_the_shipped_layout():
-    found = parse_segment(HEAD + bytes.fromhex("1801 2003 2804 3005 3a") + S3)
-    assert found == OffloadSegment(
-        uuid=UUID_1,
-        complete=True,
-        assigned_ms=3,
-        offloaded_ms=4,
-        end_entry_id=5,
-        driver=DriverMetadata(name="S3"),
-    )
-
-
-def test_field_7_as_a_number_is_the_layout_of_the_pip():
-    found = parse_segment(HEAD + bytes.fromhex("1801 2001 2803 3004 3805 42") + S3)
-    assert found == OffloadSegment(
-        uuid=UUID_1,
-        complete=True,
-        bookkeeper_deleted=True,
-        assigned_ms=3,
-        offloaded_ms=4,
-        end_entry_id=5,
-        driver=DriverMetadata(name="S3"),
-    )
+@pytest.mark.parametrize(
+    ("layout", "fields"),
+    [(SegmentLayout.SHIPPED, "1801 2003 2804 3005 3a"), (SegmentLayout.PIP76, "1801 2000 2803 3004 3805 42")],
+)
+def test_each_layout_is_written_byte_for_byte_and_told_by_field_7_a_message_or_a_number(layout, fields):
+    made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=DriverMetadata(name="S3"))
+    packed = HEAD + bytes.fromhex(fields) + S3
+    assert pack_segment(made, layout) == packed
+    assert parse_segment(packed) == made
 
 
 def test_the_wire_type_of_field_7_counts_more_than_the_value_of_field_4():
@@ -78,18 +63,6 @@ def test_without_fields_4_and_7_it_is_the_shipped_layout_unless_there_is_a_field
 
 
 # --- written -----------------------------------------------------------------------------------
-
-
-def test_the_shipped_layout_is_written_byte_for_byte():
-    made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=DriverMetadata(name="S3"))
-    packed = pack_segment(made, SegmentLayout.SHIPPED)
-    assert packed == HEAD + bytes.fromhex("1801 2003 2804 3005 3a") + S3
-
-
-def test_the_layout_of_the_pip_is_written_byte_for_byte_with_its_truth_value():
-    made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=DriverMetadata(name="S3"))
-    packed = pack_segment(made, SegmentLayout.PIP76)
-    assert packed == HEAD + bytes.fromhex("1801 2000 2803 3004 3805 42") + S3
 
 
 def test_that_the_hot_copy_is_gone_is_a_property_in_the_shipped_layout_and_a_field_in_the_other():

@@ -237,14 +237,10 @@ def test_an_error_as_a_transaction_ends_leaves_its_outcome_open(file):
             with pytest.raises(OutcomeUnknownError, match=r"IOERR_WRITE"):
                 store.put(PATH, bytes(300_000), version)
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            found = store.get(PATH)
-            assert found is not None
-            assert store.put(PATH, b"again", found[1]) > version
+            assert store.put(PATH, b"again", store.get(PATH)[1]) > version
 
         in_forked_child(write_beyond_a_limit, 60)
-        found = store.get(PATH)
-        assert found is not None
-        assert found[0] == b"again"
+        assert store.get(PATH)[0] == b"again"
 
 
 _FILL = """
@@ -317,8 +313,6 @@ def test_a_child_keeps_its_own_locks_when_its_parent_is_done(file):
                 pass
     os.close(read_end)
     with opened(file) as again:
-        found = again.get(PATH)
-        assert found is not None
-        assert found[0] == b"child-19"
+        assert again.get(PATH)[0] == b"child-19"
         with pytest.raises(VersionConflictError):
             again.put(PATH, b"stale", version)

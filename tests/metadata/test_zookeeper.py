@@ -13,7 +13,7 @@ from golden import COLUMNS, assert_topic_is_as_expected
 from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
 from network.admin import raises_without
-from network.fronts import Front, make_certificate
+from network.fronts import make_certificate
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
 from servers.zookeeper import ZooKeeper
 from tiers import put_broker_objects, uuid_of
@@ -146,40 +146,6 @@ def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(zookeeper
                 tier, f"acme/cold/{name}", columns=COLUMNS, records=f"{zookeeper.endpoint}{chroot}"
             )
             assert_topic_is_as_expected((row for batch in planned for row in batch.to_pylist()), name)
-
-
-def test_a_value_comes_with_its_version(zookeeper, client, chroot):
-    write(client, chroot, {"a": b"first", "empty": b""})
-    client.set(f"{chroot}/managed-ledgers/a", b"second")
-    store = ZooKeeperStore(f"{zookeeper.endpoint}{chroot}")
-    try:
-        stat = client.exists(f"{chroot}/managed-ledgers/a")
-        assert store.get("/managed-ledgers/a") == (b"second", stat.mzxid)
-        assert store.get("/managed-ledgers/empty") == (
-            b"",
-            client.exists(f"{chroot}/managed-ledgers/empty").mzxid,
-        )
-        assert store.get("/managed-ledgers/none") is None
-        assert sorted(store.children("/managed-ledgers")) == ["a", "empty"]
-        assert store.children("/managed-ledgers/none") == []
-    finally:
-        store.close()
-        store.close()
-
-
-def test_nothing_is_changed(zookeeper, client, chroot):
-    write(client, chroot, {"t/n/persistent/a": RECORD})
-
-    def tree(path):
-        value, stat = client.get(path)
-        found: dict[str, object] = {path: (value, stat)}
-        for name in client.get_children(path):
-            found |= tree(f"{path}/{name}")
-        return found
-
-    before = tree(chroot)
-    assert names(f"{zookeeper.endpoint}{chroot}") == ["persistent://t/n/a"]
-    assert tree(chroot) == before
 
 
 @pytest.mark.nightly  # as when it is killed while it is written to
@@ -317,11 +283,6 @@ def test_a_server_that_speaks_another_protocol_is_an_error(answer):
 
     with server_that(speak) as url, pytest.raises(StoreError):
         load(url, timeout_s=0.3)
-
-
-def test_a_web_server_is_an_error():
-    with Front() as web, pytest.raises(StoreError):
-        load(f"zk://127.0.0.1:{web.port}", timeout_s=0.3)
 
 
 # --- options -----------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from offload_hooks.errors import (
     UnsupportedVersionError,
     VersionConflictError,
 )
-from offload_hooks.testing.forks import in_forked_children
 
 NAME = "acme/cold/persistent/orders"
 PATH = f"/managed-ledgers/{NAME}"
@@ -99,24 +98,16 @@ def test_an_empty_root_is_made_ours_and_stays_it(zookeeper, client, root):
     assert client.get(root)[0] == MARK
 
 
-def test_reading_makes_nothing(zookeeper, client, root):
+def test_reading_makes_and_changes_nothing(zookeeper, client, root):
     with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
         assert store.get(PATH) is None
         assert store.children("/managed-ledgers") == []
-    assert client.exists(root) is None
-
-
-def test_many_processes_make_one_root(zookeeper, root):
-    def make(i):
-        def work():
-            with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
-                store.put(f"{PATH}-{i}", b"x", None)
-
-        return work
-
-    in_forked_children([make(i) for i in range(6)], 60)
-    with closing(ZooKeeperStore(f"{zookeeper.endpoint}{root}")) as store:
-        assert len(store.children(PATH.rpartition("/")[0])) == 6
+        assert client.exists(root) is None
+        pulsars_tree(client, root)
+        before = tree(client, root)
+        assert store.get("/managed-ledgers/acme/cold/persistent/a")[0] == b""
+        assert store.children("/managed-ledgers") == ["acme"]
+    assert tree(client, root) == before
 
 
 # --- nodes -------------------------------------------------------------------------------------

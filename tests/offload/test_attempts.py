@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,17 @@ from uuid import uuid4
 
 import offloading_process
 import pytest
+from layered import Gate
 from managed_ledgers import NAME, Audit, FailingAudit, environment_in
 from offloading_process import offloads_in, tiers_in
+from waiting import wait_for
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import begin_attempt
 from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, lease_of, renew_attempt
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import open_managed_ledger
+from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.running_attempt import (
     LONGEST_LEASE_S,
     WATCHED_S,
@@ -89,6 +91,12 @@ class SharedTopic:
             tier.store.write_index(f"{uuid}-ledger-{self.ledger_id}", b"left")
         return uuid
 
+    def check_empty(self):
+        """The tier has nothing."""
+        with open_tier(self.folder / "cold") as tier:
+            assert not list(tier.store.list_objects())
+            assert not list(tier.store.list_uploads())
+
     def check_complete(self):
         """The copy is complete, without a lease; the tier has nothing else."""
         context = self.ledger.context
@@ -150,13 +158,12 @@ def test_an_attempt_is_left_alone_while_its_process_lives_and_taken_over_at_once
 def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(world):
     with another_process(world, lease_s=4) as process:
         process.send_signal(signal.SIGSTOP)  # between two renewals: it has the database in none of its hands
-        deadline = time.monotonic() + WITHIN_S
-        while True:
-            try:
-                assert world.offload()
-                break
-            except LiveAttemptError:
-                assert time.monotonic() < deadline
+
+        def offloaded():
+            with suppress(LiveAttemptError):
+                return world.offload()
+
+        assert wait_for(offloaded, WITHIN_S)
         process.send_signal(signal.SIGCONT)
         ended = process.communicate("go on\n", timeout=WITHIN_S)[0]
         assert ended in ("AttemptError\n", "UploadError\n")  # its upload was dropped as well
@@ -172,9 +179,7 @@ def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world):
     def listen(_):
         if not seen:
             seen.append(world.lease)
-            deadline = time.monotonic() + WITHIN_S
-            while world.lease == seen[0]:
-                assert time.monotonic() < deadline
+            wait_for(lambda: world.lease != seen[0], WITHIN_S)
             seen.append(world.lease)
 
     world.offloads(lease_s).offload(NAME, world.ledger_id, listener=listen)
@@ -190,36 +195,13 @@ def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world):
 
     def listen(_):
         blocks.append(1)
-        known = world.records.read(NAME)
-        assert known is not None
-        world.records.delete(NAME, known)  # its topic, with all attempts
-        deadline = time.monotonic() + WITHIN_S
-        while any(each.name == "offload-lease" for each in threading.enumerate()):
-            assert time.monotonic() < deadline
+        world.records.delete(NAME, world.records.read(NAME))  # its topic, with all attempts
+        wait_for(lambda: "offload-lease" not in {each.name for each in threading.enumerate()}, WITHIN_S)
 
     with pytest.raises(UnknownTopicError):
         world.offloads(lease_s=0.3).offload(NAME, world.ledger_id, listener=listen)
     assert blocks == [1]
-    with open_tier(world.folder / "cold") as tier:
-        assert not list(tier.store.list_objects())
-        assert not list(tier.store.list_uploads())
-
-
-def test_two_threads_do_not_take_each_others_attempt(world):
-    began, may_end = threading.Event(), threading.Event()
-
-    def listen(_):
-        began.set()
-        assert may_end.wait(WITHIN_S)
-
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(world.offloads().offload, NAME, world.ledger_id, listener=listen)
-        assert began.wait(WITHIN_S)
-        with pytest.raises(LiveAttemptError, match="this process offloads the ledger"):
-            world.offload()
-        may_end.set()
-        assert first.result(WITHIN_S)
-    world.check_complete()
+    world.check_empty()
 
 
 @pytest.mark.parametrize(
@@ -279,11 +261,10 @@ class Machine:
 
     def renew(self):
         """What the background does while an attempt goes on."""
-        context = self._world.ledger.context
-        assert context.uuid is not None
+        uuid = self._world.ledger.context.uuid
         lease = lease_from(self.now_ms(), 60.0, self.process)
         self._world.records.update(
-            NAME, partial(renew_attempt, ledger_id=self._world.ledger_id, uuid=context.uuid, lease=lease)
+            NAME, partial(renew_attempt, ledger_id=self._world.ledger_id, uuid=uuid, lease=lease)
         )
 
 
@@ -297,16 +278,10 @@ def once(call):
 @pytest.mark.parametrize("skew_s", [-86_400, -3600, -61, 541, 3600, 86_400])
 def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(world, skew_s):
     one, other = Machine(world, 1, 0), Machine(world, 2, -skew_s)
-    tries = []
-
-    one_began, one_may_go_on, one_lost = threading.Event(), threading.Event(), threading.Event()
-
-    def wait_until_the_other_took_over():
-        one_began.set()
-        assert one_may_go_on.wait(WITHIN_S)
+    tries, other_took_over, one_lost = [], Gate(), threading.Event()
 
     def go_on_while_one_tries_again():
-        one_may_go_on.set()
+        other_took_over.open()
         assert one_lost.wait(WITHIN_S)
         for _ in range(50):  # 50 renewals, over 16 minutes
             for machine in (one, other):
@@ -317,8 +292,8 @@ def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_co
             tries.append("left alone")
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(one.offload, once(wait_until_the_other_took_over))
-        assert one_began.wait(WITHIN_S)
+        first = pool.submit(one.offload, once(other_took_over.hold))
+        other_took_over.wait_for()
         second = pool.submit(other.offload, once(go_on_while_one_tries_again))
         with pytest.raises(
             (AttemptError, UploadError)
@@ -374,9 +349,7 @@ def test_a_process_that_nobody_waited_for_has_ended():
         holder = replace(this_process(), process=child.pid, started=started)
         assert not has_ended(holder)
         child.kill()
-        deadline = time.monotonic() + WITHIN_S
-        while not has_ended(holder):
-            assert time.monotonic() < deadline
+        wait_for(lambda: has_ended(holder), WITHIN_S)
         assert not has_ended(replace(holder, machine=1))
     assert has_ended(holder)
 
@@ -388,7 +361,6 @@ def test_another_users_process_is_alive_as_long_as_it_is_there():
 
 def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world):
     world.left_by(ELSEWHERE, -1)
-
     with pytest.raises(StoreUnavailableError, match="no audit"):
         world.offloads().offload(NAME, world.ledger_id, audit=FailingAudit(1))
     assert len(os.listdir(world.folder / "cold")) > 0
@@ -404,24 +376,36 @@ def test_who_gives_an_attempt_up_says_why(world):
         world.offloads().offload(NAME, world.ledger_id, listener=fail, audit=world.audit)
     assert [each.why for each in world.audit.deletions] == ["its offload failed: StoreUnavailableError"]
     assert world.ledger.context is None
-    with open_tier(world.folder / "cold") as tier:
-        assert not list(tier.store.list_objects())
-        assert not list(tier.store.list_uploads())
+    world.check_empty()
+
+
+def take_over(world):
+    """When the lease of the attempt is over, another process offloads the ledger."""
+    later = offloads_in(world.folder, now_ms=lambda: system_now_ms() + 61_000)
+    assert later.offload(NAME, world.ledger_id)
 
 
 def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world):
     """Its attempt is taken over, as it cannot be told from one that died; then it is not completed."""
-    taken = False
-
-    def listen(_):
-        nonlocal taken
-        if not taken:
-            taken = True
-            later = offloads_in(world.folder, now_ms=lambda: system_now_ms() + 61_000)
-            assert later.offload(NAME, world.ledger_id)
-
     with pytest.raises((AttemptError, UploadError)):  # its upload was dropped as well
-        world.offloads().offload(NAME, world.ledger_id, listener=listen)
+        world.offloads().offload(NAME, world.ledger_id, listener=once(partial(take_over, world)))
+    world.check_complete()
+
+
+def test_an_attempt_that_was_taken_over_between_its_objects_and_its_record_never_becomes_complete(
+    world, monkeypatch
+):
+    offload = LedgerOffloader.offload
+
+    def offload_then_another_takes_over(*given, **named):
+        offloaded = offload(*given, **named)
+        monkeypatch.undo()
+        take_over(world)
+        return offloaded
+
+    monkeypatch.setattr(LedgerOffloader, "offload", offload_then_another_takes_over)
+    with pytest.raises(AttemptError, match="took the place"):
+        world.offload()
     world.check_complete()
 
 

@@ -6,15 +6,13 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from entries import borders, read_object
+from entries import pip17_object, read_object
 from golden import PIP17_MAX_BLOCK_BYTES, load_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.codec.block_layout import BlockHeader
-from offload_core.format.codec.blocks import write_block
 from offload_core.format.codec.entry_directory import parse_directory
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.format.codec.pip17 import plan_blocks
 from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
@@ -29,23 +27,6 @@ from pulsar_offload import open_tier, scan
 
 UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
 NAMES = {"ManagedLedgerName": "acme/cold/persistent/orders", "pulsarclustername": "here"}
-
-
-def by_reference(payloads, max_block_bytes):
-    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
-    data = b""
-    for plan in plan_blocks(lengths, max_block_bytes):
-        out = np.empty(plan.block_length, dtype=np.uint8)
-        header = BlockHeader(
-            object_format=ObjectFormat.PIP17,
-            block_length=plan.block_length,
-            first_entry_id=plan.first,
-            ledger_id=None,
-        )
-        values = np.frombuffer(b"".join(payloads[plan.first : plan.last]), dtype=np.uint8)
-        write_block(out, header, values, borders(payloads[plan.first : plan.last]), 0, plan.last - plan.first)
-        data += out.tobytes()
-    return data
 
 
 class InBatches:
@@ -84,7 +65,7 @@ def test_blocks_are_those_of_the_reference_however_the_ledger_is_read(payloads, 
     ledger = InBatches(payloads, sizes)
     blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
     data = b"".join(blocks)
-    assert data == by_reference(payloads, max_block_bytes)
+    assert data == pip17_object(payloads, max_block_bytes=max_block_bytes).data
     assert blocks.data_length == len(data)
     plans = list(plan_blocks(np.array([len(each) for each in payloads], dtype=np.int64), max_block_bytes))
     assert [each.first_entry_id for each in blocks.index] == [plan.first for plan in plans]
@@ -223,7 +204,6 @@ def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory
         index_bytes=stored.size_bytes,
         data_bytes=done.data_bytes,
     )
-    assert index.directory is not None
     place = index.directory
     anchors = parse_directory(
         cold.store.read_range(done.index_key, place.offset, place.length), done.data_bytes

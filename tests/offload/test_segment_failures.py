@@ -5,14 +5,14 @@ import threading
 from uuid import UUID
 
 import pytest
+from crash_points import watched
+from layered import Gate, layer
 from scenes.offered import NAMES, UUID_1, Part, begin_of, offer, offer_on, offloader_of, read_back
 
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.tier import MemoryBudget, Tier
-from offload_core.storage.tier.chain import Layer
 from offload_core.writing.offload import OfferResult
 from offload_drivers.local import LocalDriver
-from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, UploadError
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.testing.fault_plan import FaultPlan
@@ -28,10 +28,7 @@ POINTS = [(hook, call) for hook, calls in CALLS for call in range(1, calls + 1)]
 
 
 def tier_with(folder, faults):
-    plan = FaultPlan.parse(faults)
-    return Tier(
-        LocalDriver(str(folder)), [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
-    )
+    return Tier(LocalDriver(str(folder)), [layer(FaultLayer, plan=FaultPlan.parse(faults))])
 
 
 def leftovers(folder):
@@ -83,59 +80,35 @@ def test_a_store_that_cannot_even_delete_is_told_of_and_the_first_error_counts(t
         assert leftovers(tmp_path) == set()
 
 
-class Gate:
-    """A layer that holds up the calls of one hook until it is opened, and tells when one has come."""
+class Held:
+    """Holds up the calls of one hook, before or after they are made; see `Points`."""
 
     def __init__(self, hook, *, after=False):
-        self.came, self.opened = threading.Event(), threading.Event()
-        self._hook, self._after = hook, after
+        self.gate, self._held = Gate(), (hook, after)
 
-    def layer(self):
-        return Layer(name="gate", make=lambda _: self)
+    def before(self, name):
+        if self._held == (name, False):
+            self.gate.hold()
 
-    def _pass(self, hook):
-        if hook == self._hook and not self._after:
-            self._wait()
-        answer = yield
-        if hook == self._hook and self._after:
-            self._wait()
-        return answer
-
-    def _wait(self):
-        self.came.set()
-        assert self.opened.wait(SOON_S)
-
-    @hookimpl(wrapper=True)
-    def begin_data(self):
-        return (yield from self._pass("begin_data"))
-
-    @hookimpl(wrapper=True)
-    def write_block(self):
-        return (yield from self._pass("write_block"))
-
-    @hookimpl(wrapper=True)
-    def commit_data(self):
-        return (yield from self._pass("commit_data"))
-
-    @hookimpl(wrapper=True)
-    def write_index(self):
-        return (yield from self._pass("write_index"))
+    def after(self, name):
+        if self._held == (name, True):
+            self.gate.hold()
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("hook", [hook for hook, _ in CALLS])
 def test_a_segment_is_given_up_at_any_moment_and_nothing_is_left(tmp_path, hook, after):
-    gate = Gate(hook, after=after)
-    tier = Tier(LocalDriver(str(tmp_path)), [gate.layer()])
+    held = Held(hook, after=after)
+    tier = Tier(LocalDriver(str(tmp_path)), [watched(held)])
     with offloader_of(tier, max_block_bytes=BLOCK_BYTES) as offloader:
         handle = offloader.open_segment(UUID_1, begin_of([PART]), NAMES)
         offer(handle, PART)
         handle.close()
-        assert gate.came.wait(SOON_S)
+        held.gate.wait_for()
         handle.abort()
         handle.abort()
         assert not handle.result().done()
-        gate.opened.set()
+        held.gate.open()
         with pytest.raises(UploadError, match="aborted"):
             handle.result().result(SOON_S)
         assert leftovers(tmp_path) == set()
@@ -152,16 +125,16 @@ def test_a_segment_that_is_given_up_before_its_first_block_asks_nothing_of_the_s
 
 
 def test_offers_wait_neither_for_a_store_that_hangs_nor_for_memory(tmp_path):
-    gate = Gate("write_block")
-    tier = Tier(LocalDriver(str(tmp_path)), [gate.layer()])
+    held = Held("write_block")
+    tier = Tier(LocalDriver(str(tmp_path)), [watched(held)])
     payloads = [bytes([i % 251]) * 900 for i in range(200)]
     with offloader_of(tier, max_block_bytes=10_000) as offloader:
         handle = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES)
         assert handle.offer_entries(1, EntryBatch.of(0, payloads)) == (200, OfferResult.ACCEPTED)
         handle.close()
-        assert gate.came.wait(SOON_S)
+        held.gate.wait_for()
         assert not handle.result().done()
-        gate.opened.set()
+        held.gate.open()
         assert handle.result().result(SOON_S).entries == 200
     assert read_back(tier, UUID_1, Part(ledger_id=1, payloads=payloads)) == payloads
 

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 from damage.sealed import blocks_of, checksums
+from entries import read_whole
 from scenes.offered import NAMES, UUID_1, Part, offer, offloader_of
 
 from offload_core.format.codec.object_format import ObjectKey
@@ -36,15 +37,10 @@ def stream(tier, uuid=UUID_1, *, with_checksums=True):
     return ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False)
 
 
-def whole(tier, key):
-    return bytes(tier.read_range(key, 0, tier.stat(key).size_bytes))
-
-
 def check(cold, key):
     """The checksums are those of the two objects, and nobody takes them for one."""
-    data, index, written = (
-        whole(cold.store, name) for name in (key.data_key, key.index_key, key.block_checksums_key)
-    )
+    names = (key.data_key, key.index_key, key.block_checksums_key)
+    data, index, written = (read_whole(cold.store, name) for name in names)
     blocks = blocks_of(data, key)
     assert len(blocks) > 2
     assert written == checksums(index, blocks)

@@ -31,14 +31,11 @@ def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle, data):
     payloads = data.draw(payload_lists(4000, 4000))
     ledger_id, attempt = new_ledger_id(), new_attempt()
     with tempfile.TemporaryDirectory() as folder:
-        oracle.offload_files(
-            Path(folder),
-            attempt,
-            ledger_id,
-            payloads,
-            io_seqfile_compression_type=compression.name,
-            io_seqfile_compress_blocksize=block_bytes,
-        )
+        settings = {
+            "io_seqfile_compression_type": compression.name,
+            "io_seqfile_compress_blocksize": block_bytes,
+        }
+        oracle.offload_files(Path(folder), attempt, ledger_id, payloads, **settings)
         (index,) = Path(folder).rglob("index")
         stored = golden_mapfile(index.parent, Path(folder))
         assert (stored.key.ledger_id, stored.key.uuid) == (ledger_id, attempt)
@@ -81,16 +78,10 @@ def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle, tmp_path):
     world.stream((segmented, 19), (segmented, 39))
     world.move_all(world.wanted(ObjectFormat.MAPFILE))
     for ledger_id, wanted in ((whole, (130, 270)), (segmented, (15, 25))):
-        ledger = world.info.ledger(ledger_id)
-        assert ledger.context.uuid is not None
+        uuid = world.info.ledger(ledger_id).context.uuid
         expected = [(of, at, payload) for (of, at), payload in world.entries.items() if of == ledger_id]
-        read = oracle.read_files(
-            tmp_path / "target",
-            ledger.context.uuid,
-            ledger_id,
-            [(0, len(expected) - 1), wanted],
-            managed_ledger=NAME,
-        )
+        asked = [(0, len(expected) - 1), wanted]
+        read = oracle.read_files(tmp_path / "target", uuid, ledger_id, asked, managed_ledger=NAME)
         assert read.ended
         assert read.entries == expected + expected[wanted[0] : wanted[1] + 1]
         assert read.last_add_confirmed == len(expected) - 1

@@ -53,9 +53,8 @@ def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(oracle, data):
         store = Store(name="local", url=folder)
         if data.draw(st.booleans()):
             attempt = new_attempt()
-            oracle.offload(
-                store, attempt, ledger_id, payloads, managedLedgerOffloadMaxBlockSizeInBytes=block_bytes
-            )
+            setting = {"managedLedgerOffloadMaxBlockSizeInBytes": block_bytes}
+            oracle.offload(store, attempt, ledger_id, payloads, **setting)
         else:
             written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=block_bytes)
             stride = data.draw(st.integers(1, 2000))

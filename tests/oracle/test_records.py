@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from golden import GOLDEN
 from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, position, segment, still_open
 from tiers import uuid_of
 
@@ -121,16 +122,20 @@ def test_a_brokers_own_records_are_the_same_to_it_after_we_kept_them(oracle, url
     assert as_read(oracle.read_record(url, NAME)) == meant(info)
 
 
+def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours(oracle):
+    record = (GOLDEN / "metadata" / "none.ml.bin").read_bytes()
+    ours = managed_ledger_pb2.ManagedLedgerInfo.FromString(record)
+    assert len(ours.ledgerInfo) > 1
+    assert oracle.parse("ManagedLedgerInfo", record) == fields_of(ours)
+
+
 def test_each_step_of_an_attempt_is_one_that_a_broker_understands(oracle, url, store):
     records, uuid = ManagedLedgerRecords(store), uuid_of(9)
     records.write(NAME, INFO, None)
     most, least = split_uuid(uuid)
     properties = [{"key": name, "value": value} for name, value in DRIVER.properties]
-    context = {
-        "uidMsb": most,
-        "uidLsb": least,
-        "driverMetadata": {"name": DRIVER.name, "properties": properties},
-    }
+    own = {"driverMetadata": {"name": DRIVER.name, "properties": properties}}
+    context = {"uidMsb": most, "uidLsb": least}
     holder = AttemptHolder(machine=1, process=2, started=3)
     leases = [AttemptLease(holder=holder, until_ms=until_ms) for until_ms in (NOW, NOW + 1)]
 
@@ -141,10 +146,7 @@ def test_each_step_of_an_attempt_is_one_that_a_broker_understands(oracle, url, s
     steps = [
         (lambda info: begin_attempt(info, 4, uuid, DRIVER, lease=leases[0]), leased(leases[0])),
         (lambda info: renew_attempt(info, 4, uuid, leases[1]), leased(leases[1])),
-        (
-            lambda info: complete_attempt(info, 4, uuid, NOW),
-            {"complete": True, "timestamp": NOW, "driverMetadata": context["driverMetadata"]},
-        ),
+        (lambda info: complete_attempt(info, 4, uuid, NOW), {"complete": True, "timestamp": NOW} | own),
         (lambda info: mark_hot_copy_deleted(info, 4, uuid), {"bookkeeperDeleted": True}),
     ]
     for step, adds in steps:

@@ -59,7 +59,6 @@ def test_pulsars_classes_before_and_after_a_rollback(oracle, zookeeper, folder, 
 
         for place in (0, 1):
             streamed = context_of(place)
-            assert streamed is not None
             assert "complete" not in streamed, "so a Pulsar reads the hot copy, and offloads the ledger anew"
             assert [each["complete"] for each in streamed["offloadSegment"]] == [True]
             with pytest.raises(OracleError):

@@ -23,21 +23,21 @@ from offload_hooks.shown_urls import MASK
 
 # The fields of org.apache.pulsar.common.policies.data.OffloadPoliciesImpl, 4.0.8.
 PULSARS = sorted(
-    {
-        "managedLedgerExtraConfigurations",
-        "offloadersDirectory",
-        "fileSystemProfilePath",
-        "fileSystemURI",
+    [
+        *(
+            "managedLedgerExtraConfigurations",
+            "offloadersDirectory",
+            "fileSystemProfilePath",
+            "fileSystemURI",
+        ),
         *(
             f"managedLedgerOffload{each}"
             for each in ("Driver", "MaxThreads", "ReadThreads", "PrefetchRounds")
         ),
         *(f"managedLedgerOffloadThresholdIn{each}" for each in ("Seconds", "Bytes")),
-        *(f"managedLedgerOffload{each}" for each in ("DeletionLagInMillis", "edReadPriority")),
-        *(
-            f"s3ManagedLedgerOffload{each}"
-            for each in ("CredentialId", "CredentialSecret", "Role", "RoleSessionName")
-        ),
+        *("managedLedgerOffloadDeletionLagInMillis", "managedLedgerOffloadedReadPriority"),
+        *(f"s3ManagedLedgerOffloadCredential{each}" for each in ("Id", "Secret")),
+        *(f"s3ManagedLedgerOffloadRole{each}" for each in ("", "SessionName")),
         *(f"{each}anagedLedgerOffloadServiceEndpoint" for each in ("m", "s3M")),
         "gcsManagedLedgerOffloadServiceAccountKeyFile",
         *(
@@ -45,7 +45,7 @@ PULSARS = sorted(
             for family in ("m", "s3M", "gcsM")
             for each in ("Region", "Bucket", "MaxBlockSizeInBytes", "ReadBufferSizeInBytes")
         ),
-    }
+    ]
 )
 OURS = {
     "tieredReadPriority",
@@ -207,12 +207,8 @@ def test_extra_configurations_that_may_be_secret_are_masked():
 
 
 def test_what_a_read_priority_means():
-    assert [(each.hot_first, each.falls_back) for each in ReadPriority] == [
-        (True, False),
-        (True, True),
-        (False, False),
-        (False, True),
-    ]
+    meanings = [(each.hot_first, each.falls_back) for each in ReadPriority]
+    assert meanings == [(True, False), (True, True), (False, False), (False, True)]
 
 
 @pytest.mark.parametrize("options", [AzureOptions, GcsOptions, S3Options])

@@ -86,12 +86,10 @@ def test_a_level_that_names_another_server_must_bring_credentials_or_none_at_all
 
 
 def test_another_driver_inherits_nothing_of_the_tier():
-    assert holding(S3, {"driver": "local", "extra_configurations": {"root": "/r"}}).driver_options() == {
-        "root": "/r"
-    }
-    assert holding(GCS, {"driver": "s3", "bucket": "c"}).driver_options() == {
-        "managedLedgerOffloadBucket": "c"
-    }
+    local = {"driver": "local", "extra_configurations": {"root": "/r"}}
+    assert holding(S3, local).driver_options() == {"root": "/r"}
+    s3 = {"driver": "s3", "bucket": "c"}
+    assert holding(GCS, s3).driver_options() == {"managedLedgerOffloadBucket": "c"}
 
 
 def test_ways_to_the_tier_stay_where_credentials_do_not():
@@ -105,21 +103,18 @@ def test_ways_to_the_tier_stay_where_credentials_do_not():
     }
 
 
+ELSEWHERE = {"driver": "gcs", "service_endpoint": "http://h"}
+
+
 @pytest.mark.parametrize(
     ("said", "asks"),
     [
         ({"driver": "gcs", "bucket": "b"}, False),
-        ({"driver": "gcs", "service_endpoint": "http://h"}, True),
-        ({"driver": "gcs", "service_endpoint": "http://h", "extra_configurations": {"token": " "}}, True),
-        ({"driver": "gcs", "service_endpoint": "http://h", "extra_configurations": {"token": "t"}}, False),
-        (
-            {"driver": "gcs", "service_endpoint": "http://h", "extra_configurations": {"Anonymous": "TRUE"}},
-            False,
-        ),
-        (
-            {"driver": "gcs", "service_endpoint": "http://h", "extra_configurations": {"anonymous": "false"}},
-            True,
-        ),
+        (ELSEWHERE, True),
+        (ELSEWHERE | {"extra_configurations": {"token": " "}}, True),
+        (ELSEWHERE | {"extra_configurations": {"token": "t"}}, False),
+        (ELSEWHERE | {"extra_configurations": {"Anonymous": "TRUE"}}, False),
+        (ELSEWHERE | {"extra_configurations": {"anonymous": "false"}}, True),
         ({"driver": "gcs", "extra_configurations": {"PROXY": "http://h"}}, True),
         ({"driver": "s3", "s3_service_endpoint": "http://h", "s3_credential_id": "i"}, True),
         ({"driver": "of-a-plugin", "extra_configurations": {"server": "h"}}, True),

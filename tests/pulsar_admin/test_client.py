@@ -62,15 +62,12 @@ def raw_server(answer, *, then_wait=False, piece_s=None):
 # --- what is sent ------------------------------------------------------------------------------
 
 
-def test_the_token_is_sent_and_the_json_is_given_back():
+def test_the_token_is_sent_if_there_is_one_and_the_json_is_given_back():
     with AdminRest({"/tenants": ["acme", {"a": None}]}) as rest:
         assert asked(rest.url) == ["acme", {"a": None}]
         (request,) = rest.requests
     assert (request.method, request.target) == ("GET", PATH)
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
-
-
-def test_without_a_token_none_is_sent():
     with AdminRest({"/tenants": []}) as rest:
         assert asked(rest.url, token=None) == []
         assert "authorization" not in rest.requests[0].headers
@@ -204,17 +201,12 @@ def test_other_answers_are_errors_and_are_not_asked_for_again():
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b"[1, 2", b"[" * 100_000, b"9" * 100_000, b"\x1f\x8b\x08\x00"]
 )
-def test_what_is_no_json_is_an_error(body):
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}], ids=["plain", "compressed unasked"])
+def test_what_is_no_json_is_an_error_and_is_not_unpacked(body, headers):
     with (
-        AdminRest({"/tenants": Answer(status=200, body=body)}) as rest,
+        AdminRest({"/tenants": Answer(status=200, body=body, headers=headers)}) as rest,
         pytest.raises(MetadataError, match=f"is not JSON .*{PATH}"),
     ):
-        asked(rest.url)
-
-
-def test_an_answer_that_is_compressed_unasked_is_not_unpacked():
-    answer = Answer(status=200, body=b"\x1f\x8b\x08\x00", headers={"Content-Encoding": "gzip"})
-    with AdminRest({"/tenants": answer}) as rest, pytest.raises(MetadataError, match="is not JSON"):
         asked(rest.url)
 
 

@@ -23,6 +23,18 @@ COPIES = {
 }
 
 
+def data_key(copy):
+    (key,) = (each for each in copy.driver.objects if not each.endswith("index"))
+    return key
+
+
+def flip(copy, place, bits=0x01):
+    """Change bits of a byte of its data object."""
+    data = bytearray(copy.driver.objects[data_key(copy)])
+    data[place] ^= bits
+    copy.driver.objects[data_key(copy)] = bytes(data)
+
+
 def read_all(reader):
     """Forward, a few bytes at a time; bounded, so that a loop without end is an error."""
     begin, count = 0, reader.status().entry_count
@@ -77,7 +89,7 @@ def test_gaps_in_an_object_that_is_not_filtered_are_damage():
 
 def test_an_entry_whose_id_lies_behind_its_block_is_no_gap():
     copy = gapped_copy({i: each for i, each in enumerate(PAYLOADS) if i % 3 == 1}, 60)
-    (key,) = (each for each in copy.driver.objects if not each.endswith("index"))
+    key = data_key(copy)
     data = copy.driver.objects[key]
     frame = data.rindex(struct.pack(">iq", len(PAYLOADS[58]), 58)) + 4
     copy.driver.objects[key] = data[:frame] + struct.pack(">q", 580) + data[frame + 8 :]
@@ -89,23 +101,16 @@ def test_an_entry_whose_id_lies_behind_its_block_is_no_gap():
 
 def test_an_objects_block_whose_length_is_wrong_is_refused_where_it_begins():
     copy = pip17_copy(PAYLOADS, max_block_bytes=500)
-    (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))
-    data = bytearray(copy.driver.objects[key])
-    data[500 + 19] ^= 1
-    copy.driver.objects[key] = bytes(data)
-    reader = copy.open()
+    flip(copy, 500 + 19)
     with pytest.raises(FormatError) as raised:
-        list(read_all(reader))
-    assert (raised.value.key, raised.value.block, raised.value.offset) == (key, 2, 500 + 12)
+        list(read_all(copy.open()))
+    assert (raised.value.key, raised.value.block, raised.value.offset) == (data_key(copy), 2, 500 + 12)
 
 
 def test_entries_behind_damage_cannot_be_reached_and_those_before_can():
     copy = pip17_copy([b"x" * 30] * 100, max_block_bytes=1000)
-    (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))
-    data = bytearray(copy.driver.objects[key])
     place = 128 + 5 * 42
-    data[place : place + 4] = b"\xff\xff\xff\xff"
-    copy.driver.objects[key] = bytes(data)
+    flip(copy, place, 0xFF)
     reader = copy.open()
     assert len(reader.read(0, 4)) == 5
     for first in (5, 6, 10):
@@ -119,10 +124,8 @@ def test_entries_behind_damage_cannot_be_reached_and_those_before_can():
 def test_frames_forged_in_payloads_mislead_nobody_after_damage(seed):
     forged = pack_frames([b"forged"] * 9, 3)
     copy = pip17_copy([forged] * 30, max_block_bytes=100_000)
-    (key,) = (each for each in copy.driver.objects if not each.endswith("-index"))
-    data = bytearray(copy.driver.objects[key])
-    data[random.Random(seed).randrange(128, len(data))] ^= 0x10
-    copy.driver.objects[key] = bytes(data)
+    size = len(copy.driver.objects[data_key(copy)])
+    flip(copy, random.Random(seed).randrange(128, size), 0x10)
     try:
         found = [payload for _, payload in read_all(copy.open())]
     except (FormatError, DataLossError):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import psutil
 import pytest
+from layered import Gate
 from scenes.copies import pip17_copy
 
 from offload_core.format.codec.entry_directory import Anchors
@@ -88,38 +89,35 @@ def test_anchors_outlast_windows_up_to_half_of_the_budget():
 
 
 def test_two_that_want_one_window_wait_for_one_request():
-    memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
-    calls = []
+    memory, gate, calls = ReadMemory(), Gate(), []
 
     def slow():
         calls.append(1)
-        begun.set()
-        assert go.wait(30)
+        gate.hold()
         return view(10)
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(memory.window, "w", 10, slow)
-        assert begun.wait(30)
+        gate.wait_for()
         second = pool.submit(memory.window, "w", 10, slow)
         memory.window("other", 10, lambda: view(10))
-        go.set()
+        gate.open()
         assert first.result() == second.result() == view(10)
     assert len(calls) == 1
 
 
 def test_an_error_of_one_readers_request_is_not_anothers():
-    memory, begun, go = ReadMemory(), threading.Event(), threading.Event()
+    memory, gate = ReadMemory(), Gate()
 
     def failing():
-        begun.set()
-        assert go.wait(30)
+        gate.hold()
         raise StoreError("mine")
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(memory.window, "w", 10, failing)
-        assert begun.wait(30)
+        gate.wait_for()
         second = pool.submit(memory.window, "w", 10, lambda: view(10))
-        go.set()
+        gate.open()
         with pytest.raises(StoreError):
             first.result()
         assert second.result() == view(10)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from entries import read_through
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
-from records import copied, failed, segment, streaming_record
+from records import copied, failed, segment, streaming_entries, streaming_record
 from scenes.copies import LEDGER, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 from tiers import MemoryDriver, Names, uuid_of
 
@@ -36,19 +36,22 @@ def whole(reader):
     return [payload for _, payload in read_through(reader, 0, reader.status().entry_count - 1, 10_000)]
 
 
+def entries_of(reader):
+    """As golden files tell of them."""
+    return as_entries(
+        {"__ledgerId": reader.ledger_id, "__entryId": i, "value": payload}
+        for i, payload in enumerate(whole(reader))
+    )
+
+
 @pytest.mark.parametrize("name", PIP17_CASES)
 def test_pulsars_own_objects_are_read(name):
     case = load_case("pip17", name)
     driver = MemoryDriver({case.key.data_key: case.data, case.key.index_key: case.index})
     tiers = KnownTiers(Tier(driver))
     context = OffloadContext(uuid=case.key.uuid, complete=True)
-    assert case.key.ledger_id is not None
     reader = ColdReaders(tiers, memory=ReadMemory()).read_offloaded(case.key.ledger_id, context, None)
-    rows = [
-        {"__ledgerId": reader.ledger_id, "__entryId": i, "value": payload}
-        for i, payload in enumerate(whole(reader))
-    ]
-    assert as_entries(rows) == list(case.entries)
+    assert entries_of(reader) == list(case.entries)
 
 
 def test_pulsars_own_segments_are_read_by_their_records():
@@ -56,7 +59,7 @@ def test_pulsars_own_segments_are_read_by_their_records():
     for name in STREAMING_CASES:
         case = load_case("streaming", name)
         objects |= {case.key.data_key: case.data, case.key.index_key: case.index}
-    expected = [each for name in STREAMING_CASES for each in load_case("streaming", name).entries]
+    expected = streaming_entries()
     tier = Tier(MemoryDriver(objects))
     here = tier_record(tier)
     for record in streaming_record().ledgers:
@@ -66,12 +69,7 @@ def test_pulsars_own_segments_are_read_by_their_records():
             record.context, segments=tuple(replace(each, driver=here) for each in record.context.segments)
         )
         reader = ColdReaders(KnownTiers(tier), memory=ReadMemory()).open(replace(record, context=context))
-        rows = [
-            {"__ledgerId": record.ledger_id, "__entryId": i, "value": payload}
-            for i, payload in enumerate(whole(reader))
-        ]
-        of_ledger = [each for each in expected if each.ledger_id == record.ledger_id]
-        assert as_entries(rows) == sorted(of_ledger, key=lambda each: each.entry_id)
+        assert entries_of(reader) == [each for each in expected if each.ledger_id == record.ledger_id]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +113,9 @@ def refused(copy, kind, **changes):
 
 def test_a_copy_that_is_not_complete_is_not_opened():
     copy = pip17_copy(PAYLOADS)
-    assert copy.record.context is not None
     for context in (None, OffloadContext(), replace(copy.record.context, complete=False)):
         refused(copy, UnknownLedgerError, record=replace(copy.record, context=context))
     segments = streaming_copy(PAYLOADS, []).record.context
-    assert segments is not None
     (only,) = segments.segments
     for each in (replace(only, complete=False), failed(only)):
         context = replace(segments, segments=(each,))
@@ -138,7 +134,6 @@ def test_an_object_that_is_not_there_is_named(missing):
 def test_segments_that_are_missing_are_missing_data_and_nothing_else():
     copy = streaming_copy(PAYLOADS, [20, 30])
     context = copy.record.context
-    assert context is not None
     first, second, third = context.segments
     unfinished = replace(second, complete=False)
     record = replace(copy.record, context=replace(context, segments=(first, unfinished, third)))
@@ -166,7 +161,6 @@ def test_what_is_not_as_index_or_record_say_is_refused():
         refused(copy, kind)
     streaming = streaming_copy(PAYLOADS, [])
     context = streaming.record.context
-    assert context is not None
     early = replace(context, segments=(replace(context.segments[0], end_entry_id=10),))
     with pytest.raises(IndexMismatchError, match="by its record it ends with entry 10"):
         replace(streaming, record=replace(streaming.record, context=early)).open()
@@ -192,7 +186,6 @@ def test_a_mapfile_needs_the_name_of_its_topic_and_is_found_without_a_driver():
     with pytest.raises(OptionError, match="managed ledger"):
         copy.readers().open(copy.record)
     context = copy.record.context
-    assert context is not None
     unnamed = replace(copy, record=replace(copy.record, context=replace(context, driver=None)))
     assert whole(unnamed.open()) == PAYLOADS
     with pytest.raises(ObjectNotFoundError):
@@ -214,7 +207,6 @@ def test_an_error_of_the_store_is_passed_on_and_the_next_read_tries_again():
 def test_a_segment_of_another_tier_is_read_there():
     one, two = streaming_copy(PAYLOADS, [20]), streaming_copy(PAYLOADS, [20])
     context = one.record.context
-    assert context is not None
     keys = [str(each.uuid) for each in context.segments]
     for key in list(one.driver.objects):
         del (two if key.startswith(keys[0]) else one).driver.objects[key]

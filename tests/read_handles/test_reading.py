@@ -1,10 +1,8 @@
 """Any ranges of a ledger, of any format, give what a plain dictionary of its entries gives."""
 
-from collections.abc import Callable
-
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes.copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
+from scenes.copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
 
 from offload_core.format.codec.block_layout import PADDING, pack_frames
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
@@ -28,7 +26,7 @@ def copies(draw):
     some = {i: payload for i, payload in enumerate(payloads) if draw(st.booleans())} or {0: payloads[0]}
     stride = draw(st.sampled_from([None, 1, 100, 1000]))
     block_bytes = draw(st.integers(140, 900))
-    make: Callable[[], ColdCopy] = draw(
+    make = draw(
         st.sampled_from(
             [
                 lambda: pip17_copy(payloads, max_block_bytes=block_bytes, stride=stride),

@@ -14,7 +14,7 @@ from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason,
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import BatchLimit, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
-from pulsar_offload import scan
+from pulsar_offload import TierReader, scan
 
 COLD_FIRST, COLD_ONLY = ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY
 HOT_FIRST, HOT_ONLY = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.BOOKKEEPER_ONLY
@@ -80,7 +80,7 @@ def test_what_one_copy_cannot_give_the_other_does(topic, data):
 
 @given(topic=segmented_topics(), data=st.data())
 def test_a_scan_reads_what_lies_in_complete_segments(topic, data):
-    tier = topic.catalogued()
+    tier = TierReader(topic.tier)
 
     def scanned(info):
         planned = scan(tier, TOPIC, level="entries", records={TOPIC: info})

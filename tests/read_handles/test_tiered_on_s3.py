@@ -1,4 +1,4 @@
-"""The same with a cold copy on a real S3 server: a line that is refused, wrong keys, objects that are gone."""
+"""The same with a cold copy on a real S3 server: a line that is refused, wrong keys."""
 
 from dataclasses import replace
 
@@ -11,12 +11,7 @@ from stores import new_store
 from offload_core.metadata.policies import ReadPriority
 from offload_core.reading.read_handles import Copy
 from offload_core.storage.hot import FileLedgerStore
-from offload_hooks.errors import (
-    AccessDeniedError,
-    NoReadableCopyError,
-    ObjectNotFoundError,
-    StoreUnavailableError,
-)
+from offload_hooks.errors import AccessDeniedError, NoReadableCopyError, StoreUnavailableError
 
 COLD_ONLY, COLD_FIRST = ReadPriority.OFFLOADED_ONLY, ReadPriority.OFFLOADED_FIRST
 LAST = len(PAYLOADS) - 1
@@ -78,16 +73,3 @@ def test_wrong_keys(copies, store, wrong):
         with pytest.raises(AccessDeniedError) as raised:
             readers.open(copies.record(), COLD_ONLY)
         assert "a-wrong-secret" not in str(raised.value)
-
-
-def test_objects_that_are_gone_at_opening_and_in_the_middle(copies):
-    readers = copies.readers()
-    reader = readers.open(copies.record(), COLD_FIRST)
-    batch = reader.read(0, LAST, 3000)
-    copies.tier.delete([copies.data_key])
-    assert [bytes(each) for each in batch] + rest(reader, batch.stop_entry_id) == PAYLOADS
-    assert [each[:2] for each in copies.seen()] == [("cold", "missing")]
-    assert rest(readers.open(copies.record(), COLD_FIRST)) == PAYLOADS
-    assert copies.seen() == [("cold", "missing", None)]
-    with pytest.raises(ObjectNotFoundError, match=copies.data_key):
-        readers.open(copies.record(), COLD_ONLY)

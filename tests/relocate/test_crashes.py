@@ -147,9 +147,7 @@ def world(tmp_path):
     """One ledger of one object."""
     made = MovedTopic.make(tmp_path)
     made.offload(made.add_ledger(12))
-    yield made
-    made.source.close()
-    made.target.close()
+    return made
 
 
 def mover_of(world, told, **given):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic
+from scenes.repairs import contents_of
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import PlainCopy, PlainStatus, make_moves, plan_topic
@@ -45,8 +46,7 @@ def world(tmp_path):
     made.offload(ledgers[0])
     made.offload(ledgers[1], drops=lambda payload: int(payload[-1] % 3 == 0))
     made.stream((ledgers[2], 4), (ledgers[3], 5), (ledgers[3], 9))
-    yield made
-    made.source.close()
+    return made
 
 
 @pytest.fixture(params=["threads", "processes", "spark"])
@@ -74,23 +74,20 @@ def move(world, executor, format_=None):
     return outcomes
 
 
-def by_name(text, info, folder, name):
-    """A text about copies, with names in place of their uuids, and one for the target."""
-    uuids = list(dict.fromkeys(match[0] for match in _UUID.finditer(repr(info))))
-    for number, uuid in enumerate(uuids):
-        text = text.replace(uuid, f"<{number}>")
-    return text.replace(str(folder / name), "<target>")
-
-
 def all_of(world, name):
-    """A world's record, and its target's objects with their user metadata."""
+    """A world's record, and its target's objects with their user metadata; without uuids and the target's name."""
+    uuids = dict.fromkeys(match[0] for match in _UUID.finditer(repr(world.info)))
+
+    def named(text):
+        for number, uuid in enumerate(uuids):
+            text = text.replace(uuid, f"<{number}>")
+        return text.replace(str(world.folder / name), "<target>")
+
     objects = {}
-    for key in world.keys(world.target):
-        stat = world.target.stat(key)
-        data = bytes(world.target.read_range(key, 0, stat.size_bytes))
-        said = str(sorted(stat.user_metadata.items()))
-        objects[by_name(key, world.info, world.folder, name)] = (hashlib.sha256(data).hexdigest(), said)
-    return by_name(repr(world.info), world.info, world.folder, name), objects
+    for key, data in contents_of(world.target).items():
+        said = str(sorted(world.target.stat(key).user_metadata.items()))
+        objects[named(key)] = (hashlib.sha256(data).hexdigest(), said)
+    return named(repr(world.info)), objects
 
 
 @pytest.mark.spark
@@ -284,7 +281,7 @@ def test_a_bucket_is_copied_the_same_whoever_does_it(world, executor):
         with open_store(world.folder / name) as target:
             plain = PlainCopy(world.source, target, audit=world.audit, executor=executor)
             statuses = [(each.key.data_key, each.status.value) for each in plain]
-            return statuses, _objects(target)
+            return statuses, contents_of(target)
 
     [kept] = [key for key in world.keys(world.source) if key.endswith("-ledger-0-index")]
     (world.folder / "there").mkdir()
@@ -312,13 +309,6 @@ def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world):
     plain = list(PlainCopy(world.source, Tier(NoBucket(world.folder / "target")), audit=world.audit))
     assert {each.status for each in plain} == {PlainStatus.FAILED}
     assert {"no bucket" in str(each.error) for each in plain} == {True}
-
-
-def _objects(tier):
-    return {
-        each.key: bytes(tier.read_range(each.key, 0, each.size_bytes)) if each.size_bytes else b""
-        for each in tier.list_objects()
-    }
 
 
 def test_orders_say_where_the_new_copy_goes(world):

@@ -1,7 +1,5 @@
 """Pulsar's own objects are moved, as they are and into each format, and every entry is what Pulsar wrote."""
 
-from contextlib import closing
-
 import pytest
 from golden import PIP17_CASES, STREAMING_CASES, as_entries, load_case
 from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
@@ -29,112 +27,15 @@ from offload_core.storage.tier import open_store
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
-from pulsar_offload import TierReader, open_tier, scan
+from pulsar_offload import TierReader, scan
 
-GOLDEN_TOPIC = "public/default/golden"
-FORMATS = [None, *ObjectFormat]
+GOLDEN_TOPIC = "persistent://public/default/golden"
 
 
 def entries(tier, topic, info):
     """What a scan by the record finds."""
-    with open_tier(tier) as reader:
-        planned = scan(reader, topic, level="entries", records={topic: info})
-        return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in planned.to_table().to_pylist()]
-
-
-def relocate(folder, topic, info, format_):
-    """Move all that there is from `source` to `target`; the record then."""
-    name = parse_topic(topic)
-    records = ManagedLedgerRecords(MemoryMetadataStore())
-    records.write(managed_ledger_of_topic(name), info, None)
-    (folder / "target").mkdir(exist_ok=True)
-    with closing(open_store(folder / "source")) as source, closing(open_store(folder / "target")) as target:
-        wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
-        mover = Mover(
-            RecordRegistry(records, Clock()), source, target, Audit(), now_ms=Clock(), block_bytes=BLOCK_BYTES
-        )
-        plan = plan_topic(name, info, wanted)
-        assert plan.left == ()
-        for outcome in make_moves(mover, [plan], parallel=1):
-            if outcome.error is not None:
-                raise outcome.error
-    known = records.read(managed_ledger_of_topic(name))
-    return known.info
-
-
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING, ObjectFormat.MAPFILE])
-@pytest.mark.parametrize("name", PIP17_CASES)
-def test_ledgers(tmp_path, name, format_):
-    (tmp_path / "source").mkdir()
-    lay_out_case(tmp_path / "source", "pip17", name)
-    case = load_case("pip17", name)
-    assert case.key.ledger_id is not None
-    last = max(entry.entry_id for entry in case.entries)
-    info = managed_ledger(closed(case.key.ledger_id, last + 1, copied(case.key.uuid, driver=None)))
-    moved = relocate(tmp_path, GOLDEN_TOPIC, info, format_)
-    rows = [
-        {"__ledgerId": ledger_id, "__entryId": entry_id, "value": value}
-        for ledger_id, entry_id, value in entries(tmp_path / "target", GOLDEN_TOPIC, moved)
-    ]
-    assert tuple(as_entries(rows)) == case.entries
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17, ObjectFormat.MAPFILE])
-def test_segments(tmp_path, format_):
-    (tmp_path / "source").mkdir()
-    for name in STREAMING_CASES:
-        lay_out_case(tmp_path / "source", "streaming", name)
-    info = streaming_record()
-    moved = relocate(tmp_path, GOLDEN_TOPIC, info, format_)
-    rows = [
-        {"__ledgerId": ledger_id, "__entryId": entry_id, "value": value}
-        for ledger_id, entry_id, value in entries(tmp_path / "target", GOLDEN_TOPIC, moved)
-    ]
-    assert as_entries(rows) == streaming_entries()
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("format_", FORMATS)
-def test_mapfiles(tmp_path, format_):
-    source = tmp_path / "source"
-    source.mkdir()
-    lay_out_golden(source)
-    with open_tier(source) as tier:
-        topics = {str(topic.name): topic for topic in tier.catalogue().topics}
-        pairs = list_pairs(tier.store)
-    assert topics
-    for label, topic in topics.items():
-        ledgers = [
-            closed(
-                ledger.ledger_id,
-                ledger.entries or 0,
-                copied(pair.key.uuid, driver=DriverMetadata(name="filesystem")),
-            )
-            for ledger in topic.ledgers
-            for pair in pairs
-            if pair.key.ledger_id == ledger.ledger_id
-            and pair.key.managed_ledger is not None
-            and topic_of_managed_ledger(pair.key.managed_ledger) == topic.name
-        ]
-        info = managed_ledger(*ledgers)
-        before = entries(source, label, info)
-        assert before
-        moved = relocate(tmp_path, label, info, format_)
-        assert entries(tmp_path / "target", label, moved) == before
-        if format_ in (None, ObjectFormat.MAPFILE):
-            whole = sorted(
-                path.read_bytes() for path in (source / managed_ledger_of_topic(topic.name)).rglob("*data*")
-            )
-            there = tmp_path / "target" / managed_ledger_of_topic(topic.name)
-            assert sorted(path.read_bytes() for path in there.rglob("*data*")) == whole, "and the .crc files"
-
-
-# --- Topics of all kinds of messages are moved, also what was saved of damaged copies: a scan gives the very same rows.
-
-
-LOST = (5, 3)
+    planned = scan(TierReader(tier), topic, level="entries", records={topic: info})
+    return as_entries(planned.to_table().to_pylist())
 
 
 class Moving:
@@ -146,7 +47,9 @@ class Moving:
         self.source, self.target = open_store(folder / "source"), open_store(folder / "target")
         self.records = ManagedLedgerRecords(MemoryMetadataStore())
         self.clock = Clock()
-        put_kinds(self.source)
+
+    def add(self, topic, info):
+        self.records.write(managed_ledger_of_topic(parse_topic(topic)), info, None)
 
     @property
     def infos(self):
@@ -193,14 +96,78 @@ class Moving:
 
 @pytest.fixture
 def moving(tmp_path):
-    made = Moving(tmp_path)
-    yield made
-    made.source.close()
-    made.target.close()
+    return Moving(tmp_path)
 
 
-def formats_in(tier):
-    return {pair.key.object_format for pair in stream_pairs(tier)}
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING, ObjectFormat.MAPFILE])
+@pytest.mark.parametrize("name", PIP17_CASES)
+def test_ledgers(moving, tmp_path, name, format_):
+    lay_out_case(tmp_path / "source", "pip17", name)
+    case = load_case("pip17", name)
+    last = max(entry.entry_id for entry in case.entries)
+    ledger = closed(case.key.ledger_id, last + 1, copied(case.key.uuid, driver=None))
+    moving.add(GOLDEN_TOPIC, managed_ledger(ledger))
+    moving.move_all(format_)
+    assert tuple(entries(moving.target, GOLDEN_TOPIC, moving.infos[GOLDEN_TOPIC])) == case.entries
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17, ObjectFormat.MAPFILE])
+def test_segments(moving, tmp_path, format_):
+    for name in STREAMING_CASES:
+        lay_out_case(tmp_path / "source", "streaming", name)
+    moving.add(GOLDEN_TOPIC, streaming_record())
+    moving.move_all(format_)
+    assert entries(moving.target, GOLDEN_TOPIC, moving.infos[GOLDEN_TOPIC]) == streaming_entries()
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("format_", [None, *ObjectFormat])
+def test_mapfiles(moving, tmp_path, format_):
+    lay_out_golden(tmp_path / "source")
+    topics = {str(topic.name): topic for topic in TierReader(moving.source).catalogue().topics}
+    pairs = list_pairs(moving.source)
+    assert topics
+    before = {}
+    for label, topic in topics.items():
+        ledgers = [
+            closed(
+                ledger.ledger_id,
+                ledger.entries or 0,
+                copied(pair.key.uuid, driver=DriverMetadata(name="filesystem")),
+            )
+            for ledger in topic.ledgers
+            for pair in pairs
+            if pair.key.ledger_id == ledger.ledger_id
+            and pair.key.managed_ledger is not None
+            and topic_of_managed_ledger(pair.key.managed_ledger) == topic.name
+        ]
+        moving.add(label, managed_ledger(*ledgers))
+        before[label] = entries(moving.source, label, moving.infos[label])
+        assert before[label]
+    moving.move_all(format_)
+    for label, topic in topics.items():
+        assert entries(moving.target, label, moving.infos[label]) == before[label]
+        if format_ in (None, ObjectFormat.MAPFILE):
+            folder = managed_ledger_of_topic(topic.name)
+            whole, there = (
+                sorted(path.read_bytes() for path in (tmp_path / place / folder).rglob("*data*"))
+                for place in ("source", "target")
+            )
+            assert there == whole, "and the .crc files"
+
+
+# --- Topics of all kinds of messages are moved, also what was saved of damaged copies: a scan gives the very same rows.
+
+
+LOST = (5, 3)
+
+
+@pytest.fixture
+def kinds(moving):
+    put_kinds(moving.source)
+    return moving
 
 
 @pytest.mark.sampled(4)
@@ -209,53 +176,52 @@ def formats_in(tier):
     [(None, None), (ObjectFormat.STREAMING, None), (ObjectFormat.MAPFILE, None), (None, 1 << 20)],
     ids=["as it is", "streaming", "mapfile", "merged"],
 )
-def test_a_moved_topic_is_read_as_pulsars_clients_read_it(moving, format_, merge_bytes):
-    recover(moving.source, moving.records)
-    assert len(moving.infos) == len(KINDS)
-    moving.move_all(format_, merge_bytes)
-    moving.delete_old()
-    assert formats_in(moving.target) == {
-        ObjectFormat.STREAMING if merge_bytes else format_ or ObjectFormat.PIP17
-    }
-    reader = TierReader(moving.target)
+def test_a_moved_topic_is_read_as_pulsars_clients_read_it(kinds, format_, merge_bytes):
+    recover(kinds.source, kinds.records)
+    assert len(kinds.infos) == len(KINDS)
+    kinds.move_all(format_, merge_bytes)
+    kinds.delete_old()
+    expected = ObjectFormat.STREAMING if merge_bytes else format_ or ObjectFormat.PIP17
+    assert {pair.key.object_format for pair in stream_pairs(kinds.target)} == {expected}
+    reader = TierReader(kinds.target)
     for kind in KINDS:
-        assert_is_as_clients_read(reader, kind, records=moving.infos)
-    assert list(Verification(moving.target, deep=True)) == []
+        assert_is_as_clients_read(reader, kind, records=kinds.infos)
+    assert list(Verification(kinds.target, deep=True)) == []
 
 
 @pytest.mark.nightly
-def test_what_was_merged_is_taken_apart_again(moving):
-    recover(moving.source, moving.records)
-    moving.move_all(merge_bytes=1 << 20)
-    moving.delete_old()
-    moving.source, moving.target = moving.target, moving.source
-    moving.move_all(ObjectFormat.PIP17)
-    moving.delete_old()
+def test_what_was_merged_is_taken_apart_again(kinds):
+    recover(kinds.source, kinds.records)
+    kinds.move_all(merge_bytes=1 << 20)
+    kinds.delete_old()
+    kinds.source, kinds.target = kinds.target, kinds.source
+    kinds.move_all(ObjectFormat.PIP17)
+    kinds.delete_old()
     for kind in KINDS:
-        assert_is_as_clients_read(TierReader(moving.target), kind, records=moving.infos)
+        assert_is_as_clients_read(TierReader(kinds.target), kind, records=kinds.infos)
 
 
-def test_of_a_copy_that_lost_entries_all_others_are_moved(moving):
+def test_of_a_copy_that_lost_entries_all_others_are_moved(kinds):
     """A copy of encrypted messages is damaged, saved, its record rebuilt, and then it is moved."""
-    damage(moving.source, LOST, entries_of(TierReader(moving.source), "encrypted")[LOST])
-    work = Repair(moving.source, quarantine=True, now_ms=lambda: 1 << 42)
+    damage(kinds.source, LOST, entries_of(TierReader(kinds.source), "encrypted")[LOST])
+    work = Repair(kinds.source, quarantine=True, now_ms=lambda: 1 << 42)
     for planned in work.plan():
         work.do(planned, Lines())
-    moving.source.delete([each.key for each in moving.source.list_objects("quarantine/")])
-    recover(moving.source, moving.records)
+    kinds.source.delete([each.key for each in kinds.source.list_objects("quarantine/")])
+    recover(kinds.source, kinds.records)
 
     def read(tier, **options):
-        return messages_of(TierReader(tier), "encrypted", records=moving.infos, **options)
+        return messages_of(TierReader(tier), "encrypted", records=kinds.infos, **options)
 
-    before = read(moving.source, fail_on_data_loss=False)
-    moving.move_all()
+    before = read(kinds.source, fail_on_data_loss=False)
+    kinds.move_all()
     with pytest.raises(DataLossError, match="1 entries: 5:3"):
-        read(moving.target)
-    assert read(moving.target, fail_on_data_loss=False) == before
-    assert [each.code for each in Verification(moving.target, deep=True)] == [Code.LOST_ENTRIES]
+        read(kinds.target)
+    assert read(kinds.target, fail_on_data_loss=False) == before
+    assert [each.code for each in Verification(kinds.target, deep=True)] == [Code.LOST_ENTRIES]
     with pytest.raises(DataLossError, match="not there as a whole"):
-        moving.delete_old()  # nobody but its operator says that the lost entries are lost
-    left = {each.key[:36] for each in moving.source.list_objects()}
+        kinds.delete_old()  # nobody but its operator says that the lost entries are lost
+    left = {each.key[:36] for each in kinds.source.list_objects()}
     assert len(left) == 1
     for kind in set(KINDS) - {"encrypted"}:
-        assert_is_as_clients_read(TierReader(moving.target), kind, records=moving.infos)
+        assert_is_as_clients_read(TierReader(kinds.target), kind, records=kinds.infos)

@@ -183,9 +183,8 @@ def test_an_index_made_anew_is_the_one_that_the_checksums_know(scene):
 def test_checksums_go_with_an_object_that_is_put_aside():
     scene = pip17(records=False)
     DAMAGES["a-block-is-zeros"].do(scene)
-    sealed_scene = sealed(pip17(records=False))
     key = checksums_key(scene.written[0].key)
-    scene.objects[key] = sealed_scene.objects[key]
+    scene.objects[key] = sealed(pip17(records=False)).objects[key]
     tier = scene.tier()
     before = contents_of(tier)
     repaired(scene, tier, quarantine=True)
@@ -206,15 +205,21 @@ def two_copies(*, records=False):
     return scene
 
 
-def test_what_another_copy_has_is_not_salvaged():
-    scene = two_copies()
+def of_first(planned, scene):
+    """The repair that is planned of the first copy."""
+    (one,) = [each for each in planned if each.key == scene.key()]
+    return one
+
+
+@pytest.mark.parametrize(("records", "quarantine"), [(False, False), (True, True)])
+def test_what_another_copy_has_is_not_salvaged_and_what_a_record_names_stays(records, quarantine):
+    scene = two_copies(records=records)
     tier = scene.tier()
     before = contents_of(tier)
-    planned, _, lines = repaired(scene, tier)
-    (one,) = [each for each in planned if each.key == scene.key()]
-    assert one.choice.action is Action.OTHER_COPY
-    assert one.other == scene.key(1)
-    assert not one.changes
+    planned, _, lines = repaired(scene, tier, quarantine=quarantine)
+    one = of_first(planned, scene)
+    assert (one.choice.action, one.other) == (Action.OTHER_COPY, scene.key(1))
+    assert (one.changes, one.recorded is not None) == (False, records)
     assert (contents_of(tier), lines.lines) == (before, [])
 
 
@@ -230,17 +235,6 @@ def test_the_damaged_one_is_put_aside_for_the_other():
     assert repaired(scene, tier, quarantine=True)[0] == []
 
 
-def test_what_a_record_names_stays_and_the_other_is_told():
-    scene = two_copies(records=True)
-    tier = scene.tier()
-    before = contents_of(tier)
-    planned, _, _ = repaired(scene, tier, quarantine=True)
-    one = next(each for each in planned if each.key == scene.key())
-    assert (one.choice.action, one.other) == (Action.OTHER_COPY, scene.key(1))
-    assert one.recorded is not None
-    assert contents_of(tier) == before
-
-
 def test_a_record_that_is_ours_goes_on_to_the_other():
     scene = two_copies(records=True)
     store, tier = recorded(scene), scene.tier()
@@ -251,22 +245,17 @@ def test_a_record_that_is_ours_goes_on_to_the_other():
     assert repaired(scene, tier, ours=records)[2].lines == []
 
 
-def other(payloads):
-    scene = pip17(records=False)
-    DAMAGES["a-block-is-zeros"].do(scene)
-    scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1000), 1, later=-5)
-    return scene
-
-
 @pytest.mark.parametrize(
     "payloads",
     [PAYLOADS[:-1], [entry(b"of another ledger" * 9) for _ in PAYLOADS]],
     ids=["fewer-entries", "other-entries"],
 )
 def test_a_copy_that_lacks_something_is_not_gone_by(payloads):
-    scene = other(payloads)
+    scene = pip17(records=False)
+    DAMAGES["a-block-is-zeros"].do(scene)
+    scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1000), 1, later=-5)
     planned, _, _ = repaired(scene, scene.tier())
-    assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
+    assert of_first(planned, scene).choice.action is Action.SALVAGE
 
 
 @pytest.mark.parametrize("name", ["managedledgername", "pulsarclustername"])
@@ -275,14 +264,14 @@ def test_the_ledger_of_another_topic_or_cluster_is_none_of_it(name):
     for key in (scene.key(1), scene.index_key(1)):
         scene.objects[key].metadata[name] = "acme/cold/persistent/other"
     planned, _, _ = repaired(scene, scene.tier())
-    assert next(each for each in planned if each.key == scene.key()).choice.action is Action.SALVAGE
+    assert of_first(planned, scene).choice.action is Action.SALVAGE
 
 
 def test_a_damaged_copy_is_not_gone_by():
     scene = two_copies()
     scene.flip(scene.key(1), scene.frame(15) + 60)
     planned, _, _ = repaired(scene, scene.tier())
-    chosen = next(each for each in planned if each.key == scene.key())
+    chosen = of_first(planned, scene)
     assert chosen.choice.action is Action.SALVAGE
     assert {each.code for each in chosen.findings} >= {Code.BLOCK_BAD_MAGIC}
 
@@ -293,7 +282,7 @@ def test_a_damaged_copy_that_is_older_is_not_salvaged_either():
     DAMAGES["a-block-is-zeros"].do(scene)
     scene.add(one_ledger(), 1, later=5)
     planned, _, _ = repaired(scene, scene.tier())
-    assert [each.choice.action for each in planned if each.key == scene.key()] == [Action.OTHER_COPY]
+    assert of_first(planned, scene).choice.action is Action.OTHER_COPY
 
 
 # --- What is written is read back before an original is touched; an entry that is there in two ways is in neither.
@@ -363,7 +352,5 @@ def test_a_segment_is_saved_also_if_a_block_lacks_its_first_entries(ledger_id, e
     scene = streaming(records=False)
     truth = truth_of(scene, 1)
     scene.flip(scene.key(1), scene.frame(entry_id, 1, ledger_id) + 60)
-    tier = scene.tier()
-    (planned,), _, _ = repaired(scene, tier)
-    found = read_pair(tier, pairs_of(tier)[planned.target or ""])
-    assert found == {place: payload for place, payload in truth.items() if place != (ledger_id, entry_id)}
+    expected = {place: payload for place, payload in truth.items() if place != (ledger_id, entry_id)}
+    assert restored(scene) == expected

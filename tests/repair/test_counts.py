@@ -19,10 +19,8 @@ from offload_core.maintenance.repair.count_correction import CountTask, count_le
 from offload_core.maintenance.verify import Code, Verification
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.record_source import StoreRecords
-from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.ledger_changes import LedgerCounts, correct_counts
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.writing.audit import Change, Deletion
 from offload_hooks.errors import AttemptError
 
 COUNT_CODES = {Code.RECORD_ENTRIES, Code.RECORD_SIZE}
@@ -48,12 +46,7 @@ LIES: dict[str, dict[str, int | None]] = {
 
 def gone(scene, ledger_id=LEDGER):
     """The hot copy is gone, by the record."""
-
-    def change(record):
-        assert record.context is not None
-        return replace(record, context=replace(record.context, bookkeeper_deleted=True))
-
-    scene.change_record(change, ledger_id)
+    change_context(scene, ledger_id, bookkeeper_deleted=True)
     return scene
 
 
@@ -65,16 +58,12 @@ def lying(scene, ledger_id=LEDGER, **counts):
 
 def said(store, ledger_id=LEDGER):
     """What the record says now."""
-    return LedgerCounts(
-        entries=ledger(store, ledger_id).info.entries, size_bytes=ledger(store, ledger_id).info.size
-    )
+    info = ledger(store, ledger_id).info
+    return LedgerCounts(entries=info.entries, size_bytes=info.size)
 
 
 def ledger(store, ledger_id=LEDGER):
-    found = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
-    record = found.info.ledger(ledger_id)
-    assert record is not None
-    return record
+    return ManagedLedgerRecords(store).read(MANAGED_LEDGER).info.ledger(ledger_id)
 
 
 def findings(tier, store):
@@ -191,7 +180,7 @@ def test_a_segment_that_its_ledger_went_on_behind_does_not_tell_the_whole():
 def test_segments_tell_it_together_and_in_order_only():
     scene = SOUND["segments"]()
     assert counted(scene).counts == RIGHT
-    change_context(scene, segments=tuple(reversed(context_of(scene).segments)))
+    change_context(scene, segments=recorded_in(scene).context.segments[::-1])
     assert counted(scene).why == "its copies do not have every entry once"
     change_context(scene, segments=first_share(scene, complete=False))
     assert counted(scene).why == "it is not read from complete copies"
@@ -204,43 +193,34 @@ def test_an_index_that_counts_other_bytes_does_not_tell_it():
     assert counted(scene).why == "the index of its copy counts other bytes"
 
 
-def context_of(scene):
-    info = scene.records[TOPIC]
-    record = info.ledger(LEDGER)
-    assert record.context is not None
-    return record.context
+def recorded_in(scene):
+    """The ledger's record."""
+    return scene.records[TOPIC].ledger(LEDGER)
 
 
 def first_share(scene, **changes):
     """Only the first segment is named."""
-    return (replace(context_of(scene).segments[0], **changes),)
+    return (replace(recorded_in(scene).context.segments[0], **changes),)
 
 
 def counted(scene):
     """What the copies tell that the record names."""
-    info = scene.records[TOPIC]
-    record = info.ledger(LEDGER)
-    assert record is not None
-    return count_ledger(scene.tier(), CountTask.of(parse_topic(TOPIC), record))
+    return count_ledger(scene.tier(), CountTask.of(parse_topic(TOPIC), recorded_in(scene)))
 
 
-class Meddling:
+class Meddling(Lines):
     """An audit log during whose first line somebody changes the record."""
 
     def __init__(self, store, **counts):
-        self.lines: list[Deletion | Change] = []
-        self._store = store
-        self._counts = counts
+        super().__init__()
+        self._store, self._counts = store, counts
 
     def record(self, change):
-        self.lines.append(change)
+        super().record(change)
         if len(self.lines) == 1:
-
-            def meddle(info):
-                known = info.ledger(LEDGER)
-                return info.with_ledger(replace(known, info=replace(known.info, **self._counts)))
-
-            ManagedLedgerRecords(self._store).update(MANAGED_LEDGER, meddle)
+            known = ledger(self._store)
+            lies = replace(known, info=replace(known.info, **self._counts))
+            ManagedLedgerRecords(self._store).update(MANAGED_LEDGER, lambda info: info.with_ledger(lies))
 
 
 def test_a_record_that_changes_meanwhile_is_judged_anew():
@@ -251,16 +231,12 @@ def test_a_record_that_changes_meanwhile_is_judged_anew():
     log = Meddling(store, size=4)
     assert work.do(planned, log).corrected
     assert said(store) == RIGHT
-    assert [line.before for line in log.lines if isinstance(line, Change)] == [
-        f"entries 17, size {BYTES}",
-        "entries 17, size 4",
-    ]
+    assert [line.before for line in log.lines] == [f"entries 17, size {BYTES}", "entries 17, size 4"]
 
 
 def test_a_change_holds_for_what_was_judged_only():
     scene = lying(SOUND["pip17"](), entries=17)
     info = scene.records[TOPIC]
-    assert isinstance(info, ManagedLedgerInfo)
     uuid = scene.written[0].key.uuid
     before = LedgerCounts(entries=17, size_bytes=BYTES)
     changed = correct_counts(info, LEDGER, [uuid], before, RIGHT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from crash_points import Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
-from damage.scenes import in_memory_tier
+from damage.scenes import in_memory_tier, pip17, streaming
 from scenes.repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
@@ -56,11 +56,8 @@ class DamagedTier:
 
 def recorded_damage(name):
     """The same damage to a scene with records."""
-    from damage import scenes
-
-    damage = DAMAGES[name]
-    scene = scenes.streaming() if "segment" in name else scenes.pip17()
-    damage.do(scene)
+    scene = streaming() if "segment" in name else pip17()
+    DAMAGES[name].do(scene)
     return scene
 
 

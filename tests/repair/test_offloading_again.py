@@ -24,6 +24,7 @@ from offload_core.metadata.records import begin_replacement, other_copies, read_
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier
+from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger import Environment, HotLedgers
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
@@ -37,16 +38,13 @@ from offload_hooks.ledger_stores import EntryBatch
 
 def ledger_of(world, ledger_id):
     """A ledger's record."""
-    found = world.info.ledger(ledger_id)
-    assert found is not None
-    return found
+    return world.info.ledger(ledger_id)
 
 
 def key_of(world, ledger_id):
     """The copy that a ledger's record names."""
-    context = ledger_of(world, ledger_id).context
-    assert context.uuid is not None
-    return ObjectKey(folder="", uuid=context.uuid, ledger_id=ledger_id, is_index=False)
+    uuid = ledger_of(world, ledger_id).context.uuid
+    return ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
 
 
 def path_of(world, key):
@@ -86,11 +84,8 @@ def repair_of(world, points=None, **given):
         ours = ManagedLedgerRecords(Metadata(world.records.store, points))
         tier = watched(world, "source", points)
 
-    def opened():
-        return nullcontext(StoreRecords(ours.store))
-
     fields = {
-        "records": opened,
+        "records": partial(nullcontext, StoreRecords(ours.store)),
         "ours": ours,
         "hot": hot_copies(world, points),
         "offload_again": True,
@@ -113,10 +108,8 @@ def repaired(world, points=None, **given):
 def findings(world):
     """What a verification says of the tier and the records."""
 
-    def opened():
-        return nullcontext(StoreRecords(world.records.store))
-
-    return list(Verification(world.source, deep=True, records=opened, now_ms=world.clock))
+    records = partial(nullcontext, StoreRecords(world.records.store))
+    return list(Verification(world.source, deep=True, records=records, now_ms=world.clock))
 
 
 def cut_index(world, key):
@@ -141,11 +134,7 @@ HARM: dict[str, Callable[[MovedTopic, ObjectKey], None]] = {
 @pytest.fixture
 def world(tmp_path):
     """Two ledgers that are offloaded, and hot as well."""
-    return make(tmp_path)
-
-
-def make(folder):
-    world = MovedTopic.make(folder)
+    world = MovedTopic.make(tmp_path)
     for count in (30, 20):
         world.offload(world.add_ledger(count))
     return world
@@ -181,21 +170,20 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world):
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def names_target(world, ledger_id):
-    """The record names the other tier, as after a copy of the bucket that keeps its keys."""
+def change_context(world, ledger_id, **changes):
+    """The record of a ledger says otherwise of its copy."""
     record = ledger_of(world, ledger_id)
-    assert record.context is not None
-    context = replace(record.context, driver=tier_record(world.target))
-    world.records.update(NAME, lambda info: info.with_ledger(replace(record, context=context)))
+    changed = replace(record, context=replace(record.context, **changes))
+    world.records.update(NAME, lambda info: info.with_ledger(changed))
 
 
 @pytest.mark.parametrize("harm", [damage, remove])
 @pytest.mark.parametrize("offload_again", [True, False])
 @pytest.mark.parametrize("by_key", [True, False])
 def test_what_a_record_names_in_another_tier_is_not_replaced(world, harm, *, offload_again, by_key):
-    """Whatever lies here under its key: there it may be sound."""
+    """Whatever lies here under its key: there it may be sound. As after a copy of the bucket that keeps its keys."""
     old = key_of(world, first(world))
-    names_target(world, first(world))
+    change_context(world, first(world), driver=tier_record(world.target))
     harm(world, old)
     before = world.info
     planned, _ = repaired(world, offload_again=offload_again, keys=[old] if by_key else ())
@@ -229,10 +217,10 @@ def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_
     assert {each.code for each in findings(world)} == {Code.MESSAGE_CHECKSUM, Code.BROKEN_COPY}
 
 
-def delete_hot(world, ledger_id):
+def delete_hot(world, ledger_id, **given):
     """As the service does when the lag is over."""
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
-    return offloads.delete_hot_copy(NAME, ledger_id, 0)
+    return offloads.delete_hot_copy(NAME, ledger_id, 0, **given)
 
 
 def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world):
@@ -284,10 +272,7 @@ def counts_otherwise(world, ledger_id):
 
 def hot_is_gone(world, ledger_id):
     """By the record there is no hot copy."""
-    record = ledger_of(world, ledger_id)
-    assert record.context is not None
-    changed = replace(record, context=replace(record.context, bookkeeper_deleted=True))
-    world.records.update(NAME, lambda info: info.with_ledger(changed))
+    change_context(world, ledger_id, bookkeeper_deleted=True)
 
 
 @pytest.mark.parametrize("why", [hot_is_not_there, counts_otherwise, hot_is_gone])
@@ -295,10 +280,10 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(world, why):
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     why(world, ledger_id)
-    planned = [each for each in repair_of(world).plan() if each.key == key_of(world, ledger_id).data_key]
-    expected = Action.KEEP_HOT if why is counts_otherwise else Action.SALVAGE
-    assert expected in {each.choice.action for each in planned}
-    assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
+    key = key_of(world, ledger_id).data_key
+    actions = {each.choice.action for each in repair_of(world).plan() if each.key == key}
+    assert (Action.KEEP_HOT if why is counts_otherwise else Action.SALVAGE) in actions
+    assert Action.OFFLOAD_AGAIN not in actions
 
 
 def test_a_hot_ledger_says_whose_it_is(world):
@@ -346,14 +331,8 @@ def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world):
     assert key_of(world, ledger_id) == old
     assert world.keys(world.source) == before
     assert other_copies(world.info) == ()
-    actions = [getattr(line, "action", None) for line in lines.lines]
-    assert [None if each is None else each.value for each in actions] == [
-        "record",
-        "write",
-        "record",
-        None,  # the deletion
-        "record",
-    ]
+    said = ["delete" if isinstance(line, Deletion) else line.action.value for line in lines.lines]
+    assert said == ["record", "write", "record", "delete", "record"]
 
 
 def test_what_a_filter_left_out_stays_away(tmp_path):
@@ -415,31 +394,29 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world):
     """The cold one, which a look finds to be there, is damaged: the hot one is the last that is right."""
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
-    offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
-    asked: list[bool] = []
+    asked: list[tuple[Tier, str, bool]] = []
 
     def asking(tier, name):
-        asked.append(offloads.delete_hot_copy(NAME, ledger_id, 0))
+        asked.append((tier, name, delete_hot(world, ledger_id)))
         return offloader_of(tier, name)
 
     repaired(world, hot=hot_copies(world, offloader_of=asking))
-    assert asked == [False]
+    assert asked == [(world.source, NAME, False)], "it is made as the topic's policies say"
     assert world.read_all(tiers=[world.source]) == world.entries
-    assert offloads.delete_hot_copy(NAME, ledger_id, 0)
+    assert delete_hot(world, ledger_id)
 
 
 def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world):
     ledger_id, uuid = first(world), uuid4()
-    offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
 
     class Begins:
         def record(self, _):
             begin(world, ledger_id, uuid)
 
     with working_on(uuid):
-        assert not offloads.delete_hot_copy(NAME, ledger_id, 0, audit=Begins())
+        assert not delete_hot(world, ledger_id, audit=Begins())
         assert ledger_id in world.hot.ledger_ids()
-    assert offloads.delete_hot_copy(NAME, ledger_id, 0)
+    assert delete_hot(world, ledger_id)
 
 
 def test_every_call_may_be_the_last(crash_matrix):
@@ -473,23 +450,11 @@ def test_every_call_may_be_the_last(crash_matrix):
     assert len(crash_matrix(scene, run, check=check, check_done=check_done, every=67)) > 25
 
 
-def test_offloads_are_made_as_the_topics_policies_say(world):
-    made: list[tuple[Tier, str]] = []
-
-    def make_offloader(tier, name):
-        made.append((tier, name))
-        return offloader_of(tier, name)
-
-    damage(world, key_of(world, first(world)))
-    repaired(world, hot=hot_copies(world, offloader_of=make_offloader))
-    assert made == [(world.source, NAME)]
-
-
 @pytest.mark.parametrize("again", [True, False])
 def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path, again):
     """Without its magic number a checksum is none, and nothing else tells that the bytes are not those written."""
     world = MovedTopic.make(tmp_path)
-    (ledger_id,) = (world.add_ledger(20),)
+    ledger_id = world.add_ledger(20)
     world.offload(ledger_id)
     file = path_of(world, key_of(world, ledger_id).data_key)
     data = bytearray(file.read_bytes())
@@ -497,8 +462,6 @@ def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path, ag
     file.write_bytes(data)
     (planned,), _ = repaired(world, offload_again=again)
     assert planned.choice.action is (Action.OFFLOAD_AGAIN if again else Action.KEEP_HOT)
-    tiers = KnownTiers(world.source)
-    offloads = RecordedOffloads(world.records, world.hot, tiers, now_ms=world.clock)
-    assert offloads.delete_hot_copy(NAME, ledger_id, 0) is again
+    assert delete_hot(world, ledger_id) is again
     if again:
         assert world.read_all(tiers=[world.source]) == world.entries

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from damage import Scene
 from damage.scenes import FileCompression, mapfiles, pip17, streaming
+from entries import entry, pip17_object
 from scenes.repairs import truth_of
 
 from offload_core.format.codec.decoder import parse_index
@@ -46,18 +47,21 @@ def damaged(data, random):
     return bytes(changed), touched
 
 
-def contents_of(scene, number):
+def found_in(scene, number):
+    """The entries that are found in an object."""
     key = scene.written[number].key
     data = ObjectBytes(scene.tier(), key.data_key, len(scene.objects[key.data_key].data))
     if key.is_mapfile:
-        return read_mapfile_contents(data, key, Expected()).contents, key
-    index = parse_index(scene.objects[key.index_key].data, key)
-    stops = {
-        of: 1 + max(i for each, i in truth_of(scene, number) if each == of)
-        for of, _ in truth_of(scene, number)
+        contents = read_mapfile_contents(data, key, Expected()).contents
+    else:
+        index = parse_index(scene.objects[key.index_key].data, key)
+        expected = {of: Expected(stop=i + 1) for of, i in sorted(truth_of(scene, number))}
+        contents = read_contents(data, key, index=index, expected=expected, gaps=False)
+    return {
+        (ledger.ledger_id, found.entry_id): contents.payload(found)
+        for ledger in contents.ledgers
+        for found in ledger.entries
     }
-    expected = {of: Expected(stop=stop) for of, stop in stops.items()}
-    return read_contents(data, key, index=index, expected=expected, gaps=False), key
 
 
 def places(scene, number, truth):
@@ -70,11 +74,11 @@ def places(scene, number, truth):
         }
     data, found = scene.objects[key.data_key].data, {}
     for place, payload in truth.items():
-        for value in (len(payload).to_bytes(4, "big") + payload,):
-            stored = next((each for each in (value, deflate(value)) if each in data), None)
-            if stored is not None:
-                at = data.index(stored)
-                found[place] = range(at - 16, at + len(stored))
+        value = len(payload).to_bytes(4, "big") + payload
+        for stored in (value, deflate(value)):
+            if stored in data:
+                found[place] = range(data.index(stored) - 16, data.index(stored) + len(stored))
+                break
     return found
 
 
@@ -85,46 +89,33 @@ def check(name, seed):
     where = places(scene, number, truth)
     key = scene.key(number)
     scene.objects[key].data, touched = damaged(scene.objects[key].data, random)
-    contents, _ = contents_of(scene, number)
-    found = {
-        (ledger.ledger_id, entry.entry_id): contents.payload(entry)
-        for ledger in contents.ledgers
-        for entry in ledger.entries
-    }
+    found = found_in(scene, number)
     assert all(truth.get(place) == payload for place, payload in found.items()), seed
     if len(touched) == 1:  # what surrounds an entry tells which it is, so one byte costs one entry at most
         intact = {place for place, at in where.items() if not touched & set(at)}
         assert intact <= set(found) or name.startswith("mapfile"), (seed, intact - set(found))
 
 
+@pytest.mark.parametrize(
+    "seeds",
+    [range(SAMPLES), pytest.param(range(SAMPLES, 50 * SAMPLES), marks=pytest.mark.nightly)],
+    ids=["some", "many more"],
+)
 @pytest.mark.parametrize("name", MAKE)
-def test_nothing_is_invented_and_what_is_untouched_is_found(name):
-    for seed in range(SAMPLES):
-        check(name, seed)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", MAKE)
-def test_the_same_of_many_more(name):
-    for seed in range(SAMPLES, 50 * SAMPLES):
+def test_nothing_is_invented_and_what_is_untouched_is_found(name, seeds):
+    for seed in seeds:
         check(name, seed)
 
 
 def test_entries_inside_a_message_are_not_taken_for_others():
     """A message that is a piece of an offloaded object, whose own frame is damaged."""
-    from entries import entry, pip17_object
-
     inner = pip17_object([entry(b"inner %d" % i * 9) for i in range(12)], ledger_id=9).data
     payloads = [entry(b"a" * 50), entry(b"b" * 50), entry(inner), *(entry(b"c%d" % i * 30) for i in range(6))]
     scene = Scene()
     scene.add(pip17_object(payloads, ledger_id=7, max_block_bytes=1 << 16), 0)
     at = scene.frame(2)
     scene.set(scene.key(), "i", at, -5)
-    contents, _ = contents_of(scene, 0)
     truth = truth_of(scene)
-    found = {(7, entry.entry_id): contents.payload(entry) for entry in contents.ledgers[0].entries}
-    assert all(truth[place] == payload for place, payload in found.items())
+    assert all(truth[place] == payload for place, payload in found_in(scene, 0).items())
     scene.flip(scene.key(), at + 12 + 200)  # its bytes as well: now it is lost
-    contents, _ = contents_of(scene, 0)
-    found = {(7, entry.entry_id): contents.payload(entry) for entry in contents.ledgers[0].entries}
-    assert found == {place: payload for place, payload in truth.items() if place != (7, 2)}
+    assert found_in(scene, 0) == {place: payload for place, payload in truth.items() if place != (7, 2)}

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from functools import partial
+from uuid import UUID
 
 import pytest
 from damage import DAMAGES, scenes
@@ -35,6 +36,11 @@ def damaged(name, scene):
     return scene
 
 
+def findings(tier, store):
+    records = partial(nullcontext, StoreRecords(store))
+    return list(Verification(tier, deep=True, records=records, now_ms=lambda: NOW_MS))
+
+
 def test_the_record_of_a_ledger_goes_on_to_what_was_saved():
     scene = damaged("a-block-is-zeros", scenes.pip17())
     store, tier = recorded(scene), scene.tier()
@@ -45,10 +51,7 @@ def test_the_record_of_a_ledger_goes_on_to_what_was_saved():
     assert context(records).complete
     actions = [line.action.value for line in lines.lines]
     assert actions == ["record", "write", "record", *["write", "write"], *["move", "move"], "record"]
-    found = Verification(
-        tier, deep=True, records=lambda: nullcontext(StoreRecords(store)), now_ms=lambda: NOW_MS
-    )
-    assert {each.code for each in found} == {Code.LOST_ENTRIES}
+    assert {each.code for each in findings(tier, store)} == {Code.LOST_ENTRIES}
 
 
 def test_the_record_of_a_segment_goes_on_to_what_was_saved():
@@ -58,10 +61,7 @@ def test_the_record_of_a_segment_goes_on_to_what_was_saved():
     (planned,), _, _ = repaired(scene, tier, quarantine=True, ours=records)
     key = parse_key(planned.target or "")
     assert [share.uuid for share in context(records).segments] == [key.uuid, scene.written[1].key.uuid]
-    found = Verification(
-        tier, deep=True, records=lambda: nullcontext(StoreRecords(store)), now_ms=lambda: NOW_MS
-    )
-    assert list(found) == []
+    assert findings(tier, store) == []
 
 
 def test_what_a_record_of_others_names_stays_where_it_is():
@@ -72,14 +72,11 @@ def test_what_a_record_of_others_names_stays_where_it_is():
     after = contents_of(tier)
     assert {key: after[key] for key in before} == before
     assert set(after) - set(before) == {planned.target, f"{planned.target}-index"}
-    assert planned.recorded == TOPIC
-    assert planned.hot == (LEDGER,)
+    assert (planned.recorded, planned.hot) == (TOPIC, (LEDGER,))
     assert [line.action.value for line in lines.lines] == ["write"]
 
 
 def test_a_uuid_is_told_as_pulsars_records_have_it():
-    from uuid import UUID
-
     assert pulsars_bits(UUID("ffffffff-ffff-ffff-8000-000000000001")) == (-1, -(1 << 63) + 1)
     assert pulsars_bits(UUID("00000000-0000-0001-0000-000000000002")) == (1, 2)
 
@@ -92,8 +89,7 @@ def ours_of(name):
 
 def attempt_of(records):
     """The new copy that is recorded as under way."""
-    found = records.read(MANAGED_LEDGER)
-    (copy,) = other_copies(found.info)
+    (copy,) = other_copies(records.read(MANAGED_LEDGER).info)
     assert copy.role is OtherRole.REPLACEMENT
     return copy
 

@@ -65,10 +65,7 @@ def test_bars_are_of_days_or_months(tmp_path, days, step, steps):
 
 
 def test_pieces_of_segments_and_what_cannot_be_read(tmp_path):
-    parts = [
-        LedgerPart(ledger_id=2**60 + 1, blocks=[PAYLOADS]),
-        LedgerPart(ledger_id=2**60 + 2, blocks=[PAYLOADS[:3]]),
-    ]
+    parts = [LedgerPart(ledger_id=2**60 + number, blocks=[PAYLOADS[:3]]) for number in (1, 2)]
     lay_out(tmp_path, streaming_object(parts), attempt=1)
     lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=5), attempt=2, parts=("data",))
     page = told(tmp_path)
@@ -96,13 +93,9 @@ def test_topics_of_two_clusters_are_told_apart(tmp_path):
 
 
 def test_sizes_and_ages(tmp_path):
+    larger = pip17_object([entry(b"x" * 70_000)], ledger_id=8)
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1, modified_at=NOW - timedelta(hours=1))
-    lay_out(
-        tmp_path,
-        pip17_object([entry(b"x" * 70_000)], ledger_id=8),
-        attempt=2,
-        modified_at=NOW - timedelta(days=400),
-    )
+    lay_out(tmp_path, larger, attempt=2, modified_at=NOW - timedelta(days=400))
     page = told(tmp_path)
     assert [bin_["copies"] for bin_ in page["sizes"]] == [1, 1, 0, 0, 0, 0]
     assert [bin_["copies"] for bin_ in page["ages"]] == [1, 0, 0, 0, 0, 1]

@@ -33,9 +33,7 @@ def tier(tmp_path_factory):
             written = pip17_object(PAYLOADS[: 60 - 8 * i], ledger_id=10 * i + month)
             at = BEGIN + timedelta(days=31 * month + i)
             lay_out(root, written, attempt=10 * i + month, names=names, modified_at=at)
-    segment = streaming_object(
-        [LedgerPart(ledger_id=90, blocks=[PAYLOADS]), LedgerPart(ledger_id=91, blocks=[PAYLOADS])]
-    )
+    segment = streaming_object([LedgerPart(ledger_id=each, blocks=[PAYLOADS]) for each in (90, 91)])
     lay_out(root, segment, attempt=90)
     lay_out(root, pip17_object(PAYLOADS, ledger_id=95), attempt=95, parts=("data",))
     return root
@@ -58,11 +56,9 @@ def browser(chromium, page):
     return chromium
 
 
-def focused(browser):
-    found: str = browser.evaluate(
-        "(({id, tagName, textContent}) => id || `${tagName} ${textContent}`)(document.activeElement)"
-    )
-    return found
+def texts(browser, selector):
+    """The texts of all elements that it selects."""
+    return browser.evaluate(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
 
 
 CHARTS = ["topics", "times", "growth", "map", "sizes", "ages", "problems"]
@@ -76,8 +72,7 @@ def test_it_shows_all_charts_and_asks_nobody(browser, page):
         "[...document.querySelectorAll('.chart')].map(e => [e.id, !!e.querySelector('svg.main-svg')])"
     )
     assert drawn == [[f"chart-{name}", True] for name in CHARTS]
-    bars = browser.evaluate("document.querySelectorAll('#chart-map .bars path').length")
-    assert bars >= 3 * 5
+    assert browser.evaluate("document.querySelectorAll('#chart-map .bars path').length") >= 3 * 5
 
 
 def test_each_chart_has_its_figures_in_a_table(browser):
@@ -87,37 +82,26 @@ def test_each_chart_has_its_figures_in_a_table(browser):
         "[...document.querySelectorAll('table')].every(e => e.caption && e.querySelector('th[scope=col]'))"
     )
     assert headings
-    rows = browser.evaluate(
-        "[...document.querySelectorAll('#table-topics tbody td:first-child')].map(e => e.textContent)"
-    )
+    rows = texts(browser, "#table-topics tbody td:first-child")
     assert len(rows) == 6
     assert rows[-1] == "1 more topics"
     assert "acme/cold/orders" in rows
 
 
 def test_what_is_wrong_is_shown_with_its_place(browser):
-    shown = browser.evaluate(
-        "[...document.querySelectorAll('#table-problems tbody td')].map(e => e.textContent)"
-    )
+    shown = texts(browser, "#table-problems tbody td")
     assert shown[:2] == ["error", "object.no-index"]
     assert "ledger-95" in shown[2]
-    assert (
-        browser.evaluate("getComputedStyle(document.querySelector('#table-problems td.error')).color")
-        == "rgb(163, 22, 27)"
-    )
+    color = browser.evaluate("getComputedStyle(document.querySelector('#table-problems td.error')).color")
+    assert color == "rgb(163, 22, 27)"
 
 
 def test_names_that_mean_harm_are_text(browser):
     assert browser.evaluate("document.title").startswith("Offloaded topics: file://")
-    rows = browser.evaluate(
-        "[...document.querySelectorAll('#table-map tbody td:first-child')].map(e => e.textContent)"
-    )
-    shown = {row.removeprefix("acme/cold/") for row in rows}
+    shown = {row.removeprefix("acme/cold/") for row in texts(browser, "#table-map tbody td:first-child")}
     assert len(shown & set(HOSTILE)) >= 3
     assert browser.evaluate("document.querySelectorAll('main img, main script, .chart a[href]').length") == 0
-    labels = browser.evaluate(
-        "[...document.querySelectorAll('#chart-topics .ytick text')].map(e => e.textContent)"
-    )
+    labels = texts(browser, "#chart-topics .ytick text")
     assert any(label.endswith(">a</a>%{x}<extra>$x$") for label in labels), labels
     assert browser.errors == []
 
@@ -127,7 +111,11 @@ def test_the_keyboard_reaches_all(browser):
     reached = []
     for _ in range(60):
         browser.press("Tab")
-        reached.append(focused(browser))
+        reached.append(
+            browser.evaluate(
+                "(({id, tagName, textContent}) => id || `${tagName} ${textContent}`)(document.activeElement)"
+            )
+        )
         if reached[-1] in reached[:-1]:
             break
     wanted = browser.evaluate(

@@ -1,9 +1,9 @@
 """Which streaming objects may go: each thing that records can say, not say, or contradict the tier in."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from entries import read_whole
 from mapfiles import mapfile
 from records import closed, copied, failed, new_copy, segment, still_open
 from scenes.rollbacks import (
@@ -55,10 +55,6 @@ def shares(*ends, gone=False):
         share = segment(uuid_of(number), end, complete=status == "offloaded")
         made.append(failed(share) if status == "failed" else share)
     return OffloadContext.of_segments(made, bookkeeper_deleted=gone)
-
-
-Put = Callable[[Tier], object]
-"""What lies in the tier."""
 
 
 def a_segment(*ledgers, number=1, **options):
@@ -193,9 +189,8 @@ def test_a_segment_that_lost_entries_does_not_stand_for_another(tier):
         put_segment(tier, number, (5, 0, 3))
     assert verdicts(tier, topic(record))[0] is FREE
     for key in (str(uuid_of(2)), f"{uuid_of(2)}-index"):
-        stat = tier.stat(key)
-        content = bytes(tier.read_range(key, 0, stat.size_bytes))
-        tier.write_index(key, content, user_metadata={**stat.user_metadata, LOST_KEY: "1 entries: 5:1"})
+        metadata = {**tier.stat(key).user_metadata, LOST_KEY: "1 entries: 5:1"}
+        tier.write_index(key, read_whole(tier, key), user_metadata=metadata)
     assert verdicts(tier, topic(record)) == [NEEDED] * 2
 
 

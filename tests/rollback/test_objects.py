@@ -1,8 +1,7 @@
 """The streaming objects of a tier: told apart by key and magic, whole or not."""
 
-import struct
-
 import pytest
+from entries import read_whole
 from golden import PIP17_CASES, STREAMING_CASES, load_case
 from scenes.rollbacks import NAMELESS, put_segment, put_whole
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
@@ -14,6 +13,8 @@ from offload_hooks.errors import ObjectNotFoundError
 from offload_hooks.testing import MemoryDriver
 
 METADATA = NAMELESS.as_metadata("data")
+DATA, INDEX, PIP17_INDEX = b"\x26\xa6\x6d\x32", b"\x3d\x1f\xb0\xbc", b"\xde\x47\xde\x47"
+"""The magics that objects begin with."""
 
 
 @pytest.fixture
@@ -23,11 +24,6 @@ def tier():
 
 def states(tier):
     return [each.state for each in list_streaming(tier).objects]
-
-
-def only(tier):
-    (found,) = list_streaming(tier).objects
-    return found
 
 
 def test_pulsars_streaming_objects_are_found_among_others_of_pulsars(tmp_path):
@@ -73,46 +69,24 @@ def test_a_one_object_copy_that_is_not_whole_is_no_copy(tier):
 @pytest.mark.parametrize(
     ("data", "index", "state", "detail"),
     [
-        (
-            None,
-            b"\xde\x47\xde\x47" + bytes(40),
-            "not-streaming",
-            "the index begins with DE47DE47, not 3D1FB0BC",
-        ),
-        (
-            b"\x26\xa6\x6d\x32",
-            b"\xde\x47\xde\x47",
-            "not-streaming",
-            "the index begins with DE47DE47, not 3D1FB0BC",
-        ),
+        (None, PIP17_INDEX + bytes(40), "not-streaming", "the index begins with DE47DE47, not 3D1FB0BC"),
+        (DATA, PIP17_INDEX, "not-streaming", "the index begins with DE47DE47, not 3D1FB0BC"),
         (b"a picture of a cat", None, "not-streaming", "the data begins with 61207069, not 26A66D32"),
         (b"", None, "not-streaming", "neither object is long enough to begin with a magic"),
-        (b"\x26\xa6\x6d", b"\x3d", "not-streaming", "neither object is long enough to begin with a magic"),
-        (
-            b"\x26\xa6\x6d\x32",
-            None,
-            "no-index",
-            "the data object has no index: an attempt that did not finish",
-        ),
-        (b"\x26\xa6\x6d\x32", b"", "broken-index", "an index is cut off"),
-        (b"\x26\xa6\x6d\x32", b"\x3d\x1f\xb0\xbc", "broken-index", "an index is cut off"),
-        (None, b"\x3d\x1f\xb0\xbc", "no-data", "the index has no data object"),
+        (DATA[:3], INDEX[:1], "not-streaming", "neither object is long enough to begin with a magic"),
+        (DATA, None, "no-index", "the data object has no index: an attempt that did not finish"),
+        (DATA, b"", "broken-index", "an index is cut off"),
+        (DATA, INDEX, "broken-index", "an index is cut off"),
+        (None, INDEX, "no-data", "the index has no data object"),
     ],
 )
 def test_the_magic_tells_what_is_under_the_key_of_a_streaming_object(tier, data, index, state, detail):
     for key, value in ((str(uuid_of(1)), data), (f"{uuid_of(1)}-index", index)):
         if value is not None:
             tier.write_index(key, value, user_metadata=METADATA)
-    found = only(tier)
+    (found,) = list_streaming(tier).objects
     assert (found.state, (found.detail or "")[: len(detail)]) == (state, detail)
     assert (found.foreign is not None) == (state == "not-streaming")
-
-
-def test_a_pip17_object_under_a_streaming_key_is_none(tier):
-    case = load_case("pip17", PIP17_CASES[0])
-    put(tier, str(uuid_of(1)), case.data, METADATA)
-    put(tier, f"{uuid_of(1)}-index", case.index, METADATA)
-    assert states(tier) == ["not-streaming"]
 
 
 def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(tier):
@@ -126,23 +100,22 @@ def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(t
 
 def test_every_beginning_of_an_index_is_listed(tier):
     key = put_segment(tier, 1, (5, 0, 3))
-    index = bytes(tier.read_range(key.index_key, 0, tier.stat(key.index_key).size_bytes))
+    index = read_whole(tier, key.index_key)
     for end in range(len(index)):
         put(tier, key.index_key, index[:end], METADATA)
         assert states(tier) == ["broken-index"]
     for bit in range(32):
-        (magic,) = struct.unpack_from(">I", index)
-        put(tier, key.index_key, struct.pack(">I", magic ^ 1 << bit) + index[4:], METADATA)
+        magic = int.from_bytes(INDEX) ^ 1 << bit
+        put(tier, key.index_key, magic.to_bytes(4) + index[4:], METADATA)
         assert states(tier) == ["not-streaming"]
 
 
-class VanishesWhenRead(MemoryDriver):
-    @hookimpl
-    def read_range(self, key):
-        raise ObjectNotFoundError("it has gone", key=key)
-
-
 def test_what_vanishes_meanwhile_was_never_there():
+    class VanishesWhenRead(MemoryDriver):
+        @hookimpl
+        def read_range(self, key):
+            raise ObjectNotFoundError("it has gone", key=key)
+
     tier = Tier(VanishesWhenRead())
     put_segment(tier, 1, (5, 0, 3))
     put_segment(tier, 2, (6, 0, 3), parts=["data"])

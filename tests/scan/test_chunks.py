@@ -21,7 +21,6 @@ from pulsar_offload import TierReader, scan
 
 COLUMNS = ["__ledgerId", "__entryId", "value"]
 FIRST_LEDGER = 10
-Rows = list[tuple[int, int, bytes]]
 
 
 def tier_of(entries, cuts=(), max_block_bytes=300):
@@ -49,8 +48,7 @@ def rows_of(tier, **options):
 
 
 MESSAGES = st.lists(
-    st.builds(
-        lambda producer, chunks, codec, length, lost: (producer, chunks, codec, length, lost),
+    st.tuples(
         st.sampled_from("abc"),
         st.integers(1, 5),
         st.sampled_from(sorted(CODECS)),
@@ -118,27 +116,15 @@ def message(number=0, producer="a", chunks=4, **fields):
     )
 
 
-def stored_of(*messages):
-    return interleaved(messages, ())
-
-
 def entries_of(*messages):
-    return [each.payload for each in stored_of(*messages)]
+    return [each.payload for each in interleaved(messages, ())]
 
 
 def test_a_joined_message_has_the_facts_of_its_last_chunk():
     tier = tier_of(entries_of(message(codec=LZ4)))
-    columns = [
-        "__entryId",
-        "__uuid",
-        "__chunkId",
-        "__numChunks",
-        "__batchIndex",
-        "__sequenceId",
-        "__valueIsRaw",
-    ]
-    (row,) = scan(tier, columns=columns).to_table().to_pylist()
-    assert list(row.values()) == [3, "a-0", 3, 4, -1, 0, False]
+    facts = {"__entryId": 3, "__uuid": "a-0", "__chunkId": 3, "__numChunks": 4}
+    facts |= {"__batchIndex": -1, "__sequenceId": 0, "__valueIsRaw": False}
+    assert scan(tier, columns=list(facts)).to_table().to_pylist() == [facts]
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
@@ -232,10 +218,9 @@ def test_a_message_that_is_begun_anew_is_read_once():
 
 
 def test_producers_may_use_the_same_uuid():
-    here, there = message(producer="a"), message(producer="b")
-    mixed = [stored.payload.replace(b"b-0", b"a-0") for stored in interleaved([here, there], [0, 1] * 4)]
-    found = rows_of(tier_of(mixed), verify_checksums=False)
-    assert len(found) == 2
+    both = interleaved([message(producer="a"), message(producer="b")], [0, 1] * 4)
+    mixed = [stored.payload.replace(b"b-0", b"a-0") for stored in both]
+    assert len(rows_of(tier_of(mixed), verify_checksums=False)) == 2
 
 
 def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing():

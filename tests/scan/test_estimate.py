@@ -1,6 +1,7 @@
 """What a scan is told to take, before it is read, against what was counted while it was."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from entries import LedgerPart, entry, pip17_object, streaming_object
@@ -47,19 +48,11 @@ def test_a_brokers_bucket_takes_what_was_told(broker, level, task_bytes, records
         told, counted = estimated_and_counted(
             tier, level=level, chunks="raw", task_bytes=task_bytes, records=records, fail_on_data_loss=False
         )
-    assert (told.total.lists, told.total.heads, told.total.gets) == (
-        counted.lists,
-        counted.heads,
-        counted.gets,
-    )
+    assert replace(told.total, read_bytes=counted.read_bytes) == counted
     # A folder is read without anything ahead: a window of a large block begins where the last entry was cut off.
     assert told.total.read_bytes <= counted.read_bytes <= told.total.read_bytes * 1.05
     assert (told.total.lists == 0) == (records is not None)
-    assert set(told.by_topic) == {f"persistent://acme/cold/{name}" for name in told_topics(told)}
-
-
-def told_topics(told):
-    return {topic.rpartition("/")[2] for topic in told.by_topic}
+    assert all(topic.startswith("persistent://acme/cold/") for topic in told.by_topic)
 
 
 @pytest.mark.sampled(4)
@@ -74,14 +67,9 @@ def test_blocks_larger_and_smaller_than_ranges(range_bytes, task_bytes, isolatio
     told = check(tier, task_bytes=task_bytes, isolation=isolation)
     assert (told.transactions == Requests()) == (isolation == "uncommitted")
     if isolation == "committed" and task_bytes == 1 << 30:
-        assert told.transactions.read_bytes == sum(len(each.data) for each in (*small, large)) + cut_bytes(
-            tier
-        )
-
-
-def cut_bytes(tier):
-    (topic,) = tier.catalogue().topics
-    return topic.ledgers[-1].data_bytes
+        (topic,) = tier.catalogue().topics
+        cut_bytes = topic.ledgers[-1].data_bytes
+        assert told.transactions.read_bytes == sum(len(each.data) for each in (*small, large)) + cut_bytes
 
 
 def test_positions_leave_out_what_they_leave_out():

@@ -86,12 +86,8 @@ def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched():
 def test_only_the_blocks_of_the_asked_range_are_fetched():
     recorded = Recorded(blocks_of_1000(7))
     bounds = {"start": {ORDERS: Position(7, 5)}, "stop": {ORDERS: Position(7, 8)}}
-    ids = (
-        scan(recorded.tier, level="entries", columns=["__entryId"], **bounds)
-        .to_table()["__entryId"]
-        .to_pylist()
-    )  # type: ignore[arg-type]
-    assert ids == [5, 6, 7]
+    table = scan(recorded.tier, level="entries", **bounds).to_table()  # type: ignore[arg-type]
+    assert table["__entryId"].to_pylist() == [5, 6, 7]
     assert recorded.reads_of_data() == [(2000, 2000)]
 
 

@@ -70,7 +70,6 @@ class Stream:
 
     def read(self, start, end):
         """What lies between two frontiers, planned anew."""
-        assert self.follower is not None
         narrowed, starts, stops = between(self.follower.topics(), start, end)
         bounds = Bounds(start=starts, stop=stops, fail_on_data_loss=self.fail_on_data_loss)
         options = ReadOptions(level="entries", fail_on_data_loss=self.fail_on_data_loss)

@@ -37,7 +37,8 @@ def test_pandas_takes_a_scan_as_it_is(planned):
 
 def test_arrow_takes_a_scan_as_it_is(planned):
     assert pa.table(planned) == planned.to_table()
-    assert pa.table(planned).schema == planned.schema
+    with planned.to_reader() as reader:
+        assert reader.schema == pa.table(planned).schema == planned.schema
 
 
 def test_duckdb_queries_a_scan_as_it_is(planned):

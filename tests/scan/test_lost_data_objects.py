@@ -1,17 +1,15 @@
 """An index whose data object is gone: loss, for an index is written after its data and deleted before it."""
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from entries import LedgerPart, streaming_object
-from mapfiles import mapfile
+from mapfiles import lay_out_mapfile, mapfile
 from records import closed, copied, managed_ledger
 from scenes.lossy import NAME, at, lose, payloads, read, segment, whole
-from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, lay_out, open_store, uuid_of
+from tiers import TOPIC, lay_out, open_store, put_object, uuid_of
 
-from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue import Problem, list_catalogue
 from offload_core.metadata.catalogue.listing import Pair, describe_pair
 from offload_core.metadata.records import pack_managed_ledger_info
@@ -22,11 +20,9 @@ from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryDriver
 from pulsar_offload import open_tier, scan
 
-Lay = Callable[[Path, int, int], None]
-"""Lays a ledger of three entries out, under the uuid of a number."""
-
 
 def as_pip17(root, ledger_id, number):
+    """Lay a ledger of three entries out, under the uuid of a number."""
     lay_out(root, whole(ledger_id), attempt=number)
 
 
@@ -36,10 +32,8 @@ def as_segment(root, ledger_id, number):
 
 def as_mapfile(root, ledger_id, number):
     written = mapfile(payloads(ledger_id, 0, 3), ledger_id=ledger_id)
-    folder = root / MANAGED_LEDGER / f"{ledger_id}-{uuid_of(number)}"
-    folder.mkdir(parents=True)
-    (folder / "data").write_bytes(written.data)
-    (folder / "index").write_bytes(written.index)
+    written = replace(written, key=replace(written.key, uuid=uuid_of(number)))
+    lay_out_mapfile(root, written, checksums=False)
 
 
 def lose_data(root, uuid):
@@ -183,28 +177,18 @@ def test_a_data_object_without_index_is_not_there_yet(tmp_path, lay):
 
 def test_a_listing_that_met_the_index_before_the_data_looks_once_more():
     """A listing is no snapshot: the data object was committed after its key was passed, the index before its own."""
-    tier, written = Tier(MemoryDriver()), whole(5)
-    key = ObjectKey(folder="", uuid=uuid_of(1), ledger_id=5, is_index=False)
-    put(tier, key, written, "data", "index")
+    tier = Tier(MemoryDriver())
+    key = put_object(tier, whole(5), uuid_of(1))
     pair = Pair(key, index=tier.stat(key.index_key).as_listed())
     stored = describe_pair(tier, pair)
-    assert stored is not None
     assert stored.problem is None
     tier.delete([key.data_key])
     gone = describe_pair(tier, Pair(key, index=tier.stat(key.index_key).as_listed()))
-    assert gone is not None
     assert gone.problem is Problem.NO_DATA
     pair = Pair(key, index=tier.stat(key.index_key).as_listed())
     tier.delete([key.index_key])
     assert describe_pair(tier, pair) is None
     assert list_catalogue(tier).topics == ()
-
-
-def put(tier, key, written, *roles):
-    for role, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
-        if role in roles:
-            names = Names(managed_ledger=MANAGED_LEDGER, cluster=CLUSTER)
-            tier.write_index(name, data, user_metadata=names.as_metadata(role))
 
 
 def test_the_data_object_may_lie_in_another_tier_that_is_read_as_well(tmp_path):

@@ -31,9 +31,7 @@ def golden_record(topic):
     ledgers = []
     for path in sorted((FILESYSTEM_OBJECTS / "acme" / "cold" / "persistent" / topic).iterdir()):
         key = parse_key(f"{path.relative_to(FILESYSTEM_OBJECTS)}/data")
-        assert key.ledger_id is not None
-        context = copied(key.uuid, driver=DRIVER)
-        ledgers.append(closed(key.ledger_id, ENTRIES[topic, key.ledger_id], context))
+        ledgers.append(closed(key.ledger_id, ENTRIES[topic, key.ledger_id], copied(key.uuid, driver=DRIVER)))
     return managed_ledger(*ledgers, still_open(76))
 
 
@@ -47,30 +45,25 @@ def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(tmp_path, topi
         assert_topic_is_as_expected(planned.to_table().to_pylist(), topic, FILESYSTEM)
 
 
-def mixed(root):
-    """A topic's ledgers in three formats, in a folder of the tier."""
-    nameless = Names(managed_ledger=None)
-    lay_out(root, pip17_object([b"a", b"b"], ledger_id=1), attempt=1, names=nameless, folder="east/")
-    part = LedgerPart(ledger_id=2, blocks=[[b"c"], [b"d"]])
-    lay_out(root, streaming_object([part]), attempt=2, names=nameless, folder="east/")
-    written = mapfile([b"e", b"f"], ledger_id=3)
-    lay_out_mapfile(root, replace(written, key=replace(written.key, folder=f"east/{written.key.folder}")))
-    return [
-        closed(1, 2, copied(uuid_of(1))),
-        closed(2, 2, OffloadContext.of_segments([segment(uuid_of(2), 1)], complete=True)),
-        closed(3, 2, copied(written.key.uuid, driver=DRIVER)),
-    ]
-
-
 def test_ledgers_of_all_formats_are_read_as_one_topic(tmp_path):
-    records = {TOPIC: managed_ledger(*reversed(mixed(tmp_path)))}
+    """In a folder of the tier."""
+    nameless = Names(managed_ledger=None)
+    pip17 = pip17_object([b"a", b"b"], ledger_id=1)
+    streaming = streaming_object([LedgerPart(ledger_id=2, blocks=[[b"c"], [b"d"]])])
+    for attempt, written in enumerate((pip17, streaming), start=1):
+        lay_out(tmp_path, written, attempt=attempt, names=nameless, folder="east/")
+    written = mapfile([b"e", b"f"], ledger_id=3)
+    lay_out_mapfile(tmp_path, replace(written, key=replace(written.key, folder=f"east/{written.key.folder}")))
+    ledgers = [
+        closed(3, 2, copied(written.key.uuid, driver=DRIVER)),
+        closed(2, 2, OffloadContext.of_segments([segment(uuid_of(2), 1)], complete=True)),
+        closed(1, 2, copied(uuid_of(1))),
+    ]
+    records = {TOPIC: managed_ledger(*ledgers)}
     with open_tier(tmp_path) as tier:
         (topic,) = tier.catalogue(records=records, prefix="east/").topics
-        assert [ledger.formats for ledger in topic.ledgers] == [
-            (ObjectFormat.PIP17,),
-            (ObjectFormat.STREAMING,),
-            (ObjectFormat.MAPFILE,),
-        ]
+        formats = (ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE)
+        assert [ledger.formats for ledger in topic.ledgers] == [(each,) for each in formats]
         table = scan(tier, TOPIC, level="entries", records=records, prefix="east/").to_table()
     assert b"".join(table["value"].to_pylist()) == b"abcdef"
     assert set(table["__topic"].to_pylist()) == {TOPIC}
@@ -85,12 +78,3 @@ def test_a_mapfile_that_is_not_there_is_loss(tmp_path):
         assert stored.detail == "its record says that filesystem has it; it is not here"
         with pytest.raises(DataLossError, match="filesystem has it"):
             scan(tier, TOPIC, records=records)
-
-
-def test_the_others_are_read_where_loss_is_no_failure(tmp_path, caplog):
-    missing = closed(4, 2, copied(uuid_of(4), driver=DRIVER))
-    records = {TOPIC: managed_ledger(missing, *mixed(tmp_path))}
-    with open_tier(tmp_path) as tier:
-        planned = scan(tier, TOPIC, level="entries", records=records, prefix="east/", fail_on_data_loss=False)
-        assert b"".join(planned.to_table()["value"].to_pylist()) == b"abcdef"
-    assert "its record says that filesystem has it; it is not here" in caplog.text

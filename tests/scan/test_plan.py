@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, read_task
+from offload_core.reading.scan import Position, ScanExtent, ScanLedger, ScanTask, parse_position, read_task
 from offload_core.reading.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
 from pulsar_offload import scan
@@ -155,12 +155,8 @@ def test_bounds_give_the_rows_between_them(level, start, stop, min_partitions):
     ],
 )
 def test_a_start_is_inclusive_and_a_stop_is_exclusive(start, stop, values):
-    def offsets(position):
-        ledger_id, entry_id, *batch = (int(number) for number in position.split(":"))
-        return {NAME: Position(ledger_id, entry_id, *batch)}
-
-    table = scan(TIER, columns=["value"], start=offsets(start), stop=offsets(stop)).to_table()
-    assert table["value"].to_pylist() == values
+    bounds = {"start": {NAME: parse_position(start)}, "stop": {NAME: parse_position(stop)}}
+    assert scan(TIER, columns=["value"], **bounds).to_table()["value"].to_pylist() == values  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["start", "stop"])

@@ -92,10 +92,12 @@ def test_a_cluster_tells_topics_and_ledgers_of_one_name_apart():
         labels(cluster="west", ledger_id=5)
 
 
-@pytest.mark.parametrize("selection", [{}, {"topics_pattern": ".*twin"}])
+@pytest.mark.parametrize("selection", [{}, {"topics_pattern": ".*twin"}, {"topics": ("acme/hot/twin",)}])
 def test_topics_of_one_name_are_never_read_as_one(selection):
-    with pytest.raises(OptionError, match="two clusters have offloaded"):
+    match = "two clusters have offloaded a topic persistent://acme/hot/twin"
+    with pytest.raises(OptionError, match=match) as caught:
         labels(**selection)
+    assert (caught.value.found, caught.value.hint) == ("east, west", "Name the cluster as well.")
 
 
 @pytest.mark.parametrize(
@@ -151,15 +153,6 @@ def test_a_wrong_choice_is_refused(selection, message, found):
     with pytest.raises(OptionError, match=message) as caught:
         labels(**selection)
     assert caught.value.found == found
-
-
-def test_a_topic_that_two_clusters_have_is_refused_with_both():
-    with pytest.raises(
-        OptionError, match="two clusters have offloaded a topic persistent://acme/hot/twin"
-    ) as caught:
-        labels(topics=("acme/hot/twin",))
-    assert caught.value.found == "east, west"
-    assert caught.value.hint == "Name the cluster as well."
 
 
 def test_a_ledger_is_found_without_a_topic_also_of_an_unknown_one():

@@ -288,11 +288,6 @@ def test_a_lost_ledger_that_may_be_in_the_range_is_an_error(tmp_path, start, sto
     assert caught.value.ledger_id == 5
 
 
-def test_a_topic_without_anything_in_the_range_has_no_rows():
-    tier = ordered(4, 10)
-    assert read(tier, 10**6, None) == read(tier, None, -(10**6)) == read(tier, 10**6, 2 * 10**6) == []
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

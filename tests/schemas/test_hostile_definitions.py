@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from drawn_schemas import protobuf_version
 from google.protobuf import descriptor_pb2
-from scenes.schemas import record, version
+from scenes.schemas import TOPIC, Known, history, record, version
 
 from offload_core.format.schemas.avro_program import compile_program
 from offload_core.format.schemas.avro_types import MOST_DEPTH, make_layout, parse_avro
@@ -23,9 +23,9 @@ from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.protobuf_decoder import make_layout as make_message_layout
 from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_core.format.schemas.schema_history import parse_saved
+from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.schema_providers import LiteralSchema, choose_payloads
 from offload_hooks.errors import FormatError, OptionError, SchemaError
-from offload_hooks.schemas import SchemaHistory
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 DIGITS = "9" * 5000
@@ -346,16 +346,6 @@ def test_numbers_of_fields_that_are_none_are_a_schema_error(info):
 
 
 def test_a_number_of_a_version_may_have_any_digits():
-    known = SchemaHistory(versions=(version(0, "STRING"),))
-
-    class One:
-        def history(self, _):
-            return known
-
-        def close(self):
-            pass
-
-    from offload_core.metadata.catalogue import TopicName
-
+    known = Known({TOPIC: history(version(0, "STRING"))})
     with pytest.raises(OptionError, match="no version 999"):
-        choose_payloads(One(), [TopicName("persistent://a/b/c")], reader_schema=DIGITS)
+        choose_payloads(known, [TopicName(TOPIC)], reader_schema=DIGITS)

@@ -25,12 +25,15 @@ def known(*versions):
     return Known({TOPIC: history(*versions)})
 
 
+def read(*messages, schemas=None, **options):
+    """The rows of a tier of these messages, whose topic has both versions by default."""
+    schemas = Known({TOPIC: BOTH}) if schemas is None else schemas
+    return scan(tier_of(*messages), schemas=schemas, **options).to_table().to_pylist()
+
+
 def test_each_message_is_decoded_by_its_own_version():
-    tier = tier_of((FIRST, 0), (SECOND, 1), (None, 1), (FIRST, 0))
-    rows = (
-        scan(tier, schemas=Known({TOPIC: BOTH}), columns=["id", "note", "__entryId"]).to_table().to_pylist()
-    )
-    assert rows == [
+    messages = ((FIRST, 0), (SECOND, 1), (None, 1), (FIRST, 0))
+    assert read(*messages, columns=["id", "note", "__entryId"]) == [
         {"id": 1, "note": "none", "__entryId": 0},
         {"id": 2, "note": "zwei", "__entryId": 1},
         {"id": None, "note": None, "__entryId": 2},
@@ -39,32 +42,27 @@ def test_each_message_is_decoded_by_its_own_version():
 
 
 def test_a_message_that_names_no_version_was_written_as_the_reader_reads():
-    table = scan(tier_of((SECOND, None)), schemas=Known({TOPIC: BOTH}), columns=["id", "note"]).to_table()
-    assert table.to_pylist() == [{"id": 2, "note": "zwei"}]
+    assert read((SECOND, None), columns=["id", "note"]) == [{"id": 2, "note": "zwei"}]
 
 
 def test_the_histories_are_asked_for_once_by_the_topics_names():
     provider = Known({TOPIC: BOTH})
-    scan(tier_of((SECOND, 1)), schemas=provider).to_table()
+    read((SECOND, 1), schemas=provider)
     assert provider.asked == [TOPIC]
 
 
 def test_what_cannot_be_decoded_fails_fast_with_its_place():
-    tier = tier_of((FIRST, 0), (SECOND, 1), (BROKEN, 1))
-    planned = scan(tier, schemas=Known({TOPIC: BOTH}))
     with pytest.raises(PayloadError, match="goes on behind its end") as caught:
-        planned.to_table()
+        read((FIRST, 0), (SECOND, 1), (BROKEN, 1))
     assert caught.value.ledger_id is not None
     assert caught.value.entry_id == 2
     assert caught.value.key
 
 
 def test_what_cannot_be_decoded_is_passed_on_with_null_columns():
-    tier = tier_of((FIRST, 0), (BROKEN, 1), (None, 1), (SECOND, 1), (b"", 1))
-    planned = scan(tier, schemas=Known({TOPIC: BOTH}), mode="PERMISSIVE")
-    assert planned.schema.names[:3] == ["id", "note", "_corrupt_record"]
-    rows = planned.to_table().select(["id", "note", "_corrupt_record"]).to_pylist()
-    assert [tuple(row.values()) for row in rows] == [
+    rows = read((FIRST, 0), (BROKEN, 1), (None, 1), (SECOND, 1), (b"", 1), mode="PERMISSIVE")
+    assert list(rows[0])[:3] == ["id", "note", "_corrupt_record"]
+    assert [tuple(row.values())[:3] for row in rows] == [
         (1, "none", None),
         (None, None, BROKEN),
         (None, None, None),
@@ -74,21 +72,14 @@ def test_what_cannot_be_decoded_is_passed_on_with_null_columns():
 
 
 def test_the_column_of_what_cannot_be_decoded_has_the_name_that_is_asked_for():
-    planned = scan(
-        tier_of((BROKEN, 1)),
-        schemas=Known({TOPIC: BOTH}),
-        mode="PERMISSIVE",
-        corrupt_column="raw",
-        columns=["id", "raw"],
-    )
-    assert planned.to_table().to_pylist() == [{"id": None, "raw": BROKEN}]
+    rows = read((BROKEN, 1), mode="PERMISSIVE", corrupt_column="raw", columns=["id", "raw"])
+    assert rows == [{"id": None, "raw": BROKEN}]
 
 
 def test_what_cannot_be_decoded_is_left_out_and_counted(caplog):
-    tier = tier_of((BROKEN, 1), (SECOND, 1), (BROKEN, 1))
     with caplog.at_level(logging.WARNING):
-        table = scan(tier, schemas=Known({TOPIC: BOTH}), mode="DROPMALFORMED", columns=["id"]).to_table()
-    assert table.to_pylist() == [{"id": 2}]
+        rows = read((BROKEN, 1), (SECOND, 1), (BROKEN, 1), mode="DROPMALFORMED", columns=["id"])
+    assert rows == [{"id": 2}]
     assert "2 messages are left out" in caplog.text
 
 
@@ -99,29 +90,24 @@ def test_a_version_that_cannot_be_read_spoils_its_messages_only(number, says):
     reader = record(id="long", note2="string")
     provider = known(version(2, "AVRO", NEW), version(3, "AVRO", reader))
     good = write(reader, {"id": 5, "note2": "y"})
-    tier = tier_of((SECOND, number), (good, 3))
+    messages, columns = ((SECOND, number), (good, 3)), ["id", "note2", "_corrupt_record"]
     with pytest.raises(SchemaError, match=says) as caught:
-        scan(tier, schemas=provider).to_table()
+        read(*messages, schemas=provider)
     assert caught.value.entry_id == 0
-    columns = ["id", "note2", "_corrupt_record"]
-    rows = scan(tier, schemas=provider, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
+    rows = read(*messages, schemas=provider, mode="PERMISSIVE", columns=columns)
     assert [tuple(row.values()) for row in rows] == [(None, None, SECOND), (5, "y", None)]
 
 
 def test_what_is_not_asked_for_is_not_decoded():
     newest = record(id="long", note2="string")
-    planned = scan(
-        tier_of((SECOND, 2)),
-        schemas=known(version(2, "AVRO", NEW), version(3, "AVRO", newest)),
-        columns=["id"],
-    )
-    assert planned.to_table().to_pylist() == [{"id": 2}]
+    provider = known(version(2, "AVRO", NEW), version(3, "AVRO", newest))
+    assert read((SECOND, 2), schemas=provider, columns=["id"]) == [{"id": 2}]
 
 
 def test_a_version_of_another_type_cannot_be_read():
     provider = known(version(0, "STRING"), version(1, "AVRO", NEW))
     with pytest.raises(SchemaError, match="another type than the reader's"):
-        scan(tier_of((b"text", 0)), schemas=provider).to_table()
+        read((b"text", 0), schemas=provider)
 
 
 def test_a_topic_whose_schemas_are_not_known_is_an_error():
@@ -154,11 +140,10 @@ def test_a_field_that_is_named_as_a_column_of_ours_is_refused():
 
 
 def test_a_literal_schema_stands_for_all_versions():
-    tier = tier_of((SECOND, 1), (SECOND, 5), (SECOND, None))
-    table = scan(tier, schemas=json.dumps(NEW), columns=["id"]).to_table()
-    assert table.to_pylist() == [{"id": 2}] * 3
-    table = scan(tier_of((b"gr\xc3\xbcn", 3)), schemas="literal:type=STRING", columns=["value"]).to_table()
-    assert table.to_pylist() == [{"value": "grün"}]
+    rows = read((SECOND, 1), (SECOND, 5), (SECOND, None), schemas=json.dumps(NEW), columns=["id"])
+    assert rows == [{"id": 2}] * 3
+    rows = read((b"gr\xc3\xbcn", 3), schemas="literal:type=STRING", columns=["value"])
+    assert rows == [{"value": "grün"}]
 
 
 def test_payloads_cross_to_other_processes():
@@ -170,8 +155,8 @@ def test_a_key_that_is_separated_is_the_messages_key():
     definition = {"key": "", "value": json.loads(json.dumps(NEW))}
     properties = {"key.schema.type": "STRING", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
     provider = known(version(0, "KEY_VALUE", definition, **properties))
-    tier = tier_of((SECOND, 0, b"eins"), (None, 0, b"zwei"))
-    assert scan(tier, schemas=provider, columns=["key", "value"]).to_table().to_pylist() == [
+    messages = ((SECOND, 0, b"eins"), (None, 0, b"zwei"))
+    assert read(*messages, schemas=provider, columns=["key", "value"]) == [
         {"key": "eins", "value": {"id": 2, "note": "zwei"}},
         {"key": "zwei", "value": None},
     ]

@@ -13,9 +13,8 @@ from scenes.schemas import TOPIC, Compiled, Known, decode_all, history, record, 
 
 from offload_core.format.schemas.decoders import make_decoder
 from offload_core.format.schemas.payloads import PayloadDecoder, Payloads
-from offload_core.reading.schema_providers import LiteralSchema, open_provider
 from offload_hooks.errors import PayloadError, SchemaError
-from pulsar_offload import open_tier, scan
+from pulsar_offload import scan
 
 INFO = [
     {"number": 1, "name": "id", "type": "SINT64", "label": "LABEL_OPTIONAL", "definition": None},
@@ -207,18 +206,6 @@ def test_versions_are_resolved_by_the_numbers_of_fields():
     ]
 
 
-def test_payloads_that_are_not_right_follow_the_mode():
-    tier = tier_of(*PAYLOADS, (b"\x08", 1))
-    known = Known({TOPIC: HISTORY})
-    with pytest.raises(PayloadError, match="ends early") as caught:
-        scan(tier, TOPIC, schemas=known).to_table()
-    assert caught.value.entry_id == 3
-    columns = ["id", "_corrupt_record"]
-    found = scan(tier, TOPIC, schemas=known, mode="PERMISSIVE", columns=columns).to_table().to_pylist()
-    assert [tuple(row.values()) for row in found] == [(-5, None), (6, None), (None, None), (None, b"\x08")]
-    assert scan(tier, TOPIC, schemas=known, mode="DROPMALFORMED").to_table().num_rows == 3
-
-
 def test_descriptors_stand_for_a_schema_of_the_older_type():
     definition = NEWER.schema("Order").definition
     older = history(described(INFO[:2]))
@@ -226,13 +213,6 @@ def test_descriptors_stand_for_a_schema_of_the_older_type():
     for how in ({"schemas": definition}, {"schemas": Known({TOPIC: older}), "reader_schema": definition}):
         rows = scan(tier, TOPIC, columns=["id", "title", "added"], **how).to_table().to_pylist()
         assert rows == [{"id": 6, "title": "b", "added": 0}]
-
-
-def test_a_literal_schema_is_what_it_looks_like(tmp_path):
-    with open_tier(tmp_path) as tier:
-        provider = open_provider(NEWER.schema("Order").definition, tier.store, {})
-    assert isinstance(provider, LiteralSchema)
-    assert provider.history(TOPIC).newest.type == "PROTOBUF_NATIVE"
 
 
 def test_a_key_and_value_may_be_messages():

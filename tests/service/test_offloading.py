@@ -11,6 +11,7 @@ from commands import opened_service
 from live.clients import PulsarShell
 from scenes.transactions import message
 from service import Service, offloading, owner
+from waiting import wait_for
 
 from offload_core.interfaces.service.served_topics import RecordedTopics
 from offload_core.metadata.stores import open_metadata_store
@@ -26,7 +27,6 @@ from pulsar_offload import open_tier, scan
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
 NAMESPACE = "/admin/v2/namespaces/acme/n"
-DONE_WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -51,13 +51,14 @@ def topic(tmp_path, service):
         yield topic
 
 
-def eventually(ask, wanted):
-    """What is answered once it is as wanted."""
-    deadline = time.monotonic() + DONE_WITHIN_S
-    while not wanted(answer := ask()):
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.02)
-    return answer
+def status_of_offload(service):
+    return service.ask("GET", f"{TOPIC}/offload").json
+
+
+def ended_offload(service):
+    """The status of the topic's offload, once it runs no more."""
+    wait_for(lambda: status_of_offload(service)["status"] != "RUNNING")
+    return status_of_offload(service)
 
 
 def complete(topic):
@@ -85,13 +86,10 @@ def test_it_tells_how_a_topics_transactions_stand(service, tmp_path):
 
 def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(service, topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
-    assert service.ask("GET", f"{TOPIC}/offload").json == {"status": "NOT_RUN", "lastError": ""}
+    assert status_of_offload(service) == {"status": "NOT_RUN", "lastError": ""}
     asked = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": second, "entryId": 0, "partitionIndex": -1})
     assert asked.status == 204
-    ended = eventually(
-        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] != "RUNNING"
-    )
-    assert ended == {
+    assert ended_offload(service) == {
         "status": "SUCCESS",
         "lastError": "",
         "firstUnoffloadedMessage": {"ledgerId": second, "entryId": 0, "partitionIndex": -1},
@@ -127,10 +125,7 @@ def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(s
             changed = said | {"managedLedgerOffloadFilterOptions": options}
             assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", changed).status == 204
             assert service.ask("PUT", f"{TOPIC}/offload", asking).status == 204
-            ended = eventually(
-                lambda: service.ask("GET", f"{TOPIC}/offload").json,
-                lambda answer: answer["status"] != "RUNNING",
-            )
+            ended = ended_offload(service)
             assert ended["status"] == status
             assert "hunter2" not in json.dumps(ended)
         why = f"waits for transaction {left_open}, open since entry {second}:0"
@@ -143,27 +138,22 @@ def test_thresholds_and_lag_are_kept_without_anybody_asking(service, topic, tmp_
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     hot = tmp_path / "hot"
     assert service.ask("PUT", f"{NAMESPACE}/offloadThreshold", 0).status == 204
-    eventually(lambda: complete(topic), [first, second].__eq__)
+    wait_for(lambda: complete(topic) == [first, second])
     assert len(list(hot.glob("*.ledger"))) == 3
     assert service.ask("PUT", f"{NAMESPACE}/offloadDeletionLagMs", 0).status == 204
-    eventually(lambda: sorted(hot.glob("*.ledger")), [hot / f"{third}.ledger"].__eq__)
+    wait_for(lambda: list(hot.glob("*.ledger")) == [hot / f"{third}.ledger"])
     log = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [(each["ledger_id"], each["copy"]) for each in log] == [(first, "hot"), (second, "hot")]
     topic.add_entry(b"5")  # its owner was not disturbed
     topic.roll()
-    eventually(lambda: complete(topic), [first, second, third].__eq__)
+    wait_for(lambda: complete(topic) == [first, second, third])
 
 
 def test_what_cannot_be_offloaded_is_refused(service, topic):
     asked = {"ledgerId": 1, "entryId": 0}
     assert service.ask("PUT", "/admin/v2/persistent/acme/n/none/offload", asked).status == 404
     assert service.ask("GET", "/admin/v2/persistent/acme/n/none/offload").status == 404
-    for wrong in (
-        {},
-        {"ledgerId": "1", "entryId": 0},
-        {"ledgerId": True, "entryId": 0},
-        {"ledgerId": 1, "entryId": 2**63},
-    ):
+    for wrong in ({}, asked | {"ledgerId": "1"}, asked | {"ledgerId": True}, asked | {"entryId": 2**63}):
         refused = service.ask("PUT", f"{TOPIC}/offload", wrong)
         assert (refused.status, "no message id" in refused.text) == (400, True)
     assert complete(topic) == []
@@ -172,9 +162,7 @@ def test_what_cannot_be_offloaded_is_refused(service, topic):
 def test_an_offload_that_fails_says_why(service, topic, tmp_path):
     (tmp_path / "cold").write_text("a file where the tier should be")
     service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
-    ended = eventually(
-        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] != "RUNNING"
-    )
+    ended = ended_offload(service)
     assert ended["status"] == "ERROR"
     assert str(tmp_path / "cold") in ended["lastError"]
 
@@ -197,9 +185,7 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(serv
     topic.roll()
     slow = {"managedLedgerOffloadRateLimitInBytesPerSecond": 1000, "managedLedgerOffloadThresholdInBytes": 0}
     assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", slow).status == 204
-    eventually(
-        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] == "RUNNING"
-    )
+    wait_for(lambda: status_of_offload(service)["status"] == "RUNNING")
     began = time.monotonic()
     service.end(told)
     assert time.monotonic() - began < 10
@@ -219,7 +205,7 @@ def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(tmp_
         topic.add_entries([bytes(1 << 20)] * 40)  # 40 s at this rate, and 5 s for a block
         topic.roll()
         service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
-        eventually(lambda: topic.read_info().in_order[0].context, lambda context: context is not None)
+        wait_for(lambda: topic.read_info().in_order[0].context)
         service.end(told)
         assert topic.read_info().in_order[0].context is None
         said = [each["event"] for each in service.log]
@@ -235,7 +221,9 @@ def test_a_service_that_cannot_listen_offloads_nothing(service, topic, offload):
     config = service.config.with_name("other.toml")
     at_once = service.config.read_text().replace("[policies]", "[policies]\nthreshold_in_bytes = 0")
     config.write_text(at_once)
-    assert offload("serve", "--config", config, "--port", service.port).code == 2
+    done = offload("serve", "--config", config, "--port", service.port)
+    assert done.code == 2
+    assert f"cannot listen there: found 127.0.0.1:{service.port}" in done.err
     assert complete(topic) == []
 
 
@@ -246,13 +234,13 @@ def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(service):
         topic.add_entry(b"a")
         topic.roll()
         service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
-        eventually(lambda: complete(topic), bool)
+        wait_for(lambda: complete(topic))
         metrics = service.ask("GET", "/metrics").text
         reads = f"brk_ledgeroffloader_read_ledger_latency_count{{{place}}} "
         assert float(metrics.partition(reads)[2].partition("\n")[0]) >= 1
         assert f"brk_ledgeroffloader_offload_rate{{{place}}} " in metrics
         topic.delete()
-    eventually(lambda: place in service.ask("GET", "/metrics").text, False.__eq__)
+    wait_for(lambda: place not in service.ask("GET", "/metrics").text)
 
 
 def test_topics_that_are_gone_are_forgotten(tmp_path):
@@ -275,13 +263,9 @@ def test_topics_that_are_gone_are_forgotten(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.server
 def test_pulsar_admin_offloads_and_waits(distribution, service, topic, tmp_path):
-    name = "persistent://acme/n/orders"
-    commands = [
-        f"topics offload-status {name}",
-        f"topics offload -s 0 {name}",
-        f"topics offload-status -w {name}",
-    ]
-    before, begun, ended = PulsarShell(tmp_path, service.url).run(commands)
+    commands = ("offload-status", "offload -s 0", "offload-status -w")
+    asked = [f"topics {command} persistent://acme/n/orders" for command in commands]
+    before, begun, ended = PulsarShell(tmp_path, service.url).run(asked)
     assert "has not been run" in before
     assert "Offload triggered" in begun
     assert "Offload was a success" in ended

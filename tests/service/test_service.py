@@ -6,13 +6,11 @@ from contextlib import closing
 
 import jwt
 import pytest
-from service import Service
+from service import EXTRA, KEY, Service
 
 from offload_core.metadata.stores import open_metadata_store
 
-EXTRA = "managedLedgerExtraConfigurations"
 SECRET = "s3ManagedLedgerOffloadCredentialSecret"
-KEY = b"k" * 64
 
 
 def stored(service, namespace):
@@ -70,29 +68,10 @@ def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service, name
     assert stored(service, namespace)["offload_policies"] == given
 
 
-@pytest.mark.parametrize(
-    "body", [{SECRET: "********"}, {"newSecret": "********"}, {EXTRA: {"key": "********"}}]
-)
-def test_the_mask_of_a_secret_that_is_not_kept_is_refused(service, namespace, body):
-    refused = service.ask("POST", f"{namespace}/offloadPolicies", body)
-    assert (refused.status, "no secret is kept" in refused.text) == (412, True)
-
-
-def test_fields_of_other_versions_are_kept(service, namespace):
-    service.ask("POST", f"{namespace}/offloadPolicies", {"fromTheFuture": {"a": 1}})
-    service.ask("PUT", f"{namespace}/offloadThreshold", 9)
-    assert service.ask("GET", f"{namespace}/offloadPolicies").json == {
-        "fromTheFuture": {"a": 1},
-        "managedLedgerOffloadThresholdInBytes": 9,
-    }
-
-
 def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service, namespace):
     topic = f"{namespace.replace('namespaces', 'persistent')}/t"
-    records = [
-        f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}",
-        f"/admin/topic-policies/{namespace.removeprefix('/admin/v2/namespaces/')}/persistent/t",
-    ]
+    name = namespace.removeprefix("/admin/v2/namespaces/")
+    records = [f"/admin/policies/{name}", f"/admin/topic-policies/{name}/persistent/t"]
     with closing(open_metadata_store(service.metadata)) as store:
         for record in records:
             store.put(record, b"nonsense", None)
@@ -116,6 +95,9 @@ def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service, names
         ("POST", "/offloadPolicies", b'{"x": 1e999}', 400, "not JSON"),
         ("POST", "/offloadPolicies", b'{"x": "\\ud800"}', 400, "not JSON"),
         ("POST", "/offloadPolicies", [1], 400, "no JSON object"),
+        ("POST", "/offloadPolicies", {SECRET: "********"}, 412, "no secret is kept"),
+        ("POST", "/offloadPolicies", {"newSecret": "********"}, 412, "no secret is kept"),
+        ("POST", "/offloadPolicies", {EXTRA: {"key": "********"}}, 412, "no secret is kept"),
         ("POST", "/offloadPolicies", {"managedLedgerOffloadDriver": "s4"}, 412, "driver 's4'"),
         ("POST", "/offloadPolicies", {"managedLedgerOffloadMaxThreads": 0}, 412, "MaxThreads"),
         ("POST", "/retention", {"retentionTimeInMinutes": -5, "retentionSizeInMB": 1}, 412, "retention"),
@@ -172,16 +154,15 @@ def test_concurrent_changes_are_all_kept(service, namespace):
 
 
 def test_requests_are_counted_by_route_and_logged_without_bodies(service, namespace):
-    service.ask(
-        "POST", f"{namespace}/offloadPolicies", {SECRET: "hunter4", "managedLedgerOffloadMaxThreads": 0}
-    )
-    service.ask("FLY", f"{namespace}/offloadPolicies")
+    path, said = f"{namespace}/offloadPolicies", {SECRET: "hunter4", "managedLedgerOffloadMaxThreads": 0}
+    service.ask("POST", path, said)
+    service.ask("FLY", path)
     text = service.ask("GET", "/metrics").text
     route = 'route="/admin/v2/namespaces/{tenant}/{namespace}/offloadPolicies",status="412"'
     assert f'pulsar_offload_requests_total{{method="POST",{route}}}' in text
     assert "FLY" not in text
     assert namespace.rpartition("/")[2] not in text
-    line = next(line for line in service.log if line.get("path") == f"{namespace}/offloadPolicies")
+    line = next(line for line in service.log if line.get("path") == path)
     assert (line["event"], line["method"], line["status"]) == ("request", "POST", 412)
     assert "hunter" not in json.dumps(service.log)
 
@@ -234,10 +215,8 @@ def test_others_are_not(guarded, headers, status):
         answer = guarded.ask("GET", path, headers=headers)
         assert answer.status == status, answer.text
         assert ("www-authenticate" in answer.headers) == (status == 401)
-        assert (
-            headers.get("Authorization", "Bearer")[7:] in ("", " ")
-            or headers["Authorization"][7:] not in answer.text
-        )
+        token = headers.get("Authorization", "")[7:]
+        assert not token or token not in answer.text
 
 
 ACME = "/admin/v2/namespaces/acme"
@@ -314,9 +293,3 @@ def test_a_service_that_would_be_wrong_does_not_start(offload, tmp_path, setting
     done = offload("serve", "--config", config, "--port", 0, *flags)
     assert done.code in (1, 2)
     assert message in done.err
-
-
-def test_a_port_that_is_taken_is_told(service, offload):
-    done = offload("serve", "--config", service.config, "--port", service.port)
-    assert done.code == 2
-    assert f"cannot listen there: found 127.0.0.1:{service.port}" in done.err

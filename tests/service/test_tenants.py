@@ -16,11 +16,7 @@ OPERATORS = "OPERATORS-TOKEN-ya29"
 @pytest.fixture(scope="module")
 def thief():
     """A server of a tenant's choice, which keeps what it is asked."""
-
-    def rule(_):
-        return Answer(status=404)
-
-    with Front(rule=rule) as front:
+    with Front(rule=lambda _: Answer(status=404)) as front:
         yield front
 
 
@@ -181,29 +177,20 @@ def test_a_stored_policy_that_no_operator_vouches_for_opens_nothing(service, thi
         assert service.schema("acme-admin", f"acme/stored{number}/t").status == 412
         assert len(thief.requests) == before
         name = f"acme/stored{number}"
-        asked = service.ask(
-            "PUT", f"/admin/v2/namespaces/{name}/offloadThreshold", 5, headers=bearer("acme-admin")
-        )
-        assert asked.status == 204, asked.text
+        path = f"/admin/v2/namespaces/{name}/offloadThreshold"
+        assert service.ask("PUT", path, 5, headers=bearer("acme-admin")).status == 204
         assert service.schema("acme-admin", f"{name}/t").status == 412
         assert service.remove("acme-admin", name).status == 204
 
 
 def test_a_command_is_an_operators(service, thief, offload):
-    place = ("--config", service.config)
-    done = offload(
-        *("namespaces", "set-offload-policies", "acme/cli", "driver=gcs", "bucket=b-b"),
-        *(f"service_endpoint={thief.url}", "managedLedgerOffloadExtraConfigtoken=cli-token"),
-        *place,
-    )
+    setting = ("namespaces", "set-offload-policies", "acme/cli", "--config", service.config)
+    setting += ("driver=gcs", f"service_endpoint={thief.url}")
+    done = offload(*setting, "bucket=b-b", "managedLedgerOffloadExtraConfigtoken=cli-token")
     assert done.code == 0, done.err
     assert service.schema("acme-admin", "acme/cli/t").status == 404
     assert "cli-token" in seen(thief)
-    masked = offload(
-        *("namespaces", "set-offload-policies", "acme/cli", "driver=gcs", "bucket=c-c"),
-        *(f"service_endpoint={thief.url}", "managedLedgerOffloadExtraConfigtoken=********"),
-        *place,
-    )
+    masked = offload(*setting, "bucket=c-c", "managedLedgerOffloadExtraConfigtoken=********")
     assert masked.code == 2
     assert "a masked secret is not kept" in masked.err
 

@@ -1,14 +1,12 @@
 """`/ui`: the page in a real browser, what it asks the service for, and who is told."""
 
-import jwt
 import pytest
-from service import Service, offloading, owner
+from service import Service, TenantService, bearer, offloading, owner
 
 from offload_core.interfaces.service.app import MOST_TOPICS
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.writing.managed_ledger import RolloverPolicy, open_managed_ledger
 
-KEY = b"k" * 64
 HOSTILE = "<img src=x onerror=document.title='got in'>"
 ROWS = "[...document.querySelectorAll('#table-status tbody tr')].map(e => [...e.children].map(c => c.textContent))"
 SAID = "document.querySelector('#said').textContent"
@@ -78,17 +76,14 @@ def test_many_topics_are_told_in_part(service, tmp_path):
 
 
 def test_with_tokens_the_page_is_empty_until_one_is_given(chromium, tmp_path):
-    (tmp_path / "secret.key").write_bytes(KEY)
-    settings = f'[service.tokens]\nsecret_key = "{tmp_path}/secret.key"\nsuperuser_roles = ["admin"]\n'
-    with Service(tmp_path, settings) as guarded:
+    with TenantService(tmp_path) as guarded:
         write(guarded, tmp_path, "orders")
         assert "orders" not in guarded.ask("GET", "/ui").text.partition('id="data">')[2][:200]
         assert guarded.ask("GET", "/ui/status").status == 401
-        other = jwt.encode({"sub": "somebody"}, KEY, "HS256")
-        assert guarded.ask("GET", "/ui/status", headers={"Authorization": f"Bearer {other}"}).status == 403
+        assert guarded.ask("GET", "/ui/status", headers=bearer("somebody")).status == 403
         chromium.open(f"{guarded.url}/ui")
         chromium.wait_for(f"{SAID}.startsWith('Refused: ')")
-        token = jwt.encode({"sub": "admin"}, KEY, "HS256")
+        token = bearer("admin")["Authorization"].removeprefix("Bearer ")
         chromium.evaluate(
             f"document.querySelector('#token').value = '{token}'; document.querySelector('#token').focus()"
         )

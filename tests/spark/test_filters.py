@@ -1,7 +1,5 @@
 """Filters and times through Spark: with filters handed down and without, the rows are the same."""
 
-from datetime import UTC
-
 import pytest
 from pyspark.sql import functions as f
 from tiers import lay_out_broker_objects
@@ -43,11 +41,6 @@ def rows_of(frame):
     return sorted(tuple(row) for row in frame.collect())
 
 
-def published(tier):
-    with open_tier(tier) as opened:
-        return sorted(scan(opened, columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("condition", "is_pruned"),
@@ -74,16 +67,9 @@ def test_a_filter_on_a_message_id_reads_its_block(spark, tier, whole, is_on):
 
 
 def test_a_filter_on_the_publish_time_reads_the_blocks_around_it(spark, tier, whole, is_on):
-    times = published(tier)
+    with open_tier(tier) as opened:
+        times = sorted(scan(opened, columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
     start, stop = times[len(times) // 3], times[len(times) // 2]
     found = frame_of(spark, tier, timeSlack=0).filter(f.col("__publishTime").between(start, stop))
     assert len(found.collect()) == sum(start <= time <= stop for time in times) > 0
     assert (found.rdd.getNumPartitions() < whole.rdd.getNumPartitions()) is is_on
-
-
-def test_times_as_options_give_the_rows_of_the_range(spark, tier):
-    times = published(tier)
-    start, stop = times[len(times) // 3], times[len(times) // 2]
-    first, behind = (round(time.astimezone(UTC).timestamp() * 1000) for time in (start, stop))
-    frame = frame_of(spark, tier, startingTime=first, endingTime=behind)
-    assert frame.count() == sum(start <= time < stop for time in times) > 0

@@ -1,10 +1,8 @@
 """The Spark source over golden broker objects, in one session on this machine."""
 
-import pyarrow as pa
 import pytest
 from golden import TOPICS, assert_columns_are_as_expected, entries_of
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
 
@@ -15,7 +13,6 @@ from offload_core.format.messages.message_columns import (
     arrow_schema,
 )
 from offload_core.interfaces.spark import PulsarOffloadDataSource
-from offload_core.interfaces.spark.reader import OffloadReader
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
@@ -66,12 +63,6 @@ def test_the_default_schema_is_that_of_the_documents(spark, tier):
     assert read(spark, tier, level="entries").schema.fieldNames() == list(ENTRY_COLUMNS)
 
 
-def test_entries_are_those_of_the_python_api(spark, tier):
-    ours = scan(open_tier(tier), "acme/cold/nobatch", level="entries").to_table()
-    frame = read(spark, tier, topic="acme/cold/nobatch", level="entries")
-    assert frame.toArrow().to_pylist() == ours.to_pylist()
-
-
 def test_a_schema_of_ones_own_chooses_columns(spark, tier):
     schema = StructType([StructField("__entryId", LongType()), StructField("value", BinaryType())])
     frame = spark.read.format("pulsar_offload").schema(schema).option("ledger", "42").load(str(tier))
@@ -84,38 +75,6 @@ def test_a_schema_with_another_type_is_refused():
     source = PulsarOffloadDataSource({"path": "/nowhere"})
     with pytest.raises(OptionError, match="'__entryId' has another type"):
         source.reader(schema)
-
-
-def test_topics_by_list_and_pattern(spark, tier):
-    def topics(**options):
-        return sorted(
-            row[0].rsplit("/", 1)[1]
-            for row in read(spark, tier, **options).select("__topic").distinct().collect()
-        )
-
-    assert topics(topics="acme/cold/json,persistent://acme/cold/jmisc") == ["jmisc", "json"]
-    assert topics(topicsPattern="acme/cold/comp-.*") == ["comp-lz4", "comp-none", "comp-snappy", "comp-zstd"]
-
-
-def test_offsets_cut_inside_batches(spark, tier):
-    positions = ["__ledgerId", "__entryId", f.greatest("__batchIndex", f.lit(0)).alias("batch")]
-    whole = read(spark, tier, topic="acme/cold/comp-lz4").select(*positions).collect()
-    part = read(
-        spark,
-        tier,
-        topic="acme/cold/comp-lz4",
-        startingOffsets='{"acme/cold/comp-lz4": {"-1": "13:3:20"}}',
-        endingOffsets='{"acme/cold/comp-lz4": {"-1": "14:5:7"}}',
-    )
-    assert part.select(*positions).collect() == [
-        row for row in whole if (13, 3, 20) <= tuple(row) < (14, 5, 7)
-    ]
-
-
-def test_one_ledger_is_split_between_its_blocks(spark, tier):
-    frame = read(spark, tier, ledger=34, minPartitions=3)
-    assert frame.rdd.getNumPartitions() == 3
-    assert frame.count() == 1000
 
 
 def test_an_empty_tier_has_no_rows(spark, tmp_path):
@@ -147,19 +106,3 @@ def test_damaged_bytes_fail_the_query_with_their_place(spark, tier, tmp_path):
     data.write_bytes(damaged)
     with pytest.raises(PySparkException, match=r"object .*-ledger-42, ledger 42, .*byte \d+"):
         read(spark, tmp_path).collect()
-
-
-def test_a_reader_crosses_to_an_executor_and_reads_there(tier):
-    import pickle
-
-    options = {"path": str(tier), "topic": "acme/cold/jkv-inline"}
-    source = PulsarOffloadDataSource(options)
-    reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
-    assert isinstance(reader, OffloadReader)
-    batches = [
-        batch
-        for partition in reader.partitions()
-        for batch in reader.read(pickle.loads(pickle.dumps(partition)))
-    ]
-    assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
-    assert sum(batch.num_rows for batch in batches) == 200

@@ -75,10 +75,8 @@ class AirflowHome:
 
     def _done(self, command: list[str], more: dict[str, str]) -> str:
         log = self._folder / "command.log"
+        options = {"env": os.environ | self._env | more, "stderr": subprocess.STDOUT, "timeout": 60}
         with log.open("w") as file:
-            env = os.environ | self._env | more
-            done = subprocess.run(
-                command, env=env, stdout=file, stderr=subprocess.STDOUT, timeout=60, check=False
-            )
+            done = subprocess.run(command, stdout=file, check=False, **options)
         assert done.returncode == 0, log.read_text()
         return log.read_text()

@@ -69,31 +69,21 @@ def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, time
         AssertionError: with the first case that failed, by its family and seed.
     """
     each = -(-cases // len(_families(module)) // processes)
-    environment = os.environ | {
-        "NUMBA_BOUNDSCHECK": "1",
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-    }
+    search_path = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": search_path}
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for number in range(processes):
             place = Path(folder) / str(number)
-            command = [
-                sys.executable,
-                __file__,
-                str(module),
-                "",
-                str(seed + number * each),
-                str(each),
-                str(place),
-            ]
-            children.append(
-                (
-                    place,
-                    subprocess.Popen(
-                        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True
-                    ),
-                )
+            arguments = [str(module), "", str(seed + number * each), str(each), str(place)]
+            child = subprocess.Popen(
+                [sys.executable, __file__, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                text=True,
             )
+            children.append((place, child))
         try:
             for place, child in children:
                 output, _ = child.communicate(timeout=timeout_s)

@@ -119,14 +119,13 @@ class Chromium:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def press(self, key: str, *, shift: bool = False) -> None:
+    def press(self, key: str) -> None:
         """Press a key and let it go."""
         text = {"Enter": "\r", " ": " "}.get(key)
         known = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": _KEYS[key]}
-        modifiers = 8 if shift else 0
-        down = {"type": "keyDown" if text else "rawKeyDown", **known, "modifiers": modifiers}
-        self.send("Input.dispatchKeyEvent", **down, **({"text": text} if text else {}))
-        self.send("Input.dispatchKeyEvent", type="keyUp", **known, modifiers=modifiers)
+        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        self.send("Input.dispatchKeyEvent", **down, **known)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def prefer(self, scheme: str) -> None:
         """Set the colour scheme of the system: `light` or `dark`."""
@@ -134,13 +133,8 @@ class Chromium:
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window, in pixels."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **screen)
 
     def screenshot(self, **options: Any) -> bytes:
         """The visible page as an image; `format` and `quality` as of the protocol."""

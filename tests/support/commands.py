@@ -35,11 +35,9 @@ extra_configurations.root = "{folder}/cold"
     return file
 
 
-@contextmanager
 def opened_service(config):
     """The environment and the policies of managed ledgers by this configuration."""
-    with open_service(load_configuration(config)) as (environment, policies):
-        yield environment, policies
+    return open_service(load_configuration(config))
 
 
 @contextmanager
@@ -106,14 +104,6 @@ def as_a_process(*arguments, env=None):
 
 def install_into(target, project):
     """Install a project into a directory by pip. Its dependencies are those of this environment; nothing is fetched."""
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    pip = [sys.executable, "-m", "pip", "install", *options]
     subprocess.run([*pip, "--target", str(target), str(project)], check=True)

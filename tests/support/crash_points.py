@@ -5,20 +5,13 @@ report each call to it, before and after.
 """
 
 from functools import partial
-from typing import Literal, Protocol, TypeVar, get_args
 
 from offload_core.storage.tier.chain import Layer
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
 
-_World = TypeVar("_World")
-_Result = TypeVar("_Result")
-_Event = TypeVar("_Event")
-
-Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
-FAULTS = get_args(Fault)
+FAULTS = ("before", "after", "unknown before", "unknown after", "kill before", "kill after")
 """Faults before or after a call is made: an error, an unknown outcome, or the end of the process."""
-
 
 _MAY_BE_UNKNOWN = ("put", "delete record", "writer ")
 
@@ -108,17 +101,12 @@ class Metadata:
         self._store = store
         self._points = points
 
-    def get(self, path):
-        return self._points.call("get", lambda: self._store.get(path))
+    def __getattr__(self, name):
+        return partial(self._call, name)
 
-    def children(self, path):
-        return self._points.call("children", lambda: self._store.children(path))
-
-    def put(self, path, value, expected_version):
-        return self._points.call("put", lambda: self._store.put(path, value, expected_version))
-
-    def delete(self, path, expected_version):
-        self._points.call("delete record", lambda: self._store.delete(path, expected_version))
+    def _call(self, name, *given):
+        point = "delete record" if name == "delete" else name
+        return self._points.call(point, lambda: getattr(self._store, name)(*given))
 
     def close(self):
         pass
@@ -135,47 +123,22 @@ class Watch:
     def __init__(self, points):
         self._points = points
 
-    def _wrapped(self, name):
-        self._points.before(name)
+
+def _point(hook):
+    def wrapped(self):
+        self._points.before(hook)
         answer = yield
-        self._points.after(name)
+        self._points.after(hook)
         return answer
 
-    @hookimpl(wrapper=True)
-    def begin_data(self):
-        return (yield from self._wrapped("begin_data"))
+    return hookimpl(wrapper=True)(wrapped)
 
-    @hookimpl(wrapper=True)
-    def write_block(self):
-        return (yield from self._wrapped("write_block"))
 
-    @hookimpl(wrapper=True)
-    def commit_data(self):
-        return (yield from self._wrapped("commit_data"))
-
-    @hookimpl(wrapper=True)
-    def abort_data(self):
-        return (yield from self._wrapped("abort_data"))
-
-    @hookimpl(wrapper=True)
-    def write_index(self):
-        return (yield from self._wrapped("write_index"))
-
-    @hookimpl(wrapper=True)
-    def stat(self):
-        return (yield from self._wrapped("stat"))
-
-    @hookimpl(wrapper=True)
-    def read_range(self):
-        return (yield from self._wrapped("read_range"))
-
-    @hookimpl(wrapper=True)
-    def delete(self):
-        return (yield from self._wrapped("delete"))
-
-    @hookimpl(wrapper=True)
-    def list_uploads(self):
-        return (yield from self._wrapped("list_uploads"))
+for _hook in (
+    "begin_data", "write_block", "commit_data", "abort_data", "write_index", "stat", "read_range", "delete",
+    "list_uploads",
+):  # fmt: skip
+    setattr(Watch, _hook, _point(_hook))
 
 
 class Hot:
@@ -248,21 +211,8 @@ class PointedWriter:
         """See `LedgerWriter`; of one that failed, what was acknowledged before."""
         return self._writer.status if self._failed is None else self._failed
 
-    def append(self, payload):
-        """See `LedgerWriter`."""
-        return self._call("append", payload)
-
-    def append_batch(self, payloads):
-        """See `LedgerWriter`."""
-        return self._call("append_batch", payloads)
-
-    def sync(self):
-        """See `LedgerWriter`."""
-        return self._call("sync")
-
-    def close(self):
-        """See `LedgerWriter`."""
-        return self._call("close")
+    def __getattr__(self, name):
+        return partial(self._call, name)
 
     def _call(self, name, *given):
         if self._failed is not None:
@@ -300,11 +250,6 @@ class PointedAudit:
 # A test of all crash points makes hundreds of scenes, and a system does not open any number of files.
 
 
-class _Closed(Protocol):
-    def close(self): ...
-
-
-_Store = TypeVar("_Store", bound=_Closed)
 _left = []
 
 

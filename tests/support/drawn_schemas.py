@@ -64,7 +64,8 @@ def _columns(draw: Draw, names: Sequence[str]) -> list[str] | None:
     return [name for name in names if draw.random() < 0.4]
 
 
-def _version(kind: str, definition: Any, number: int = 0, **properties: str) -> SchemaVersion:
+def version(number: int, kind: str, definition: Any = "", **properties: str) -> SchemaVersion:
+    """A version of a schema, whose definition is text or becomes JSON."""
     text = definition if isinstance(definition, str) else json.dumps(definition)
     return SchemaVersion(version=number, type=kind, definition=text, properties=properties)
 
@@ -113,8 +114,7 @@ class _AvroSchemas:
         if kind == 3:
             return draw.choice(_LOGICAL)
         if kind == 4:
-            size = draw.choice([0, 1, 5])
-            return self._named({"type": "fixed", "size": size})
+            return self._named({"type": "fixed", "size": draw.choice([0, 1, 5])})
         if kind == 5:
             symbols = [f"S{i}" for i in range(draw.choice([1, 1, 3, 9]))]
             return self._named({"type": "enum", "symbols": symbols})
@@ -137,11 +137,8 @@ class _AvroSchemas:
     def _deep(self, depth: int) -> Any:
         inner = self.schema(depth - 2)
         for _ in range(self._draw.choice([2, 3, 5, 12])):
-            inner = (
-                {"type": "array", "items": inner}
-                if self._draw.random() < 0.8
-                else {"type": "map", "values": inner}
-            )
+            is_array = self._draw.random() < 0.8
+            inner = {"type": "array", "items": inner} if is_array else {"type": "map", "values": inner}
         return inner
 
     def _union(self, depth: int) -> Any:
@@ -187,7 +184,11 @@ def _evolved(draw: Draw, schema: Any) -> Any:
 
 
 def _long(value: int) -> bytes:
-    value = (value << 1 ^ value >> 63) & (1 << 64) - 1
+    return _varint(value << 1 ^ value >> 63)
+
+
+def _varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -216,10 +217,10 @@ def avro_datum(draw: Draw, avro: AvroType, room: int = 3) -> bytes:
                 (_text(draw) if kind == "map" else b"") + avro_datum(draw, avro.element, room // 2)
                 for _ in range(count)
             )
-            of_size = draw.random() < 0.3
-            out += (
-                _long(-count) + _long(draw.choice([len(items), 0, -1])) if of_size else _long(count)
-            ) + items
+            if draw.random() < 0.3:
+                out += _long(-count) + _long(draw.choice([len(items), 0, -1])) + items
+            else:
+                out += _long(count) + items
         return bytes(out) + b"\0"
     if kind == "enum":
         return _long(draw.randrange(len(avro.symbols)))
@@ -250,20 +251,17 @@ def drawn_avro(draw: Draw, payloads: int) -> Drawn:
     schema = schemas.record(4) if draw.random() < 0.85 else schemas.schema(4)
     newer = _evolved(draw, schema) if draw.random() < 0.5 else schema
     avro = parse_avro(json.dumps(schema))
-    names = [field["name"] for field in newer["fields"]] if _is_record(newer) else []
+    is_record = isinstance(newer, dict) and newer["type"] == "record"
+    names = [field["name"] for field in newer["fields"]] if is_record else []
     return Drawn(
-        writer=_version("AVRO", schema),
-        reader=_version("AVRO", newer, 1),
+        writer=version(0, "AVRO", schema),
+        reader=version(1, "AVRO", newer),
         columns=_columns(draw, names),
         payloads=[
             _null_or(draw, changed(draw, avro_datum(draw, avro, draw.choice([3, 3, 12]))))
             for _ in range(payloads)
         ],
     )
-
-
-def _is_record(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema["type"] == "record"
 
 
 def _null_or(draw: Draw, payload: bytes) -> bytes | None:
@@ -279,18 +277,21 @@ _SCALARS = [
 _MAP_KEYS = [_PROTO.TYPE_INT32, _PROTO.TYPE_UINT64, _PROTO.TYPE_STRING, _PROTO.TYPE_BOOL, _PROTO.TYPE_SINT64]
 
 
-def protobuf_version(file: descriptor_pb2.FileDescriptorProto, root: str, number: int = 0) -> SchemaVersion:
+def protobuf_version(file: descriptor_pb2.FileDescriptorProto, root: str) -> SchemaVersion:
     """The schema of a message of one file, as Pulsar keeps it."""
-    files = descriptor_pb2.FileDescriptorSet(file=[file])
-    return _version(
-        "PROTOBUF_NATIVE",
-        {
-            "fileDescriptorSet": base64.b64encode(files.SerializeToString()).decode(),
-            "rootMessageTypeName": root,
-            "rootFileDescriptorName": file.name,
-        },
-        number,
-    )
+    return version_of_files(0, descriptor_pb2.FileDescriptorSet(file=[file]), root, file.name)
+
+
+def version_of_files(
+    number: int, files: descriptor_pb2.FileDescriptorSet, root: str, name: str
+) -> SchemaVersion:
+    """The schema of a message of the file of this name, with all files that it needs."""
+    definition = {
+        "fileDescriptorSet": base64.b64encode(files.SerializeToString()).decode(),
+        "rootMessageTypeName": root,
+        "rootFileDescriptorName": name,
+    }
+    return version(number, "PROTOBUF_NATIVE", definition)
 
 
 def _drawn_file(draw: Draw) -> descriptor_pb2.FileDescriptorProto:
@@ -354,15 +355,6 @@ def _add(
     return field
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
 def protobuf_message(draw: Draw, message: MessageType, room: int = 5) -> bytes:
     """A message with some of its fields, in any order, some again and again, and some that it does not have."""
     out = bytearray()
@@ -407,21 +399,22 @@ def _unknown(draw: Draw) -> bytes:
     if wire_type == wire.START_GROUP:
         inner = _unknown(draw) if draw.random() < 0.5 else b""
         return tag + inner + _varint(number << 3 | wire.END_GROUP)
-    return (
-        tag
-        + {wire.VARINT: b"\x81\x01", wire.FIXED64: b"8" * 8, wire.LENGTH: b"\x02ab", wire.FIXED32: b"4" * 4}[
-            wire_type
-        ]
-    )
+    values = {
+        wire.VARINT: b"\x81\x01",
+        wire.FIXED64: b"8" * 8,
+        wire.LENGTH: b"\x02ab",
+        wire.FIXED32: b"4" * 4,
+    }
+    return tag + values[wire_type]
 
 
 def drawn_protobuf(draw: Draw, payloads: int) -> Drawn:
     """Protobuf: a message of drawn descriptors."""
-    version = protobuf_version(_drawn_file(draw), "drawn.M0")
-    message = parse_protobuf(version)
+    known = protobuf_version(_drawn_file(draw), "drawn.M0")
+    message = parse_protobuf(known)
     return Drawn(
-        writer=version,
-        reader=version,
+        writer=known,
+        reader=known,
         columns=_columns(draw, [field.name for field in message.fields]),
         payloads=[_null_or(draw, changed(draw, protobuf_message(draw, message))) for _ in range(payloads)],
     )
@@ -462,14 +455,14 @@ def drawn_json(draw: Draw, payloads: int) -> Drawn:
     """JSON: a record, with and without types that only the slow reader has."""
     schema = _AvroSchemas(draw).record(3)
     avro = parse_avro(json.dumps(schema))
-    version = _version("JSON", schema)
+    known = version(0, "JSON", schema)
     made = []
     for _ in range(payloads):
         text = json.dumps(json_value(draw, avro), ensure_ascii=draw.random() < 0.5).encode()
         made.append(_null_or(draw, changed(draw, text) if draw.random() < 0.3 else text))
     return Drawn(
-        writer=version,
-        reader=version,
+        writer=known,
+        reader=known,
         columns=_columns(draw, [each["name"] for each in schema["fields"]]),
         payloads=made,
     )
@@ -483,20 +476,20 @@ def drawn_key_value(draw: Draw, payloads: int) -> Drawn:
     parts = [_drawn_part(draw, payloads) for _ in range(2)]
     properties = {"key.schema.type": parts[0][0].type, "value.schema.type": parts[1][0].type}
     definition = {"key": parts[0][0].definition, "value": parts[1][0].definition}
-    version = _version("KEY_VALUE", definition, **properties)
+    known = version(0, "KEY_VALUE", definition, **properties)
     made = []
     for pair in zip(parts[0][1], parts[1][1], strict=True):
         joined = b"".join(
             struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in pair
         )
         made.append(_null_or(draw, changed(draw, joined) if draw.random() < 0.5 else joined))
-    return Drawn(writer=version, reader=version, columns=None, payloads=made)
+    return Drawn(writer=known, reader=known, columns=None, payloads=made)
 
 
 def _drawn_part(draw: Draw, payloads: int) -> tuple[SchemaVersion, list[bytes | None]]:
     kind = draw.randrange(4)
     if kind == 3:
-        version = _version(draw.choice(["STRING", "BYTES", "INT32", "DOUBLE", "DATE", "INSTANT"]), "")
-        return version, [draw.randbytes(draw.choice([0, 4, 8, 12])) for _ in range(payloads)]
+        known = version(0, draw.choice(["STRING", "BYTES", "INT32", "DOUBLE", "DATE", "INSTANT"]))
+        return known, [draw.randbytes(draw.choice([0, 4, 8, 12])) for _ in range(payloads)]
     drawn = (drawn_avro, drawn_protobuf, drawn_json)[kind](draw, payloads)
     return drawn.writer, drawn.payloads

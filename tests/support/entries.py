@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -136,25 +136,22 @@ def marker(marker_type: int = 22, **metadata: Any) -> bytes:
     return entry(b"", marker_type=marker_type, **defaults | metadata)
 
 
-def encrypted_entry(payload: bytes, *, names: Sequence[str] = ("key",), **options: Any) -> bytes:
-    """An entry whose payload is passed on as it is: encrypted by a data key under each of `names`."""
-    keys = [
-        EncryptionKeys(key=name, value=b"data key", metadata=key_values([("version", "1")])) for name in names
-    ]
+def encrypted_entry(payload: bytes, **options: Any) -> bytes:
+    """An entry whose payload is passed on as it is: encrypted, with one data key."""
     encryption = {
-        "encryption_keys": keys,
+        "encryption_keys": [
+            EncryptionKeys(key="key", value=b"data key", metadata=key_values([("version", "1")]))
+        ],
         "encryption_algo": "AES/GCM/NoPadding",
         "encryption_param": b"12 bytes long",
     }
     return entry(payload, **encryption | options)
 
 
-def chunk_entries(
-    payload: bytes, chunk_bytes: int, *, uuid: str = "producer-0", **options: Any
-) -> list[bytes]:
+def chunk_entries(payload: bytes, chunk_bytes: int, **options: Any) -> list[bytes]:
     """A message cut into chunks, one entry each."""
     chunks = [payload[i : i + chunk_bytes] for i in range(0, len(payload), chunk_bytes)]
-    whole = {"uuid": uuid, "num_chunks_from_msg": len(chunks), "total_chunk_msg_size": len(payload)}
+    whole = {"uuid": "producer-0", "num_chunks_from_msg": len(chunks), "total_chunk_msg_size": len(payload)}
     return [entry(chunk, chunk_id=i, **whole | options) for i, chunk in enumerate(chunks)]
 
 
@@ -367,11 +364,7 @@ def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndar
     ends = borders(payloads)
     block = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     block.flags.writeable = False
-    return (
-        block,
-        ends[:-1].copy(),
-        np.array([stop - start for start, stop in pairwise(ends.tolist())], np.int64),
-    )
+    return block, ends[:-1].copy(), np.diff(ends)
 
 
 # --- Changes of bytes at a place: one bit, some bytes over others, some more, some fewer.

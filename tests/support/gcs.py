@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from network.fronts import Answer, Front, Request
 from servers.fake_gcs import FakeGcs
+from servers.process import http_answer
 
 from offload_drivers.gcs import GcsDriver
 
@@ -28,14 +28,9 @@ def new_bucket(server: FakeGcs) -> str:
     return server.make_bucket(f"gcs-tests-{os.getpid()}-{next(_numbers)}")
 
 
-@contextmanager
-def opened(**options: Any) -> Iterator[GcsDriver]:
+def opened(**options: Any) -> AbstractContextManager[GcsDriver]:
     """A driver that is closed in the end."""
-    driver = GcsDriver(**options)
-    try:
-        yield driver
-    finally:
-        driver.close()
+    return closing(GcsDriver(**options))
 
 
 class Rest:
@@ -43,7 +38,7 @@ class Rest:
 
     def __init__(self, server: FakeGcs, bucket: str) -> None:
         self.bucket = bucket
-        self._address = (server.host, server.port)
+        self._netloc = f"{server.host}:{server.port}"
 
     def put(
         self, key: str, data: bytes, user_metadata: Mapping[str, str] = {}, content_type: str = "a/b"
@@ -107,13 +102,8 @@ class Rest:
     def _ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self._address, timeout=60)
-        try:
-            connection.request(method, path, body, dict(headers))
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        status, _, answer = http_answer(self._netloc, method, path, body, headers)
+        return status, answer
 
 
 # --- A front before an emulator of Google Cloud Storage that demands tokens, and gives them.
@@ -125,8 +115,6 @@ class Rest:
 
 SECRET = "ya29.a-recognisable-secret"
 """The prefix of all tokens."""
-
-MACHINES_ACCOUNT = "machine@project.iam.gserviceaccount.com"
 
 _METADATA = "/computeMetadata/v1/"
 
@@ -181,11 +169,11 @@ class Google(Front):
         return _json({"access_token": self.token, "expires_in": self.lifetime_s, **kind})
 
     def _metadata(self, name: str) -> Answer:
-        account = {"email": MACHINES_ACCOUNT, "scopes": [], "aliases": ["default"]}
         if name.startswith("instance/service-accounts/") and name.endswith("/token"):
             return self._token()
         if name.startswith("instance/service-accounts/"):
-            return _json(account)
+            account = "machine@project.iam.gserviceaccount.com"
+            return _json({"email": account, "scopes": [], "aliases": ["default"]})
         headers = {"Content-Type": "application/text", "Metadata-Flavor": "Google"}
         return Answer(
             status=200, body=b"googleapis.com" if "universe" in name else b"project", headers=headers

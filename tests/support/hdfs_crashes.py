@@ -22,6 +22,7 @@ from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs import client as hdfs_client
 from offload_drivers.hdfs import commit as hdfs_commit
 from offload_drivers.hdfs.client import HdfsClient
+from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import UploadError
 
 CALLS = [
@@ -47,26 +48,23 @@ hdfs_commit.PATIENCE_S = 0.5  # the next commit waits this long for the rest of 
 # --- the children ----------------------------------------------------------------------------------
 
 
+def upload(driver: HdfsDriver, *, in_pieces: bool = False) -> tuple[Upload, list[BlockReceipt]]:
+    """Upload the new bytes, the second block perhaps by another process."""
+    begun = driver.begin_data(KEY, "new/type", {"which": "new"})
+    first = driver.write_block(begun, 1, 0, NEW[:4])
+    if in_pieces:
+        driver.close()
+    return begun, [first, driver.write_block(begun, 2, 4, NEW[4:])]
+
+
 def upload_and_commit(driver: HdfsDriver, _: Path) -> None:
-    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
-    receipts = [driver.write_block(upload, 1, 0, NEW[:4]), driver.write_block(upload, 2, 4, NEW[4:])]
-    driver.commit_data(upload, receipts, False)
+    driver.commit_data(*upload(driver), False)
 
 
-def prepare_commit(driver: HdfsDriver, note: Path) -> None:
-    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
-    receipts = [driver.write_block(upload, 1, 0, NEW[:4]), driver.write_block(upload, 2, 4, NEW[4:])]
+def prepare_commit(driver: HdfsDriver, note: Path, *, in_pieces: bool = False) -> None:
+    prepared = upload(driver, in_pieces=in_pieces)
     driver.close()  # as another process, that now goes on, would find it
-    note.write_bytes(pickle.dumps((upload, receipts)))
-
-
-def prepare_commit_of_pieces(driver: HdfsDriver, note: Path) -> None:
-    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
-    first = driver.write_block(upload, 1, 0, NEW[:4])
-    driver.close()
-    receipts = [first, driver.write_block(upload, 2, 4, NEW[4:])]
-    driver.close()
-    note.write_bytes(pickle.dumps((upload, receipts)))
+    note.write_bytes(pickle.dumps(prepared))
 
 
 def commit(driver: HdfsDriver, note: Path) -> None:
@@ -88,7 +86,7 @@ def nothing(_: HdfsDriver, __: Path) -> None:
 ACTS = {
     "upload": (nothing, upload_and_commit),
     "commit": (prepare_commit, commit),
-    "commit pieces": (prepare_commit_of_pieces, commit),
+    "commit pieces": (partial(prepare_commit, in_pieces=True), commit),
     "index": (nothing, index),
     "delete": (nothing, delete),
 }
@@ -136,8 +134,8 @@ def judged(driver: HdfsDriver, code: int, note: Path) -> dict[str, object]:
             report["again"] = "gone"
         report["after"] = look(driver)
     before = look(driver)
-    for upload in driver.list_uploads(""):
-        driver.abort_data(upload.upload)
+    for each in list(driver.list_uploads("")):
+        driver.abort_data(each.upload)
     assert look(driver) == before, "aborting what a crash left does not touch the object"
     assert not list(driver.list_uploads(""))
     driver.write_index(KEY, b"next", "next/type", {"which": "next"}, False)

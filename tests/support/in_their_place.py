@@ -74,13 +74,9 @@ def offload_in_its_place(
     writer.append_batch([payload for _, _, payload in read_object(data, index, key)])
     writer.close()
     assert key.ledger_id is not None
-    reader = Renumbered(hot.open(writer.ledger_id), key.ledger_id)
-    try:
-        return LedgerOffloader(tier, max_block_bytes=PART_BYTES).offload(
-            reader, key.uuid, names, filter_run=filter_run
-        )
-    finally:
-        reader.close()
+    offloader = LedgerOffloader(tier, max_block_bytes=PART_BYTES)
+    with closing(Renumbered(hot.open(writer.ledger_id), key.ledger_id)) as reader:
+        return offloader.offload(reader, key.uuid, names, filter_run=filter_run)
 
 
 # --- filtered ----------------------------------------------------------------------------------

@@ -86,11 +86,8 @@ class KilledTopic:
         ):
 
             def open_reader(record, *_):
-                return (
-                    ColdLedger(self.cold, record)
-                    if record.has_complete_copy
-                    else files.open(record.ledger_id)
-                )
+                is_cold = record.has_complete_copy
+                return ColdLedger(self.cold, record) if is_cold else files.open(record.ledger_id)
 
             yield environment_of(
                 store,

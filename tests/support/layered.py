@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from offload_core.storage.tier import Layer, Tier
 from offload_core.storage.tier.chain import Chain
-from offload_hooks import ByteRange, hookimpl
+from offload_hooks import PROJECT, ByteRange, TierHooks, hookimpl
 from offload_hooks.testing import MemoryDriver
 from offload_layers.block_cache import BlockCacheLayer
 from offload_layers.block_cache.chunk_cache import CacheStatistics
@@ -38,66 +40,26 @@ class Layered:
 
     def __init__(self, driver: object, layers: Sequence[Layer]) -> None:
         self._chain = Chain(driver, "layered", layers)
-        self._hooks = self._chain.hooks
 
     def close(self) -> None:
         self._chain.close()
 
-    @hookimpl
-    def describe(self) -> Any:
-        return self._hooks.describe()
 
-    @hookimpl
-    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Any:
-        return self._hooks.begin_data(key=key, content_type=content_type, user_metadata=user_metadata)
+def _passed_on(spec: Callable[..., object]) -> Callable[..., object]:
+    signature = inspect.signature(spec)
 
-    @hookimpl
-    def write_block(self, upload: Any, part_number: int, offset: int, data: Any) -> Any:
-        return self._hooks.write_block(upload=upload, part_number=part_number, offset=offset, data=data)
+    @functools.wraps(spec)  # whose arguments pluggy reads
+    def call(self: Layered, *given: object, **named: object) -> object:
+        arguments = signature.bind(self, *given, **named).arguments
+        del arguments["self"]
+        return getattr(self._chain.hooks, spec.__name__)(**arguments)
 
-    @hookimpl
-    def commit_data(self, upload: Any, receipts: Any, create_only: bool) -> Any:
-        return self._hooks.commit_data(upload=upload, receipts=receipts, create_only=create_only)
+    return hookimpl(call)
 
-    @hookimpl
-    def abort_data(self, upload: Any) -> Any:
-        return self._hooks.abort_data(upload=upload)
 
-    @hookimpl
-    def write_index(
-        self, key: str, data: Any, content_type: str, user_metadata: Any, create_only: bool
-    ) -> Any:
-        return self._hooks.write_index(
-            key=key,
-            data=data,
-            content_type=content_type,
-            user_metadata=user_metadata,
-            create_only=create_only,
-        )
-
-    @hookimpl
-    def read_range(self, key: str, offset: int, length: int) -> Any:
-        return self._hooks.read_range(key=key, offset=offset, length=length)
-
-    @hookimpl
-    def read_ranges(self, ranges: Any) -> Any:
-        return self._hooks.read_ranges(ranges=ranges)
-
-    @hookimpl
-    def stat(self, key: str) -> Any:
-        return self._hooks.stat(key=key)
-
-    @hookimpl
-    def list_objects(self, prefix: str, start_after: str) -> Any:
-        return self._hooks.list_objects(prefix=prefix, start_after=start_after)
-
-    @hookimpl
-    def delete(self, keys: Sequence[str]) -> Any:
-        return self._hooks.delete(keys=keys)
-
-    @hookimpl
-    def list_uploads(self, prefix: str) -> Any:
-        return self._hooks.list_uploads(prefix=prefix)
+for _name, _spec in vars(TierHooks).items():
+    if hasattr(_spec, f"{PROJECT}_spec"):
+        setattr(Layered, _name, _passed_on(_spec))
 
 
 class Calls:

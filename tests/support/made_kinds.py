@@ -6,7 +6,6 @@ to three topics, and reads them; the broker offloads them. What it wrote goes in
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import random
@@ -18,7 +17,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from live.broker import PulsarAdmin
-from live.clients import JavaClient
+from live.clients import JavaClient, as_text
 from oracle import Oracle
 from s3 import Boto, new_bucket
 from servers.broker import Broker
@@ -73,7 +72,7 @@ def make(folder: Path, s3: Versitygw, broker: Broker, java_client: JavaClient) -
             java_client.produce(topic, messages(f"{name}:{number}"), keys=folder / "keys", **options)
         read = java_client.consume(topic, keys=folder / "keys")
         assert len(read) == 12 * len(sendings)
-        lines = [json.dumps({key: _text(value) for key, value in row.items()}) for row in read]
+        lines = [json.dumps({key: as_text(value) for key, value in row.items()}) for row in read]
         text = "".join(f"{line}\n" for line in lines)
         (folder / "topics" / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         admin.offload_all(topic)
@@ -85,10 +84,6 @@ def make(folder: Path, s3: Versitygw, broker: Broker, java_client: JavaClient) -
         (folder / "objects" / f"{listed['Key']}.gz").write_bytes(gzip.compress(data, mtime=0))
         stored.append({"key": listed["Key"], "size": len(data), "metadata": found["Metadata"]})
     (folder / "objects.json").write_text(json.dumps(stored, indent=1) + "\n")
-
-
-def _text(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def main(folder: Path) -> None:

@@ -28,12 +28,7 @@ from offload_core.format.codec.mapfile.sequence_file import (
     pack_vint,
     parse_whole_header,
 )
-from offload_core.format.codec.mapfile.writer import (
-    BLOCK_BYTES,
-    INDEX_INTERVAL,
-    MapFileWriter,
-    SequenceFileWriter,
-)
+from offload_core.format.codec.mapfile.writer import BLOCK_BYTES, MapFileWriter, SequenceFileWriter
 from offload_core.format.codec.object_format import ObjectKey, parse_key
 from offload_hooks.errors import placed
 
@@ -94,32 +89,18 @@ def mapfile(
     *,
     compression: FileCompression = FileCompression.RECORD,
     ledger_id: int = 7,
-    block_bytes: int = BLOCK_BYTES,
-    index_interval: int = INDEX_INTERVAL,
     managed_ledger: str = MANAGED_LEDGER,
+    **sizes: int,
 ) -> WrittenObject:
-    """A MapFile of these entries; with a mapping, of those ids only."""
+    """A MapFile of these entries; with a mapping, of those ids only. `sizes` are those of `MapFileWriter`."""
     entries = dict(payloads) if isinstance(payloads, Mapping) else dict(enumerate(payloads))
     metadata = replace(ledger_metadata(list(entries.values())), last_entry_id=max(entries))
-    writer = MapFileWriter(
-        metadata,
-        compression=compression,
-        sync=SYNC,
-        index_sync=INDEX_SYNC,
-        block_bytes=block_bytes,
-        index_interval=index_interval,
-    )
+    writer = MapFileWriter(metadata, compression=compression, sync=SYNC, index_sync=INDEX_SYNC, **sizes)
     data = b"".join(writer.append(entry_id, payload) for entry_id, payload in entries.items())
     rest, index = writer.finish()
-    key = ObjectKey(
-        folder=f"{managed_ledger}/",
-        uuid=UUID_OF_OBJECTS,
-        ledger_id=ledger_id,
-        is_index=False,
-        is_mapfile=True,
-    )
+    place = {"folder": f"{managed_ledger}/", "ledger_id": ledger_id}
     return WrittenObject(
-        key=key,
+        key=ObjectKey(uuid=UUID_OF_OBJECTS, is_index=False, is_mapfile=True, **place),
         data=data + rest,
         index=index,
         entries=tuple((ledger_id, entry_id, payload) for entry_id, payload in entries.items()),
@@ -129,7 +110,7 @@ def mapfile(
 def rewritten(each: GoldenMapFile, *, block_bytes: int = BLOCK_BYTES) -> tuple[bytes, bytes]:
     """Data and index as our writer makes them of what is in a MapFile, with its syncs."""
     header = parse_whole_header(each.data, BYTES_WRITABLE)
-    ledger = parse_mapfile(each.index, each.data, len(each.data), each.key.ledger_id or 0).ledgers[0]
+    ledger = index_of(each).ledgers[0]
     assert isinstance(ledger.metadata, LedgerMetadata)
     writer = MapFileWriter(
         ledger.metadata,
@@ -153,15 +134,10 @@ def lay_out_mapfile(root: Path, written: WrittenObject, *, checksums: bool = Tru
             (folder / f".{name}.crc").write_bytes(make_checksums(data))
 
 
-def index_of(written: WrittenObject, *, stretch_bytes: int = STRETCH_BYTES) -> ObjectIndex:
+def index_of(written: WrittenObject | GoldenMapFile, *, stretch_bytes: int = STRETCH_BYTES) -> ObjectIndex:
     """The parsed index."""
-    return parse_mapfile(
-        written.index,
-        written.data,
-        len(written.data),
-        written.key.ledger_id or 0,
-        stretch_bytes=stretch_bytes,
-    )
+    ledger_id, size = written.key.ledger_id or 0, len(written.data)
+    return parse_mapfile(written.index, written.data, size, ledger_id, stretch_bytes=stretch_bytes)
 
 
 def read_mapfile(
@@ -175,9 +151,7 @@ def read_mapfile(
     found: list[Entry] = [] if into is None else into
     ledger_id = written.key.ledger_id or 0
     with placed(key=written.key.data_key):
-        index = parse_mapfile(
-            written.index, written.data, len(written.data), ledger_id, stretch_bytes=stretch_bytes
-        )
+        index = index_of(written, stretch_bytes=stretch_bytes)
         for block in index.ledgers[0].blocks:
             for entry_id, payload in stretch_entries(written.data, index, block, window_bytes):
                 found.append((ledger_id, entry_id, payload))
@@ -202,9 +176,9 @@ def stretch_entries(
             fed += step
 
 
-def entries_at_hand(cursor: MapFileCursor, *, room: int = 64) -> Iterator[tuple[int, bytes]]:
+def entries_at_hand(cursor: MapFileCursor) -> Iterator[tuple[int, bytes]]:
     """The entries that the cursor gives before it is done or starved."""
-    columns = [np.empty(room, dtype=np.int64) for _ in range(3)]
+    columns = [np.empty(64, dtype=np.int64) for _ in range(3)]
     while not cursor.done and not cursor.starved:
         count = cursor.locate(*columns, 1 << 40)
         for entry_id, at, size in zip(*(column[:count].tolist() for column in columns), strict=True):

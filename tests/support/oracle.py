@@ -24,7 +24,6 @@ from stores import Store
 MANAGED_LEDGER = "acme/cold/persistent/judged"
 TOPIC = "persistent://acme/cold/judged"
 
-ANSWER_WITHIN_S = 240.0
 READ_WITHIN_MS = 20_000
 
 _OPENED = ("java.base/java.lang", "java.base/java.util", "java.base/java.nio", "java.base/jdk.internal.misc")
@@ -135,16 +134,10 @@ class Oracle:
         ranges: Iterable[tuple[int, int]],
         *,
         managed_ledger: str = MANAGED_LEDGER,
-        deadline_ms: int = READ_WITHIN_MS,
     ) -> Read:
         """Read ranges of a ledger that lies as a MapFile under `root`."""
-        more = {
-            "uri": f"file://{root}",
-            "uuid": str(uuid),
-            "ledger": ledger_id,
-            "managed_ledger": managed_ledger,
-        }
-        return self._read("read_files", ranges, deadline_ms, **more)
+        more = {"uri": f"file://{root}", "uuid": str(uuid), "managed_ledger": managed_ledger}
+        return self._read("read_files", ranges, READ_WITHIN_MS, ledger=ledger_id, **more)
 
     def parse(self, kind: str, record: bytes) -> dict[str, Any]:
         """A `ManagedLedgerInfo` or an `OffloadContext` as Pulsar's generated class reads it, by the fields' names."""
@@ -236,7 +229,7 @@ class Oracle:
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes:
         assert process.stdout is not None
-        deadline = time.monotonic() + ANSWER_WITHIN_S
+        deadline = time.monotonic() + 240
         line = b""
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()

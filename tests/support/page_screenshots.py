@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chromium import Chromium
 from entries import entry, pip17_object
-from records import closed, copied, managed_ledger
+from records import closed_ledger, copied, managed_ledger
 from tiers import Names, lay_out, uuid_of
 
 from offload_core.maintenance.inventory.report_contents import gather
@@ -52,20 +52,12 @@ def lay_out_topics(root: Path) -> dict[str, ManagedLedgerInfo]:
             ]
             written = pip17_object(payloads, ledger_id=ledger_id)
             at = NOW - timedelta(days=30 * (11 - month) + number)
-            ledger = closed(ledger_id, len(payloads))
-            ledger = replace(ledger, info=replace(ledger.info, size=sum(map(len, payloads))))
+            ledger = closed_ledger(ledger_id, payloads)
             if month == 11:
                 ledgers.append(ledger)
                 continue
-            broken = (number, month) == (1, 4)
-            lay_out(
-                root,
-                written,
-                attempt=ledger_id,
-                names=names,
-                modified_at=at,
-                parts=("data",) if broken else ("data", "index"),
-            )
+            parts = ("data",) if (number, month) == (1, 4) else ("data", "index")
+            lay_out(root, written, attempt=ledger_id, names=names, modified_at=at, parts=parts)
             context = copied(uuid_of(ledger_id), bookkeeper_deleted=month < 9)
             ledgers.append(replace(ledger, context=context))
         records[f"persistent://{topic}"] = managed_ledger(*ledgers)

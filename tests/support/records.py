@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,14 @@ def closed(ledger_id: int, entries: int, context: OffloadContext | None = None) 
     return LedgerRecord(info=info, context=context)
 
 
+def closed_ledger(
+    ledger_id: int, payloads: Sequence[bytes], context: OffloadContext | None = None
+) -> LedgerRecord:
+    """A ledger that was closed with these entries."""
+    ledger = closed(ledger_id, len(payloads), context)
+    return replace(ledger, info=replace(ledger.info, size=sum(map(len, payloads))))
+
+
 def still_open(ledger_id: int, context: OffloadContext | None = None) -> LedgerRecord:
     """A ledger that the broker writes to."""
     return LedgerRecord(info=LedgerInfo(ledger_id=ledger_id, timestamp_ms=0), context=context)
@@ -125,9 +133,7 @@ def new_copy(uuid: UUID, *ledger_ids: int, **changes: Any) -> OtherCopy:
     return OtherCopy(uuid=uuid, ledger_ids=ledger_ids, **fields | changes)
 
 
-def position(ledger_id: int, entry_id: int) -> EntryPosition:
-    """An entry's place."""
-    return EntryPosition(ledger_id, entry_id)
+position = EntryPosition
 
 
 # --- Steps of a streaming segment with what they need given, and records to begin with.

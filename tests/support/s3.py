@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from network.fronts import Answer, Request
 from servers.versitygw import Versitygw
+from stores import s3_options
 
 from offload_drivers.s3 import S3Driver
 from offload_hooks import BlockReceipt, ByteRange, Upload
@@ -33,23 +34,12 @@ def new_bucket(server: Versitygw) -> str:
 
 def options(server: Versitygw, **more: object) -> dict[str, Any]:
     """The options of a driver for the server."""
-    given: dict[str, Any] = {
-        "endpoint_url": server.endpoint,
-        "region": server.region,
-        "access_key_id": server.root.access_key,
-        "secret_access_key": server.root.secret_key,
-    }
-    return given | more
+    return s3_options(server) | more
 
 
-@contextmanager
-def opened(**options: Any) -> Iterator[S3Driver]:
+def opened(**options: Any) -> AbstractContextManager[S3Driver]:
     """A driver that is closed in the end."""
-    driver = S3Driver(**options)
-    try:
-        yield driver
-    finally:
-        driver.close()
+    return closing(S3Driver(**options))
 
 
 class Boto:

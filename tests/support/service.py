@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import jwt
 from commands import COMMAND
 from servers.process import Child, free_port
+from waiting import wait_for
 
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.hot import FileLedgerStore
@@ -68,13 +68,12 @@ class Service:
     Args:
         settings: TOML, besides where the metadata is.
         certificate: of the service; then it speaks TLS.
-        env: more of its environment.
     """
 
-    def __init__(self, folder, settings="", *, certificate=None, env=None):
+    def __init__(self, folder, settings="", *, certificate=None):
         self.port = free_port()
         self.metadata = f"sqlite:{folder}/metadata.db"
-        self._folder, self._env, self._certificate = folder, env, certificate
+        self._folder, self._certificate = folder, certificate
         self.config = folder / "offload.toml"
         self.config.write_text(f'[metadata]\nurl = "{self.metadata}"\noptions.create = true\n{settings}')
 
@@ -93,7 +92,7 @@ class Service:
         if self._certificate is not None:
             tls = ["--tls-certificate", str(self._certificate[0]), "--tls-key", str(self._certificate[1])]
         command = [str(COMMAND), "serve", "--config", str(self.config), "--port", str(self.port), *tls]
-        self._child = Child(command, self._folder / "service.log", self._env)
+        self._child = Child(command, self._folder / "service.log")
         self._child.wait_until(self._is_up)
         return self
 
@@ -117,14 +116,10 @@ class Service:
     def end(self, by):
         """End it by a signal, and wait until it has ended."""
         os.kill(self._child.pid, by)
-        deadline = time.monotonic() + 60
-        while self._child.is_running:
-            assert time.monotonic() < deadline, "it has not ended"
-            time.sleep(0.01)
+        wait_for(lambda: not self._child.is_running)
 
     def ask(self, method, path, body=None, *, headers=None):
         """Make a request; a body that is no bytes is sent as JSON."""
-        connection: http.client.HTTPConnection
         if self._certificate is None:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         else:
@@ -132,14 +127,12 @@ class Service:
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         kind = {} if data is None else {"Content-Type": "application/json"}
-        try:
+        with closing(connection):
             connection.request(method, path, data, {**kind, **(headers or {})})
             answer = connection.getresponse()
             text = answer.read().decode()
             named = {name.lower(): value for name, value in answer.getheaders()}
             return ServiceAnswer(status=answer.status, text=text, headers=named)
-        finally:
-            connection.close()
 
     def _is_up(self):
         try:

@@ -20,21 +20,21 @@ from pathlib import Path
 from zlib import crc32
 
 import stamina
+from managed_ledgers import environment_of
 
 from offload_core.format.messages.entry import NewMessage, TransactionId, pack_entry, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import FilterMode
-from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.reading.read_handles import ColdReaders, TieredReaders
+from offload_core.storage.clock import system_now_ms
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.writing.audit import FileAuditLog
 from offload_core.writing.managed_ledger import (
     EntriesRead,
     Environment,
-    HotLedgers,
     RolloverPolicy,
     SnapshotPolicy,
     StreamingPool,
@@ -42,8 +42,6 @@ from offload_core.writing.managed_ledger import (
     TransactionalTopic,
     open_managed_ledger,
 )
-from offload_core.writing.offload import LedgerOffloader
-from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
 from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_hooks.errors import (
@@ -138,20 +136,18 @@ def environment_in(
         cold = stack.enter_context(open_tier(folder / "cold", layers=layers))
         dice = random.Random(faults_by)
         choose = (lambda _: None) if faults_by is None else partial(_fault, dice)
-        records = ManagedLedgerRecords(FaultyMetadataStore(store, choose))
         tiers = KnownTiers(cold.store)
-        offloads = RecordedOffloads(
-            records, hot, tiers, offloader_of=lambda tier, _: LedgerOffloader(tier, max_block_bytes=20_000)
-        )
         readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
         streaming = stack.enter_context(StreamingPool(lambda _: nullcontext(tiers), buffer_bytes=100_000))
-        environment = Environment(
-            records=records,
-            hot=HotLedgers(hot),
+        environment = environment_of(
+            FaultyMetadataStore(store, choose),
+            hot,
+            tiers,
+            block_bytes=20_000,
+            now_ms=system_now_ms,
             open_reader=readers.open,
             priority_of=lambda _: priority,
             cache_bytes=50_000,
-            offloads=offloads,
             filter_of=lambda _: offload_filter,
             streaming=streaming,
             audit=FileAuditLog(folder / "audit.jsonl"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import os
@@ -11,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from servers.process import http_answer
 
 from offload_core.storage.tier import Tier, open_store
 from pulsar_offload import TierReader, open_tier
@@ -59,28 +60,15 @@ class WebHdfs:
     def _ask(self, method: str, name: str, body: bytes | None = None, **query: str) -> bytes | None:
         path = quote(f"/webhdfs/v1{self._root}/{name}".rstrip("/"))
         target = f"{path}?{urlencode({'user.name': self._user, **query})}"
-        status, headers, answer = _request(self._netloc, method, target, None)
+        status, headers, answer = http_answer(self._netloc, method, target)
         if status == 307:  # to a DataNode
             there = urlsplit(headers["Location"])
-            status, headers, answer = _request(
-                there.netloc, method, f"{there.path}?{there.query}", body or b""
-            )
+            target = f"{there.path}?{there.query}"
+            status, headers, answer = http_answer(there.netloc, method, target, body or b"")
         if status == 404:
             return None
         assert status in (200, 201), f"{method} {target}: {status} {answer!r}"
         return answer
-
-
-def _request(
-    netloc: str, method: str, target: str, body: bytes | None
-) -> tuple[int, http.client.HTTPMessage, bytes]:
-    connection = http.client.HTTPConnection(netloc, timeout=60)
-    try:
-        connection.request(method, target, body)
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
-    finally:
-        connection.close()
 
 
 # --- The five stores as tests open them: an empty tier of their own on a real server, by URL and options.
@@ -125,14 +113,22 @@ class Store:
 
     def command_line(self) -> list[str]:
         """The arguments of the command `offload`."""
-        return [
-            self.url,
-            *(word for name, value in self.options.items() for word in ("-o", f"{name}={value}")),
-        ]
+        options = [word for name, value in self.options.items() for word in ("-o", f"{name}={value}")]
+        return [self.url, *options]
 
     def spark_options(self) -> dict[str, str]:
         """The options of the Spark source."""
         return {"path": self.url, **{f"storage.{name}": value for name, value in self.options.items()}}
+
+
+def s3_options(server: Any) -> dict[str, str]:
+    """The options of the driver `s3` for a `Versitygw`."""
+    return {
+        "endpoint_url": server.endpoint,
+        "region": server.region,
+        "access_key_id": server.root.access_key,
+        "secret_access_key": server.root.secret_key,
+    }
 
 
 def new_store(name: str, server_of: Callable[[str], Any], folder: Path) -> Store:
@@ -144,15 +140,7 @@ def new_store(name: str, server_of: Callable[[str], Any], folder: Path) -> Store
     if name == "s3":
         server.make_bucket(unique)
         return Store(
-            name=name,
-            url=f"s3://{unique}/tier",
-            endpoint=server.endpoint,
-            options={
-                "endpoint_url": server.endpoint,
-                "region": server.region,
-                "access_key_id": server.root.access_key,
-                "secret_access_key": server.root.secret_key,
-            },
+            name=name, url=f"s3://{unique}/tier", endpoint=server.endpoint, options=s3_options(server)
         )
     if name == "gcs":
         server.make_bucket(unique)

@@ -46,14 +46,12 @@ def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) ->
         put_broker_objects(store, topics)
 
 
-def put_broker_objects(
-    store: Tier, topics: Collection[str] | None = None, *, folder: str = "", named: bool = True
-) -> None:
-    """The same into any tier; in a folder of it, or without the names of their topics."""
+def put_broker_objects(store: Tier, topics: Collection[str] | None = None, *, named: bool = True) -> None:
+    """The same into any tier, perhaps without the names of their topics."""
     for key, data, metadata in stored_objects(topics):
         if not named:
             del metadata["managedledgername"]
-        put(store, folder + key, data, metadata)
+        put(store, key, data, metadata)
 
 
 def lay_out_case(root: Path, folder: str, name: str) -> None:
@@ -115,16 +113,14 @@ def lay_out(
     written: WrittenObject,
     *,
     attempt: int = 0,
-    names: Names | None = None,
-    folder: str = "",
     modified_at: datetime = MODIFIED_AT,
-    parts: Sequence[str] = ("data", "index"),
+    **options: Any,
 ) -> str:
-    """An object into the local tier at `root`; its data key. `attempt` numbers the uuid."""
+    """An object into the local tier at `root`; its data key. `attempt` numbers the uuid; `options` of `put_object`."""
     with open_store(root) as store:
-        key = put_object(store, written, uuid_of(attempt), names=names, folder=folder, parts=parts)
+        key = put_object(store, written, uuid_of(attempt), **options)
     for part, name in (("data", key.data_key), ("index", key.index_key)):
-        if part in parts:
+        if part in options.get("parts", (part,)):
             os.utime(root / name, (modified_at.timestamp(), modified_at.timestamp()))
     return key.data_key
 
@@ -186,13 +182,12 @@ class MemoryDriver:
 
     @hookimpl
     def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        return iter(
-            [
-                ListedObject(key=key, size_bytes=len(self.objects[key]), modified_at=MODIFIED_AT)
-                for key in sorted(self.objects)
-                if key.startswith(prefix) and key > start_after
-            ]
-        )
+        found = [
+            ListedObject(key=key, size_bytes=len(data), modified_at=MODIFIED_AT)
+            for key, data in sorted(self.objects.items())
+            if key.startswith(prefix) and key > start_after
+        ]
+        return iter(found)
 
     @hookimpl
     def delete(self, keys: Sequence[str]) -> int:
@@ -201,24 +196,10 @@ class MemoryDriver:
         return len(keys)
 
     @hookimpl
-    def begin_data(self, key: str) -> None:
-        raise StoreError("read only", key=key)
-
-    @hookimpl
-    def write_block(self) -> None:
+    def begin_data(self) -> None:
         raise StoreError("read only")
 
-    @hookimpl
-    def commit_data(self) -> None:
-        raise StoreError("read only")
-
-    @hookimpl
-    def abort_data(self) -> bool:
-        return False
-
-    @hookimpl
-    def write_index(self, key: str) -> None:
-        raise StoreError("read only", key=key)
+    write_block = commit_data = abort_data = write_index = begin_data
 
     def _find(self, key: str) -> bytes:
         if key not in self.objects:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def wait_for(condition: Callable[[], Any], within_s: float = 60.0, every_s: float = 0.02) -> Any:
+def wait_for(condition: Callable[[], Any], within_s: float = 60.0) -> Any:
     """The first value of `condition` that is true; a test fails after `within_s` without one."""
     deadline = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {within_s:.0f} s"
-        time.sleep(every_s)
+        time.sleep(0.02)
     return found

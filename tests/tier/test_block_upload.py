@@ -31,7 +31,6 @@ class WatchedDriver(LocalDriver):
         self.together = threading.Barrier(together) if together else None
         self.lock = threading.Lock()
         self.in_flight, self.most_in_flight, self.written = 0, 0, []
-        self.commit_error = None
 
     @hookimpl
     def describe(self):
@@ -52,12 +51,6 @@ class WatchedDriver(LocalDriver):
         finally:
             with self.lock:
                 self.in_flight -= 1
-
-    @hookimpl
-    def commit_data(self, upload, receipts, create_only):
-        if self.commit_error is not None:
-            raise self.commit_error
-        return super().commit_data(upload, receipts, create_only)
 
 
 def some_blocks(count, size=100, last=7):
@@ -171,8 +164,12 @@ def test_an_error_of_the_blocks_ends_the_upload(tmp_path):
 
 
 def test_a_failed_commit_drops_the_upload(tmp_path):
-    driver = WatchedDriver(tmp_path)
-    driver.commit_error = StoreTimeoutError("no answer", key="t/k")
+    class Failing(WatchedDriver):
+        @hookimpl
+        def commit_data(self):
+            raise StoreTimeoutError("no answer", key="t/k")
+
+    driver = Failing(tmp_path)
     with pytest.raises(StoreTimeoutError):
         send(driver, some_blocks(3))
     assert not list(Tier(driver).list_uploads())

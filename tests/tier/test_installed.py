@@ -6,8 +6,6 @@ import os
 import shutil
 from importlib.metadata import MetadataPathFinder
 
-import pytest
-
 from offload_core.storage.tier.registry import installed
 
 GROUP = "pulsar_offload.drivers"
@@ -15,19 +13,6 @@ GROUP = "pulsar_offload.drivers"
 
 def names():
     return {entry.name for entry in installed(GROUP)}
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """What the metadata of all distributions was read for, read after read."""
-    seen: list[object] = []
-    found = MetadataPathFinder.find_distributions
-    monkeypatch.setattr(
-        MetadataPathFinder,
-        "find_distributions",
-        lambda *given, **named: (seen.append(given), found(*given, **named))[1],
-    )
-    return seen
 
 
 def distribution(site, name, driver, changed_ns):
@@ -40,7 +25,14 @@ def distribution(site, name, driver, changed_ns):
     return info
 
 
-def test_it_is_read_once_however_often_it_is_asked(reads, tmp_path, monkeypatch):
+def test_it_is_read_once_however_often_it_is_asked(tmp_path, monkeypatch):
+    reads, find = [], MetadataPathFinder.find_distributions
+
+    def noted(*given, **named):
+        reads.append(given)
+        return find(*given, **named)
+
+    monkeypatch.setattr(MetadataPathFinder, "find_distributions", noted)
     monkeypatch.syspath_prepend(tmp_path)
     assert "local" in names()
     once = len(reads)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import psutil
@@ -39,6 +40,7 @@ from offload_hooks.testing.cases.committing import CommittingCases
 from offload_hooks.testing.cases.uploading import UploadingCases
 from offload_hooks.testing.conformance import ProcessCases, SequenceCases
 from offload_hooks.testing.forks import in_forked_child
+from offload_hooks.testing.threads import together
 
 DEADLINE_S = 60
 
@@ -368,13 +370,7 @@ def test_blocks_of_many_threads_never_share_a_byte():
                 held.append(block)
             if held and rng.random() < 0.6:
                 taken = held.pop(rng.randrange(len(held)))
-                wrong.extend([seed] * int((taken != seed).any()))
+                assert (taken == seed).all()
 
-    wrong: list[int] = []
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    assert not wrong
+    together([partial(work, seed) for seed in range(1, 7)], DEADLINE_S)
     assert memory.used_bytes == 0

@@ -61,16 +61,6 @@ def test_the_stable_position_is_before_the_first_entry_of_an_open_transaction(en
         assert buffer.last_position == EntryPosition(3, first + len(part) - 1)
 
 
-def test_before_a_ledgers_first_entry_is_the_last_of_the_one_before():
-    buffer = buffer_of([PLAIN, PLAIN])
-    buffer.add(9, EntryBatch.of(0, [of(ONE).pack(0), PLAIN.pack(1)]))
-    assert buffer.stable_position == EntryPosition(7, 1)
-    assert buffer.decide(EntryPosition(7, 1), None) == "committed"
-    assert buffer.decide(EntryPosition(9, 0), TransactionId(*ONE)) == "undecided"
-    assert buffer.decide(EntryPosition(9, 1), None) == "undecided"
-    assert tuple(buffer.open_transactions) == (TransactionId(*ONE),)
-
-
 def test_what_comes_to_an_aborted_transaction_is_aborted_and_holds_nothing_up():
     buffer = buffer_of([of(ONE), abort(ONE), of(ONE), PLAIN])
     assert buffer.stable_position == EntryPosition(7, 3)

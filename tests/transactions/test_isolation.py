@@ -1,8 +1,8 @@
-"""What is read of transactions: Pulsar's own topic, transactions that stay open, ledgers alone, filtered objects."""
+"""What is read of transactions: Pulsar's own topic, transactions that stay open, ledgers alone."""
 
 import pytest
 from golden import COLUMNS, assert_topic_is_as_expected, sent_in_transactions
-from scenes.transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
+from scenes.transactions import ONE, OTHER, PLAIN, abort, commit, ledger, of
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
 
 from offload_core.metadata.catalogue import TopicName
@@ -161,20 +161,6 @@ def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open():
     (task,) = reading.tasks
     assert all(not run.open.bounds.size for run in task.extents)
     assert 9 <= len({key for key, _, _ in driver.reads if not key.endswith("-index")}) < 20
-
-
-# --- filtered, and other topics ----------------------------------------------------------------
-
-
-def test_what_a_filter_left_counts_as_committed(tmp_path):
-    tombstone = Event(kind="tombstone")
-    written = ledger(1, PLAIN, of(ONE), tombstone, tombstone, PLAIN)
-    metadata = Names().as_metadata("data")
-    with open_tier(tmp_path) as tier:
-        for more, expected in (({}, [0]), ({"pulsaroffloadfiltered": "transactions"}, [0, 1, 4])):
-            for key, data in numbered(written).items():
-                put(tier.store, key, data, metadata | more)
-            assert seen(tier, topics=TOPIC) == [(1, entry_id) for entry_id in expected]
 
 
 def test_each_topic_has_its_own_open_transactions(tmp_path):

@@ -28,12 +28,13 @@ ENTRIES = st.one_of(
 )
 
 
-def look(entries, *, first_entry_id=40, at_once=99):
-    finder = TransactionFinder(7, verify_checksums=True)
+def look(entries, *, at_once=99, verify_checksums=True):
+    """Entries from 40 on, so many at once."""
+    finder = TransactionFinder(7, verify_checksums=verify_checksums)
     block, offsets, lengths = entry_spans(entries)
     for begin in range(0, len(entries), at_once):
         end = begin + at_once
-        ids = np.arange(first_entry_id, first_entry_id + len(entries))
+        ids = np.arange(40, 40 + len(entries))
         finder.add(LocatedEntries(block, 1000, ids[begin:end], offsets[begin:end], lengths[begin:end]))
     return finder
 
@@ -74,14 +75,7 @@ def test_checksums_are_verified_where_the_answer_depends_on_them():
         with pytest.raises(ChecksumError) as caught:
             look([plain, wrong])
         assert caught.value.entry_id == 41
-    unverified = TransactionFinder(7, verify_checksums=False)
-    unverified.add(_located([of_transaction[:-1] + b"x"]))
-    assert len(unverified.tables()[0]) == 1
-
-
-def _located(entries):
-    block, offsets, lengths = entry_spans(entries)
-    return LocatedEntries(block, 0, np.arange(len(entries)), offsets, lengths)
+    assert len(look([of_transaction[:-1] + b"x"], verify_checksums=False).tables()[0]) == 1
 
 
 # --- outcomes ----------------------------------------------------------------------------------

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+import mmap
 import os
-import subprocess
-import sys
 
 import pytest
 from azure.storage.blob import ContentSettings
 
-from offload_drivers.azure import CAPABILITIES, AzureDriver
+from offload_drivers.azure import CAPABILITIES
 from offload_drivers.azure.driver import is_folder
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
@@ -25,12 +24,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def driver(azurite, container):
-    driver = AzureDriver(
-        container=container.container_name, prefix="cold", connection_string=azurite.connection_string
-    )
-    yield driver
-    driver.close()
+def driver(azurite, open_driver):
+    return open_driver(prefix="cold", connection_string=azurite.connection_string)
 
 
 def put(driver, key="k", data=b"0123456789", metadata=(), create_only=False, content_type="text/plain"):
@@ -124,9 +119,6 @@ def test_a_range_past_the_end_tells_the_size(driver):
     put(driver)
     with pytest.raises(RangeError, match="byte 10, where it ends"):
         driver.read_range("k", 5, 6)
-    for offset in (10, 11, 1 << 50):
-        with pytest.raises(RangeError):
-            driver.read_range("k", offset, 1)
 
 
 def test_many_large_ranges_come_at_once_each_by_one_request(driver):
@@ -135,14 +127,6 @@ def test_many_large_ranges_come_at_once_each_by_one_request(driver):
     ranges = [ByteRange(key="k", offset=offset, length=8 * MIB) for offset in range(0, 40 * MIB, 8 * MIB)]
     assert b"".join(driver.read_ranges(ranges)) == data
     assert driver.read_range("k", 1, 40 * MIB - 1) == data[1:]
-
-
-def test_an_error_among_many_ranges_names_its_own_object(driver):
-    put(driver)
-    ranges = [ByteRange(key=key, offset=0, length=1) for key in ("k", "k", "gone", "k")]
-    with pytest.raises(ObjectNotFoundError) as caught:
-        driver.read_ranges(ranges)
-    assert caught.value.key == "gone"
 
 
 # --- what Azure cannot keep is refused before the first byte -----------------------------------------------
@@ -227,31 +211,27 @@ def test_the_limits_are_azures_and_checked_before_a_byte_is_sent(driver, contain
 
 def _huge(size):
     """So many bytes of address space, none of it used."""
-    import mmap
-
     return memoryview(mmap.mmap(-1, size))
 
 
 # --- processes ---------------------------------------------------------------------------------------------
 
 
-def test_a_forked_child_that_ends_as_programs_do_neither_hangs_nor_complains(azurite, container):
-    program = f"""
-import os, sys
-from offload_drivers.azure import AzureDriver
-driver = AzureDriver(container={container.container_name!r}, connection_string={azurite.connection_string!r})
-driver.write_index("k", b"x", "text/plain", {{}}, False)
-child = os.fork()
-if not child:
-    assert driver.read_range("k", 0, 1) == b"x"
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-assert driver.read_range("k", 0, 1) == b"x"
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_a_forked_child_that_ends_as_programs_do_neither_hangs_nor_complains(run_program, azurite, container):
+    program = """
+        import os, sys
+        from offload_drivers.azure import AzureDriver
+
+        driver = AzureDriver(container=sys.argv[1], connection_string=sys.argv[2])
+        driver.write_index("k", b"x", "text/plain", {}, False)
+        child = os.fork()
+        if not child:
+            assert driver.read_range("k", 0, 1) == b"x"
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert driver.read_range("k", 0, 1) == b"x"
+    """
+    assert run_program(program, container.container_name, azurite.connection_string) == ""
 
 
 def test_block_ids_are_no_longer_than_azure_allows(driver):

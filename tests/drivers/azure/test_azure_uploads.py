@@ -5,32 +5,14 @@ from dataclasses import replace
 
 import pytest
 from azure.storage.blob import BlobBlock
-from network.fronts import NEVER_ANSWERED, Front
+from network.fronts import NEVER_ANSWERED
 
-from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreUnavailableError, UploadError
 
 
 @pytest.fixture
-def open_driver(azurite, container):
-    """Makes drivers of the container, and closes them in the end; `through` is a front."""
-    opened = []
-
-    def open_one(through=None):
-        options = {"connection_string": azurite.connection_string}
-        if through is not None:
-            options["endpoint_url"] = through.url
-        opened.append(AzureDriver(container=container.container_name, **options))
-        return opened[-1]
-
-    yield open_one
-    for driver in opened:
-        driver.close()
-
-
-@pytest.fixture
-def driver(open_driver):
-    return open_driver()
+def driver(azurite, open_driver):
+    return open_driver(connection_string=azurite.connection_string)
 
 
 def begun(driver, key="k", *blocks, metadata=()):
@@ -130,69 +112,55 @@ def test_a_record_that_is_none_does_not_hide_other_uploads(driver, container):
 
 
 @pytest.mark.parametrize("create_only", [True, False])
-def test_a_commit_whose_answer_is_lost_succeeds_when_it_is_made_again(
-    open_driver, azurite, container, create_only
-):
-    with Front(azurite.account_url) as front:
-        driver = open_driver(front)
-        upload, receipts = begun(driver, metadata={"a": "1"})
-        front.rule = lambda request: NEVER_ANSWERED if is_commit(request) else None
-        with pytest.raises(StoreUnavailableError):
-            driver.commit_data(upload, receipts, create_only)
-        front.rule = lambda _: None
-        assert committed(container) == [receipt.tag for receipt in receipts]  # it had taken effect
-        stat = driver.commit_data(upload, receipts, create_only)
-        assert (stat.size_bytes, stat.user_metadata) == (5, {"a": "1"})
-        assert replace(stat, storage_class="Hot") == driver.stat("k")
-        assert list(driver.list_uploads("")) == []
+def test_a_commit_whose_answer_is_lost_succeeds_when_it_is_made_again(fronted, front, container, create_only):
+    upload, receipts = begun(fronted, metadata={"a": "1"})
+    front.rule = lambda request: NEVER_ANSWERED if is_commit(request) else None
+    with pytest.raises(StoreUnavailableError):
+        fronted.commit_data(upload, receipts, create_only)
+    front.rule = lambda _: None
+    assert committed(container) == [receipt.tag for receipt in receipts]  # it had taken effect
+    stat = fronted.commit_data(upload, receipts, create_only)
+    assert (stat.size_bytes, stat.user_metadata) == (5, {"a": "1"})
+    assert replace(stat, storage_class="Hot") == fronted.stat("k")
+    assert list(fronted.list_uploads("")) == []
 
 
-def test_a_create_only_commit_that_the_client_library_makes_twice_is_no_failure(
-    open_driver, azurite, container
-):
+def test_a_create_only_commit_that_the_client_library_makes_twice_is_no_failure(fronted, front, container):
     """aiohttp sends a PUT again by itself when a connection that it had kept breaks."""
-    with Front(azurite.account_url) as front:
-        driver = open_driver(front)
-        upload, receipts = begun(driver)
-        lost = []
+    upload, receipts = begun(fronted)
+    lost = []
 
-        def lose_first(request):
-            if is_commit(request) and not lost:
-                lost.append(request)
-                return NEVER_ANSWERED
-            return None
+    def lose_first(request):
+        if is_commit(request) and not lost:
+            lost.append(request)
+            return NEVER_ANSWERED
+        return None
 
-        front.rule = lose_first
-        try:
-            driver.commit_data(upload, receipts, True)
-        except StoreUnavailableError:  # it was not made twice this time: then it is by us
-            driver.commit_data(upload, receipts, True)
-        assert lost
-        assert committed(container) == [receipt.tag for receipt in receipts]
+    front.rule = lose_first
+    try:
+        fronted.commit_data(upload, receipts, True)
+    except StoreUnavailableError:  # it was not made twice this time: then it is by us
+        fronted.commit_data(upload, receipts, True)
+    assert lost
+    assert committed(container) == [receipt.tag for receipt in receipts]
 
 
-def test_a_lost_create_only_commit_of_another_object_is_not_taken_for_ours(open_driver, azurite, container):
-    with Front(azurite.account_url) as front:
-        driver = open_driver(front)
-        upload, receipts = begun(driver, "k", b"same bytes")
-        theirs = begun(open_driver(), "other", b"same bytes")[1]
-        container.get_blob_client("k").upload_blob(b"same bytes", overwrite=True)
-        with pytest.raises(ObjectExistsError):
-            driver.commit_data(upload, receipts, True)
-        assert theirs
-        assert driver.abort_data(upload) is True
+def test_a_lost_create_only_commit_of_another_object_is_not_taken_for_ours(driver, container):
+    upload, receipts = begun(driver, "k", b"same bytes")
+    container.get_blob_client("k").upload_blob(b"same bytes", overwrite=True)
+    with pytest.raises(ObjectExistsError):
+        driver.commit_data(upload, receipts, True)
+    assert driver.abort_data(upload) is True
 
 
-def test_a_create_only_index_whose_answer_is_lost_is_never_sent_twice(open_driver, azurite, container):
-    with Front(azurite.account_url) as front:
-        driver = open_driver(front)
-        with pytest.raises(ObjectNotFoundError):
-            driver.stat("k")  # a connection is kept
-        front.rule = lambda request: NEVER_ANSWERED if request.method == "PUT" else None
-        with pytest.raises(StoreUnavailableError):
-            driver.write_index("k", b"x", "text/plain", {}, True)
-        assert len([request for request in front.requests if request.method == "PUT"]) == 1
-        assert container.download_blob("k").readall() == b"x"
+def test_a_create_only_index_whose_answer_is_lost_is_never_sent_twice(fronted, front, container):
+    with pytest.raises(ObjectNotFoundError):
+        fronted.stat("k")  # a connection is kept
+    front.rule = lambda request: NEVER_ANSWERED if request.method == "PUT" else None
+    with pytest.raises(StoreUnavailableError):
+        fronted.write_index("k", b"x", "text/plain", {}, True)
+    assert len([request for request in front.requests if request.method == "PUT"]) == 1
+    assert container.download_blob("k").readall() == b"x"
 
 
 @pytest.mark.parametrize("data", [b"", b"index"])
@@ -207,14 +175,11 @@ def test_an_index_is_created_though_blocks_are_staged_under_its_key(driver, cont
         driver.write_index("k", b"other", "text/plain", {}, True)
 
 
-def test_a_record_that_cannot_be_deleted_after_the_commit_is_no_failure(open_driver, azurite, caplog):
-    with Front(azurite.account_url) as front:
-        driver = open_driver(front)
-        upload, receipts = begun(driver)
-        front.rule = lambda request: NEVER_ANSWERED if request.method == "DELETE" else None
-        assert driver.commit_data(upload, receipts, True).size_bytes == 5
-        assert upload.upload_id in caplog.text
-    driver = open_driver()
+def test_a_record_that_cannot_be_deleted_after_the_commit_is_no_failure(driver, fronted, front, caplog):
+    upload, receipts = begun(fronted)
+    front.rule = lambda request: NEVER_ANSWERED if request.method == "DELETE" else None
+    assert fronted.commit_data(upload, receipts, True).size_bytes == 5
+    assert upload.upload_id in caplog.text
     assert driver.read_range("k", 0, 5) == b"abcde"
     assert [stale.upload for stale in driver.list_uploads("")] in ([], [upload])  # the loss was of the answer
     driver.abort_data(upload)

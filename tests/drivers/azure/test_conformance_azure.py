@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
-from azure.storage.blob import BlobServiceClient, ContentSettings
+from azure.storage.blob import ContentSettings
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver, listing
@@ -57,16 +55,10 @@ class TestAzure(DriverConformance):
         monkeypatch.setattr(listing, "PAGE_BLOBS", 100)
 
     @pytest.fixture
-    def container(self, azurite):
-        return azurite.make_container(f"conformance-{uuid.uuid4().hex}")
-
-    @pytest.fixture
     def make_driver(self, azurite, container):
-        return lambda: AzureDriver(
-            container=container, prefix=PREFIX, connection_string=azurite.connection_string
-        )
+        name, string = container.container_name, azurite.connection_string
+        return lambda: AzureDriver(container=name, prefix=PREFIX, connection_string=string)
 
     @pytest.fixture
-    def back_door(self, azurite, container):
-        with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-            yield AzureBackDoor(service.get_container_client(container))
+    def back_door(self, container):
+        return AzureBackDoor(container)

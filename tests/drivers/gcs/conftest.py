@@ -1,9 +1,10 @@
-"""What tests of the driver `gcs` share: a bucket of their own, another client of it, a server in front, a driver."""
+"""What tests of the driver `gcs` share: a bucket of their own, another client of it, servers in front, a driver."""
 
 from __future__ import annotations
 
 import pytest
-from gcs import Rest, new_bucket, opened
+from cryptography.hazmat.primitives.asymmetric import rsa
+from gcs import Google, Rest, new_bucket, opened
 from network.fronts import Front
 
 
@@ -21,6 +22,24 @@ def rest(fake_gcs, bucket):
 def front(fake_gcs):
     with Front(fake_gcs.endpoint) as front:
         yield front
+
+
+@pytest.fixture
+def google(fake_gcs):
+    """The server, and those of Google's that give tokens."""
+    with Google(fake_gcs) as google:
+        yield google
+
+
+@pytest.fixture(scope="session")
+def private_key():
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture
+def key(google, private_key):
+    """A service account's key, as text."""
+    return google.service_account_key(private_key)
 
 
 @pytest.fixture

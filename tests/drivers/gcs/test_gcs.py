@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import pytest
-from commit_races import race_of_commits_and_indexes
 from gcs import PREFIX, opened
 
 from offload_drivers.gcs import CAPABILITIES
@@ -68,12 +65,10 @@ def test_blocks_are_staged_as_objects_of_exactly_their_size(driver, rest):
 
 
 def test_an_index_is_one_object_with_its_metadata(driver, rest):
-    written = driver.write_index("i", memoryview(b"\x00--boundary\r\n"), "a/b", {"K": "v", "empty": ""}, True)
+    driver.write_index("i", memoryview(b"\x00--boundary\r\n"), "a/b", {"K": "v", "empty": ""}, True)
     assert rest.get("i") == b"\x00--boundary\r\n"
     resource = rest.resource("i")
     assert (resource["contentType"], resource["metadata"]) == ("a/b", {"k": "v", "empty": ""})
-    assert written == driver.stat("i")
-    assert abs(written.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
     assert rest.keys() == {"i"}
 
 
@@ -143,13 +138,6 @@ def test_a_part_that_is_replaced_during_the_commit_is_not_composed(fronted, fron
     with pytest.raises(UploadError, match="vanished or was replaced"):
         fronted.commit_data(upload, receipts, True)
     assert rest.get("k") is None
-
-
-def test_of_racing_create_only_commits_and_indexes_one_wins(options, rest):
-    """The conformance suite races commits with commits, and indexes with indexes."""
-    won, lost = race_of_commits_and_indexes(partial(opened, **options))
-    assert (len(won), len(lost)) == (1, 7)
-    assert rest.resource("k")["metadata"] == {"who": won[0]}
 
 
 # --- uploads of other processes -----------------------------------------------------------------------------

@@ -7,18 +7,11 @@ import traceback
 
 import aiohttp
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from gcs import PREFIX, SECRET, Google, opened
+from gcs import PREFIX, SECRET, opened
 from network.fronts import NEVER_SENT, Answer, Front, make_certificate
 
 from offload_drivers.gcs import GcsDriver
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
-
-
-@pytest.fixture
-def google(fake_gcs):
-    with Google(fake_gcs) as google:
-        yield google
 
 
 @pytest.fixture
@@ -34,42 +27,39 @@ def machine_without_credentials(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(scope="session")
-def private_key():
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-@pytest.fixture
-def key(google, private_key):
-    return google.service_account_key(private_key)
-
-
 def use(driver):
     driver.write_index("k", b"x", "a/b", {}, False)
     assert driver.stat("k").size_bytes == 1
 
 
+def refused(kind, match=None, **options):
+    """The error of the first request of a driver with these options."""
+    with opened(**options) as driver, pytest.raises(kind, match=match) as caught:
+        driver.stat("k")
+    return caught.value
+
+
+def whole(error):
+    """All that a log would show of it."""
+    return "".join(traceback.format_exception(error))
+
+
 # --- kinds of credentials -----------------------------------------------------------------------------------
 
 
-def test_a_service_account_by_its_key(options, google, key, tmp_path):
+def test_a_service_account_by_its_key_by_option_and_by_environment(
+    options, google, key, tmp_path, monkeypatch
+):
     path = tmp_path / "key.json"
     path.write_text(key)
-    for more in ({"service_account_json": key}, {"service_account_file": str(path)}):
+    for more in ({"service_account_json": key}, {"service_account_file": str(path)}, {}):
+        if not more:
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
         with opened(**options, **more) as driver:
             use(driver)
-    assert google.given == 2
+    assert google.given == 3
     grants = [request.body for request in google.requests if request.path == "/token"]
     assert all(b"assertion=" in body for body in grants)
-
-
-def test_application_default_credentials_by_the_environment(options, google, key, tmp_path, monkeypatch):
-    path = tmp_path / "key.json"
-    path.write_text(key)
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    with opened(**options) as driver:
-        use(driver)
-    assert google.given == 1
 
 
 def test_application_default_credentials_of_a_user_by_gcloud(options, google, tmp_path, monkeypatch):
@@ -89,8 +79,7 @@ def test_a_token_is_used_as_it_is(options, google):
 
 
 def test_anonymous_requests_have_no_credentials(options, google):
-    with opened(**options, anonymous=True) as driver, pytest.raises(AccessDeniedError):
-        driver.stat("k")
+    refused(AccessDeniedError, **options, anonymous=True)
     assert "authorization" not in google.requests[0].headers
 
 
@@ -134,43 +123,28 @@ def test_a_token_that_is_refused_is_renewed_once_and_the_request_sent_again(opti
 
 def test_credentials_that_are_refused_with_a_new_token_are_denied(options, google, key):
     google.rule = lambda request: google.judge(request) if request.path == "/token" else Answer(status=401)
-    with opened(**options, service_account_json=key) as driver, pytest.raises(AccessDeniedError):
-        driver.stat("k")
+    refused(AccessDeniedError, **options, service_account_json=key)
     assert google.given == 2
 
 
 def test_a_token_server_that_denies_and_one_that_is_down(options, google, key):
     denial = b'{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}'
     google.token_answer = Answer(status=400, body=denial, headers={"Content-Type": "application/json"})
-    with (
-        opened(**options, service_account_json=key) as driver,
-        pytest.raises(AccessDeniedError, match="no access token"),
-    ):
-        driver.stat("k")
+    refused(AccessDeniedError, "no access token", **options, service_account_json=key)
     google.rule = lambda _: NEVER_SENT
-    with (
-        opened(**options, service_account_json=key) as driver,
-        pytest.raises(StoreUnavailableError, match="access tokens"),
-    ):
-        driver.stat("k")
+    refused(StoreUnavailableError, "access tokens", **options, service_account_json=key)
 
 
 def test_an_expired_token_without_a_way_to_renew_it_is_denied(options):
-    with opened(**options, token=f"{SECRET}-old") as driver:
-        with pytest.raises(AccessDeniedError, match="not accepted") as caught:
-            driver.stat("k")
-        assert SECRET not in "".join(traceback.format_exception(caught.value))
+    error = refused(AccessDeniedError, "not accepted", **options, token=f"{SECRET}-old")
+    assert SECRET not in whole(error)
 
 
 # --- none, or malformed -------------------------------------------------------------------------------------
 
 
 def test_a_machine_without_credentials_is_told_what_to_do(options):
-    with (
-        opened(**options) as driver,
-        pytest.raises(AccessDeniedError, match="GOOGLE_APPLICATION_CREDENTIALS"),
-    ):
-        driver.stat("k")
+    refused(AccessDeniedError, "GOOGLE_APPLICATION_CREDENTIALS", **options)
 
 
 @pytest.mark.parametrize("text", [SECRET, "[]", "{}", json.dumps({"type": "authorized_user", "x": SECRET})])
@@ -178,25 +152,18 @@ def test_a_key_that_is_none_is_refused_without_repeating_it(options, tmp_path, t
     path = tmp_path / "key.json"
     path.write_text(text)
     for more in ({"service_account_json": text}, {"service_account_file": str(path)}):
-        with opened(**options, **more) as driver, pytest.raises(OptionError, match="no key") as caught:
-            driver.stat("k")
-        assert SECRET not in "".join(traceback.format_exception(caught.value))
+        assert SECRET not in whole(refused(OptionError, "no key", **options, **more))
 
 
 def test_a_key_that_is_damaged_is_refused_without_repeating_it(options, key):
     damaged = json.dumps(json.loads(key) | {"private_key": f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n"})
-    with opened(**options, service_account_json=damaged) as driver, pytest.raises(OptionError) as caught:
-        driver.stat("k")
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert SECRET not in whole(refused(OptionError, **options, service_account_json=damaged))
 
 
 def test_files_that_are_not_there_are_named(options, tmp_path):
-    for name in ("service_account_file", "ca_bundle"):
-        more = {name: str(tmp_path / "none")} | (
-            {} if name == "service_account_file" else {"anonymous": True}
-        )
-        with opened(**options, **more) as driver, pytest.raises(OptionError, match=name):
-            driver.stat("k")
+    missing = str(tmp_path / "none")
+    refused(OptionError, "service_account_file", **options, service_account_file=missing)
+    refused(OptionError, "ca_bundle", **options, ca_bundle=missing, anonymous=True)
 
 
 # --- the line -----------------------------------------------------------------------------------------------
@@ -208,10 +175,9 @@ def test_only_a_certificate_that_is_trusted_is_talked_to(fake_gcs, bucket, tmp_p
         options = {"bucket": bucket, "endpoint_url": front.url, "anonymous": True}
         with opened(**options, ca_bundle=str(tls[0])) as driver:
             use(driver)
-        with opened(**options) as driver, pytest.raises(StoreError, match="ca_bundle") as caught:
-            driver.stat("k")
-        assert not caught.value.retryable
-        assert isinstance(caught.value.__cause__, aiohttp.ClientSSLError)
+        error = refused(StoreError, "ca_bundle", **options)
+        assert not error.retryable
+        assert isinstance(error.__cause__, aiohttp.ClientSSLError)
 
 
 def test_a_proxy_is_used_for_the_store_and_for_tokens(google, bucket, key):
@@ -243,14 +209,9 @@ def test_tokens_are_sent_over_tls_only(given):
 
 def test_an_emulator_of_the_environment_gets_no_token_over_http(monkeypatch):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://store.invalid")
-    with opened(bucket="b", token="t") as driver, pytest.raises(OptionError, match="over https only"):
-        driver.stat("k")
+    refused(OptionError, "over https only", bucket="b", token="t")
 
 
 def test_no_token_is_asked_for_over_http(key, google):
     key = key.replace(google.url, "http://tokens.invalid")
-    with (
-        opened(bucket="b", service_account_json=key) as driver,
-        pytest.raises(OptionError, match="over https"),
-    ):
-        driver.stat("k")
+    refused(OptionError, "over https", bucket="b", service_account_json=key)

@@ -47,6 +47,15 @@ def driver(front):
         yield driver
 
 
+@pytest.fixture
+def unanswered():
+    """A driver of a server that neither reads nor answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with opened(bucket="b", endpoint_url=url, token=SECRET, read_timeout_s=0.2) as driver:
+            yield driver
+
+
 # --- answers ------------------------------------------------------------------------------------------------
 
 
@@ -208,32 +217,14 @@ def test_a_changing_request_is_sent_once(driver, front):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_server_that_does_not_answer_in_time(hook):
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        opened(
-            bucket="b",
-            endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}",
-            token=SECRET,
-            read_timeout_s=0.2,
-        ) as driver,
-        raises(StoreTimeoutError, "in time"),
-    ):
-        every_hook(driver)[hook]()
+def test_a_server_that_does_not_answer_in_time(unanswered, hook):
+    with raises(StoreTimeoutError, "in time"):
+        every_hook(unanswered)[hook]()
 
 
-def test_a_server_that_does_not_take_a_block_in_time():
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        opened(
-            bucket="b",
-            endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}",
-            token=SECRET,
-            read_timeout_s=0.2,
-        ) as driver,
-        raises(StoreTimeoutError, "in time"),
-    ):
-        driver.write_index("k", bytes(64 << 20), "a/b", {}, True)
+def test_a_server_that_does_not_take_a_block_in_time(unanswered):
+    with raises(StoreTimeoutError, "in time"):
+        unanswered.write_index("k", bytes(64 << 20), "a/b", {}, True)
 
 
 BEHIND_A_PROXY = {"http": "http://127.0.0.1:1", "https": "https://store.invalid"}

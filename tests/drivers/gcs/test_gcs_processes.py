@@ -1,35 +1,17 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import pytest
-from gcs import PREFIX, Rest
+from gcs import PREFIX
 
 pytestmark = pytest.mark.sampled(5)
-
-
-def run(program, *arguments, **environment):
-    """Run a program where warnings are errors; its output, once it ended well and without a complaint."""
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("GCSFS_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program), *arguments],
-        env=outside | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 @pytest.mark.parametrize(
     "environment", [{}, {"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "true"}], ids=["unset", "true"]
 )
-def test_no_setting_of_gcsfs_makes_it_ask_for_more_than_objects(fake_gcs, bucket, front, environment):
+def test_no_setting_of_gcsfs_makes_it_ask_for_more_than_objects(
+    run_program, rest, bucket, front, environment
+):
     program = """
         import os, sys
         from offload_drivers.gcs import GcsDriver
@@ -42,24 +24,16 @@ def test_no_setting_of_gcsfs_makes_it_ask_for_more_than_objects(fake_gcs, bucket
         driver.close()
         assert os.environ == before
     """
-    assert run(program, bucket, front.url, **environment) == "b'abc'\n"
-    assert Rest(fake_gcs, bucket).get("k") == b"abc"
+    assert run_program(program, bucket, front.url, **environment) == "b'abc'\n"
+    assert rest.get("k") == b"abc"
     objects = (f"/storage/v1/b/{bucket}/o", f"/upload/storage/v1/b/{bucket}/o")
     assert all(request.path.startswith(objects) for request in front.requests)
 
 
-def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(fake_gcs, bucket):
-    program = """
-        import sys
-        from offload_drivers.gcs import GcsDriver
-
-        driver = GcsDriver(bucket=sys.argv[1], endpoint_url=sys.argv[2], anonymous=True)
-        print(list(driver.list_objects("", "")))
-    """
-    assert run(program, bucket, fake_gcs.endpoint) == "[]\n"
-
-
-def test_a_forked_child_leaves_its_parents_connections_alone_and_ends_without_a_complaint(fake_gcs, bucket):
+def test_a_forked_child_leaves_its_parents_connections_alone_and_both_end_without_a_complaint(
+    run_program, fake_gcs, bucket
+):
+    """The parent does not close its driver."""
     program = """
         import os, sys
         from offload_drivers.gcs import GcsDriver
@@ -73,15 +47,14 @@ def test_a_forked_child_leaves_its_parents_connections_alone_and_ends_without_a_
             sys.exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         print(bytes(driver.read_range("k", 0, 3)))
-        driver.close()
     """
-    assert run(program, bucket, fake_gcs.endpoint) == "b'abc'\n"
+    assert run_program(program, bucket, fake_gcs.endpoint) == "b'abc'\n"
 
 
-def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver():
+def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver(run_program):
     program = f"""
         from offload_drivers.gcs import GcsDriver
 
         print(GcsDriver(bucket="b", prefix="{PREFIX}", endpoint_url="http://127.0.0.1:1").describe().location)
     """
-    assert run(program) == f"gs://b/{PREFIX}\n"
+    assert run_program(program) == f"gs://b/{PREFIX}\n"

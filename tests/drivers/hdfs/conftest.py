@@ -8,6 +8,8 @@ import os
 import pytest
 from stores import WebHdfs
 
+from offload_drivers.hdfs import HdfsDriver
+
 _numbers = itertools.count()
 
 
@@ -19,3 +21,22 @@ def root():
 @pytest.fixture
 def web(minihdfs, root):
     return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
+
+
+@pytest.fixture
+def open_driver(minihdfs, root):
+    """Makes drivers of that directory, as its superuser, and closes them in the end."""
+    opened = []
+
+    def open_one(**options):
+        opened.append(HdfsDriver(**{"url": minihdfs.url, "root": root, "user": minihdfs.superuser} | options))
+        return opened[-1]
+
+    yield open_one
+    for driver in opened:
+        driver.close()
+
+
+@pytest.fixture
+def driver(open_driver):
+    return open_driver()

@@ -7,16 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hdfs_native import Client, WriteOptions
 
-from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs.client import PAGE, HdfsClient
 from offload_hooks.errors import ObjectNotFoundError
-
-
-@pytest.fixture
-def driver(minihdfs, root):
-    driver = HdfsDriver(url=minihdfs.url, root=root, user=minihdfs.superuser)
-    yield driver
-    driver.close()
 
 
 @pytest.fixture
@@ -65,21 +57,7 @@ def test_a_directory_of_more_than_a_page_is_listed_whole_and_from_any_place(driv
 
 
 def test_keys_come_in_the_order_of_their_utf_8_bytes_whatever_the_namenodes_is(driver, fill, minihdfs, root):
-    names = [
-        "a",
-        "z",
-        "~",
-        "\u00e9",
-        "\uffee",
-        "\U0001f600",
-        "a-b",
-        "a/b",
-        "a0",
-        "\u00e9/x",
-        "a/\U0001f600/y",
-    ]
-    names.remove("a")
-    names.remove("\u00e9")
+    names = ["z", "~", "\uffee", "\U0001f600", "a-b", "a/b", "a0", "\u00e9/x", "a/\U0001f600/y"]
     fill(names)
     assert keys(driver) == in_order(names)
     for place in names:

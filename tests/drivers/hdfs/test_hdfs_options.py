@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
@@ -115,17 +112,16 @@ def config_dir(minihdfs, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["hdfs://pulsar/configured", "hdfs:///configured"])
-def test_a_nameservice_is_found_in_the_configuration(minihdfs, config_dir, url):
-    driver = HdfsDriver(url=url, config_dir=str(config_dir), user=minihdfs.superuser)
-    driver.write_index("k", b"abc", "a/b", {"who": url}, False)
-    direct = HdfsDriver(url=f"{minihdfs.url}/configured", user=minihdfs.superuser)
+def test_a_nameservice_is_found_in_the_configuration(open_driver, config_dir, url):
+    open_driver(url=url, root="", config_dir=str(config_dir)).write_index(
+        "k", b"abc", "a/b", {"who": url}, False
+    )
+    direct = open_driver(root="/configured")
     assert direct.read_range("k", 0, 3) == b"abc"
     assert direct.stat("k").user_metadata == {"who": url}
-    driver.close()
-    direct.close()
 
 
-def test_hadoop_conf_dir_counts_where_no_option_is_given(minihdfs, config_dir):
+def test_hadoop_conf_dir_counts_where_no_option_is_given(run_program, minihdfs, config_dir):
     program = """
         from offload_drivers.hdfs import HdfsDriver
 
@@ -133,16 +129,8 @@ def test_hadoop_conf_dir_counts_where_no_option_is_given(minihdfs, config_dir):
         print(driver.write_index("k", b"abc", "a/b", {}, False).size_bytes)
         driver.close()
     """
-    environment = os.environ | {"HADOOP_CONF_DIR": str(config_dir), "HADOOP_USER_NAME": minihdfs.superuser}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    environment = {"HADOOP_CONF_DIR": str(config_dir), "HADOOP_USER_NAME": minihdfs.superuser}
+    assert run_program(program, **environment) == "3\n"
 
 
 def test_a_nameservice_that_the_configuration_does_not_know_is_named(minihdfs, config_dir):

@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+from tiers import Folder
 
 from offload_hooks import Upload
 from offload_hooks.errors import (
@@ -25,22 +26,22 @@ def put(driver, key="k", data=b"0123456789", metadata=(), create_only=False, con
     return driver.write_index(key, data, content_type, dict(metadata), create_only)
 
 
-def files(root):
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-
-
 # --- objects and what lies beside them -------------------------------------------------------------
 
 
 def test_an_object_is_a_file_and_its_metadata_a_sidecar(driver, root):
     upload = driver.begin_data("public/ledger-1", "x/y", {"Role": "data", "managedledgername": "a/ü"})
     receipts = [driver.write_block(upload, 1, 0, b"abc"), driver.write_block(upload, 2, 3, memoryview(b"de"))]
-    assert files(root) - {".offload-uploads/lock"} == {
+    assert Folder(root).keys() - {".offload-uploads/lock"} == {
         f".offload-uploads/{upload.upload_id}.data",
         f".offload-uploads/{upload.upload_id}.json",
     }
     driver.commit_data(upload, receipts, False)
-    assert files(root) == {".offload-uploads/lock", "public/ledger-1", "public/ledger-1.metadata.json"}
+    assert Folder(root).keys() == {
+        ".offload-uploads/lock",
+        "public/ledger-1",
+        "public/ledger-1.metadata.json",
+    }
     assert root.joinpath("public/ledger-1").read_bytes() == b"abcde"
     assert json.loads(root.joinpath("public/ledger-1.metadata.json").read_bytes()) == {
         "version": 1,

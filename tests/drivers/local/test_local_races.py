@@ -3,12 +3,17 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from functools import partial
 
 import pytest
 from commit_races import race_of_processes
 
 from offload_drivers.local import LocalDriver
-from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks import ObjectStat
+from offload_hooks.errors import ObjectNotFoundError, UploadError
+from offload_hooks.testing.threads import outcomes, together
+
+DEADLINE_S = 60
 
 
 def test_of_racing_create_only_commits_exactly_one_wins_and_its_metadata_stands(tmp_path):
@@ -22,24 +27,6 @@ def test_of_racing_create_only_commits_exactly_one_wins_and_its_metadata_stands(
         assert (stat.user_metadata, stat.content_type) == ({"who": won[0]}, f"type/{won[0]}")
         assert driver.read_range(f"d{i}/k", 0, stat.size_bytes) == won[0].encode() * 1000
     assert list(driver.list_uploads("")) == []
-
-
-def run_all(*targets):
-    errors = []
-
-    def guarded(target):
-        try:
-            target()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(target,)) for target in targets]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_a_reader_never_sees_an_object_with_the_metadata_of_another(tmp_path):
@@ -64,7 +51,7 @@ def test_a_reader_never_sees_an_object_with_the_metadata_of_another(tmp_path):
                 continue
             assert stat.user_metadata == {"length": str(stat.size_bytes)}
 
-    run_all(replace, read, read, read)
+    together([replace, read, read, read], DEADLINE_S)
 
 
 def test_deleting_and_creating_at_once_never_loses_metadata(tmp_path):
@@ -78,7 +65,7 @@ def test_deleting_and_creating_at_once_never_loses_metadata(tmp_path):
         for _ in range(40):
             driver.delete(["k"])
 
-    run_all(create, delete, delete)
+    together([create, delete, delete], DEADLINE_S)
     driver.write_index("k", b"x", "x/y", {"a": "b"}, False)
     assert driver.stat("k").user_metadata == {"a": "b"}
 
@@ -88,17 +75,8 @@ def test_the_same_upload_committed_twice_at_once_is_committed_once(tmp_path):
     for i in range(4):
         upload = driver.begin_data(f"k{i}", "x/y", {"a": "b"})
         receipts = [driver.write_block(upload, 1, 0, b"data")]
-        outcomes = []
-
-        def commit(upload=upload, receipts=receipts, outcomes=outcomes):
-            try:
-                driver.commit_data(upload, receipts, False)
-                outcomes.append("committed")
-            except Exception as error:
-                outcomes.append(type(error).__name__)
-
-        run_all(commit, commit, commit)
-        assert sorted(outcomes) == ["UploadError", "UploadError", "committed"]
+        ends = outcomes([partial(driver.commit_data, upload, receipts, False)] * 3, DEADLINE_S)
+        assert sorted(type(end).__name__ for end in ends) == ["ObjectStat", "UploadError", "UploadError"]
         assert driver.stat(f"k{i}").user_metadata == {"a": "b"}
 
 
@@ -142,17 +120,10 @@ def test_aborting_while_committing_leaves_the_whole_object_or_none(tmp_path, key
     driver = LocalDriver(str(tmp_path))
     upload = driver.begin_data(key, "x/y", {"a": "b"})
     receipts = [driver.write_block(upload, 1, 0, b"data")]
-    outcomes = []
-
-    def commit():
-        try:
-            driver.commit_data(upload, receipts, False)
-            outcomes.append("committed")
-        except Exception as error:
-            outcomes.append(type(error).__name__)
-
-    run_all(commit, lambda: driver.abort_data(upload))
-    assert outcomes in (["committed"], ["UploadError"])
-    if outcomes == ["committed"]:
+    commit, abort = partial(driver.commit_data, upload, receipts, False), partial(driver.abort_data, upload)
+    committed, aborted = outcomes([commit, abort], DEADLINE_S)
+    assert type(committed) in (ObjectStat, UploadError)
+    assert type(aborted) is bool
+    if isinstance(committed, ObjectStat):
         assert driver.stat(key).user_metadata == {"a": "b"}
     assert list(driver.list_uploads("")) == []

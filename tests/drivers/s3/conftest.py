@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from network.fronts import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
+
+
+@pytest.fixture(autouse=True)
+def no_aws_settings(monkeypatch, tmp_path):
+    """A machine without settings and credentials for S3."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 @pytest.fixture

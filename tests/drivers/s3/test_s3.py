@@ -1,12 +1,10 @@
-"""What is particular to the driver `s3`: its objects as boto3 sees and makes them, races, limits, other's uploads."""
+"""What is particular to the driver `s3`: its objects as boto3 sees and makes them, limits, other's uploads."""
 
 from __future__ import annotations
 
 import mmap
-from functools import partial
 
 import pytest
-from commit_races import race_of_commits_and_indexes
 from s3 import PREFIX, opened
 
 from offload_drivers.s3 import CAPABILITIES
@@ -65,13 +63,6 @@ def test_the_bytes_that_are_sent_are_covered_by_the_signature(fronted, front):
 
 
 # --- create only ----------------------------------------------------------------------------------
-
-
-def test_of_racing_create_only_commits_and_indexes_one_wins(given, boto):
-    """The conformance suite races commits with commits, and indexes with indexes."""
-    won, lost = race_of_commits_and_indexes(partial(opened, **given))
-    assert (len(won), len(lost)) == (1, 7)
-    assert boto.head("k")["Metadata"] == {"who": won[0]}
 
 
 def test_create_only_is_the_stores_own_condition(fronted, front):

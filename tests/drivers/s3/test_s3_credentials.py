@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from network.fronts import Answer, Front
-from s3 import Boto, opened, options, signed_anew
+from s3 import opened, options, signed_anew
 
 from offload_hooks import ByteRange
 from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
@@ -16,15 +16,6 @@ from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
 ROLE = "arn:aws:iam::123456789012:role/cold-storage"
 TOKEN = "a-session-token"
 TEMPORARY = "ASIATEMPORARY"
-
-
-@pytest.fixture(autouse=True)
-def _no_aws_settings(monkeypatch, tmp_path):
-    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 @pytest.fixture
@@ -96,11 +87,6 @@ def behind(place, front):
 # --- static ones, and those of the environment ---------------------------------------------------
 
 
-def test_static_keys(place, versitygw):
-    with opened(**options(versitygw, **place)) as driver:
-        assert works(driver)
-
-
 def test_a_session_token_goes_with_every_request(behind, front):
     given = {"access_key_id": TEMPORARY, "secret_access_key": "t" * 40, "session_token": TOKEN}
     with opened(**behind, **given) as driver:
@@ -160,29 +146,18 @@ def test_the_roles_of_an_instance_and_of_a_container(behind, monkeypatch):
 
 
 def test_without_any_credentials_access_is_denied_with_a_hint(place):
-    with opened(**place) as driver, pytest.raises(AccessDeniedError) as caught:
+    with opened(**place) as driver, pytest.raises(AccessDeniedError, match="access_key_id"):
         driver.stat("k")
-    assert "access_key_id" in str(caught.value)
 
 
-def test_anonymous_requests_are_not_signed(place, versitygw, monkeypatch):
+def test_anonymous_requests_are_not_signed(place, versitygw, boto, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", versitygw.root.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", versitygw.root.secret_key)
-    boto = Boto(versitygw, place["bucket"])
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Principal": "*",
-                "Action": ["s3:GetObject"],
-                "Resource": f"arn:aws:s3:::{place['bucket']}/*",
-            }
-        ],
-    }
-    boto.client.put_bucket_policy(Bucket=place["bucket"], Policy=json.dumps(policy))
-    boto.client.put_object(Bucket=place["bucket"], Key="k", Body=b"data")
-    boto.close()
+    reading = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"]}
+    statement = reading | {"Resource": f"arn:aws:s3:::{boto.bucket}/*"}
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
+    boto.client.put_bucket_policy(Bucket=boto.bucket, Policy=json.dumps(policy))
+    boto.client.put_object(Bucket=boto.bucket, Key="k", Body=b"data")
     with Front(versitygw.endpoint) as front:
         with opened(**place | {"endpoint_url": front.url}, anonymous="true") as driver:
             assert driver.read_range("k", 1, 2) == b"at"
@@ -235,10 +210,8 @@ def test_credentials_of_a_role_are_renewed_before_they_expire(behind, front, sts
         asked, before = len(sts.asked), len(front.change.tokens)
         assert works(driver)
         assert len(sts.asked) == asked
-    used = front.change.tokens[before:]
-    assert (
-        used[0] == f"{TOKEN}-{asked}"
-    )  # botocore's, which writes; obstore, which reads, may use others for five minutes
+    # botocore's, which writes; obstore, which reads, may use others for five minutes
+    assert front.change.tokens[before] == f"{TOKEN}-{asked}"
 
 
 def test_credentials_that_have_expired_when_they_arrive_are_denied(behind, sts):
@@ -252,10 +225,9 @@ def test_a_role_that_must_not_be_assumed_is_denied(behind):
     with (
         Front(rule=lambda _: Answer(status=403, body=body)) as service,
         opened(**behind | ASKING, sts_endpoint_url=service.url) as driver,
-        pytest.raises(AccessDeniedError) as caught,
+        pytest.raises(AccessDeniedError, match="role_arn") as caught,
     ):
         driver.stat("k")
-    assert "role_arn" in str(caught.value)
     assert "hunter2secret" not in f"{caught.value!r}{caught.value.__cause__!r}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import traceback
 from functools import partial
 
 import pytest
@@ -28,8 +27,8 @@ from offload_hooks.errors import (
 )
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYa-recognisable-secret"
-raises = partial(raises_without, SECRET)
 PASSWORD = "a-recognisable-password"
+raises = partial(raises_without, "recognisable")
 GIVEN = {"bucket": "a-bucket", "region": "us-east-1", "access_key_id": "an-id", "secret_access_key": SECRET}
 
 
@@ -50,11 +49,20 @@ def driver(served):
     return served[1]
 
 
+@pytest.fixture
+def unanswered():
+    """A driver of a server that neither reads nor answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with opened(**GIVEN, endpoint_url=url, read_timeout_s=0.2) as driver:
+            yield driver
+
+
 @pytest.fixture(autouse=True)
 def _no_secret_is_logged(caplog):
     caplog.set_level(logging.INFO)
     yield
-    assert SECRET not in caplog.text
+    assert "recognisable" not in caplog.text
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -190,26 +198,14 @@ def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_server_that_does_not_answer_in_time(hook):
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        opened(
-            **GIVEN, endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}", read_timeout_s=0.2
-        ) as driver,
-        raises(StoreTimeoutError, "in time"),
-    ):
-        every_hook(driver)[hook]()
+def test_a_server_that_does_not_answer_in_time(unanswered, hook):
+    with raises(StoreTimeoutError, "in time"):
+        every_hook(unanswered)[hook]()
 
 
-def test_a_server_that_does_not_take_a_block_in_time():
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        opened(
-            **GIVEN, endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}", read_timeout_s=0.2
-        ) as driver,
-        raises(StoreTimeoutError, "in time"),
-    ):
-        driver.write_index("k", bytes(64 << 20), "a/b", {}, True)
+def test_a_server_that_does_not_take_a_block_in_time(unanswered):
+    with raises(StoreTimeoutError, "in time"):
+        unanswered.write_index("k", bytes(64 << 20), "a/b", {}, True)
 
 
 @pytest.mark.parametrize("hook", ["block", "index", "commit"])
@@ -236,10 +232,9 @@ def test_a_proxy_that_is_down_shows_no_secret(scheme):
     proxy = f"http://user:{PASSWORD}@127.0.0.1:{free_port()}"
     with (
         opened(**GIVEN, endpoint_url=f"{scheme}://store.invalid", proxy=proxy) as driver,
-        raises(StoreUnavailableError) as caught,
+        raises(StoreUnavailableError),
     ):
         driver.stat("k")
-    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -260,10 +255,9 @@ def test_a_proxy_that_refuses_shows_no_secret(scheme, status, kind):
             endpoint_url=f"{scheme}://store.invalid",
             proxy=f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}",
         ) as driver,
-        raises(kind) as caught,
+        raises(kind),
     ):
         driver.read_range("k", 0, 1)
-    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
 def test_only_a_certificate_that_is_trusted_is_talked_to(tmp_path):

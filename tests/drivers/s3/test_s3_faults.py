@@ -115,14 +115,13 @@ def test_the_permissions_that_the_page_names_are_enough(versitygw, given, boto, 
     assert boto.keys() == set()
 
 
-def test_a_token_that_expires_in_the_middle_of_a_job_is_told_and_the_job_goes_on(given, front, boto):
-    with opened(**given | {"endpoint_url": front.url}) as driver:
-        upload = driver.begin_data("k", "a/b", {})
-        front.rule = lambda _: refusal(400, "ExpiredToken", "The provided token has expired.")
-        with pytest.raises(AccessDeniedError, match="a role to assume, which is renewed"):
-            write(driver, upload, BLOCKS)
-        front.rule = lambda _: None
-        driver.commit_data(upload, write(driver, upload, BLOCKS), True)
+def test_a_token_that_expires_in_the_middle_of_a_job_is_told_and_the_job_goes_on(fronted, front, boto):
+    upload = fronted.begin_data("k", "a/b", {})
+    front.rule = lambda _: refusal(400, "ExpiredToken", "The provided token has expired.")
+    with pytest.raises(AccessDeniedError, match="a role to assume, which is renewed"):
+        write(fronted, upload, BLOCKS)
+    front.rule = lambda _: None
+    fronted.commit_data(upload, write(fronted, upload, BLOCKS), True)
     assert boto.get("k") == b"".join(BLOCKS)
 
 
@@ -147,26 +146,25 @@ def test_a_server_that_is_killed_in_the_middle_of_an_upload_and_comes_back(start
         assert driver.stat("k").user_metadata == {"role": "data"}
 
 
-def lose_the_answer(front, method, count=1):
-    """The server gets the next requests by this method, and what it answers is lost."""
-    left = [NEVER_ANSWERED] * count
+def lose_the_answer(front, method):
+    """The server gets the next request by this method, and what it answers is lost."""
+    left = [NEVER_ANSWERED]
     front.rule = lambda request: left.pop() if left and request.method == method else None
 
 
-def test_a_commit_whose_answer_is_lost_is_no_success_and_no_lie(given, front, boto):
-    with opened(**given | {"endpoint_url": front.url}) as driver:
-        upload = driver.begin_data("k", "a/b", {})
-        receipts = write(driver, upload, BLOCKS)
-        lose_the_answer(front, "POST")
-        with pytest.raises(StoreUnavailableError):
-            driver.commit_data(upload, receipts, True)
-        assert boto.get("k") == b"".join(BLOCKS)
-        with pytest.raises(UploadError, match="no such upload"):
-            driver.commit_data(upload, receipts, True)
-        lose_the_answer(front, "PUT")
-        with pytest.raises(StoreUnavailableError):
-            driver.write_index("i", b"x", "a/b", {}, True)
-        assert boto.get("i") == b"x"
+def test_a_commit_whose_answer_is_lost_is_no_success_and_no_lie(fronted, front, boto):
+    upload = fronted.begin_data("k", "a/b", {})
+    receipts = write(fronted, upload, BLOCKS)
+    lose_the_answer(front, "POST")
+    with pytest.raises(StoreUnavailableError):
+        fronted.commit_data(upload, receipts, True)
+    assert boto.get("k") == b"".join(BLOCKS)
+    with pytest.raises(UploadError, match="no such upload"):
+        fronted.commit_data(upload, receipts, True)
+    lose_the_answer(front, "PUT")
+    with pytest.raises(StoreUnavailableError):
+        fronted.write_index("i", b"x", "a/b", {}, True)
+    assert boto.get("i") == b"x"
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "HEAD"])

@@ -94,13 +94,9 @@ def test_uploads_are_listed_over_pages(driver, front, boto):
     boto.client.create_multipart_upload(Bucket=boto.bucket, Key="outside")
     front.requests.clear()
     assert [found.upload for found in driver.list_uploads("")] == begun
-    assert [request.parameters.get("key-marker") for request in front.requests] == [
-        None,
-        f"{PREFIX}/b",
-        f"{PREFIX}/e",
-    ]
-    assert [request.parameters.get("upload-id-marker") for request in front.requests] == [
-        None,
-        begun[1].upload_id,
-        begun[3].upload_id,
+    asked = (request.parameters for request in front.requests)
+    assert [(each.get("key-marker"), each.get("upload-id-marker")) for each in asked] == [
+        (None, None),
+        (f"{PREFIX}/b", begun[1].upload_id),
+        (f"{PREFIX}/e", begun[3].upload_id),
     ]

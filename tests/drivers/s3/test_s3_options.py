@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.storage.tier import registry
 from offload_core.storage.tier.urls import open_store
-from offload_drivers.s3 import CAPABILITIES, S3Driver
+from offload_drivers.s3 import S3Driver
 from offload_hooks.errors import InvalidKeyError, OptionError
 
 KEYS = {"access_key_id": "an-id", "secret_access_key": "hunter2secret"}
-
-
-@pytest.fixture(autouse=True)
-def _no_aws_settings(monkeypatch, tmp_path):
-    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
 def client_of(driver):
@@ -32,16 +22,6 @@ def client_of(driver):
 def test_a_tier_is_opened_by_its_url(scheme):
     with open_store(f"{scheme}://bucket/a/b", region="eu-west-1", **KEYS) as tier:
         assert tier.describe().location == "s3://bucket/a/b/"
-
-
-@pytest.mark.parametrize("name", ["s3", "S3", "aws-s3"])
-def test_pulsar_has_names_for_the_driver(name):
-    assert registry.load_driver(name) is S3Driver
-
-
-def test_the_limits_are_those_of_s3():
-    assert (CAPABILITIES.max_blocks, CAPABILITIES.min_block_bytes) == (10_000, 5 * 1024**2)
-    assert CAPABILITIES.max_block_bytes == 5 * 1024**3
 
 
 def test_a_key_has_room_beside_the_prefix_only():

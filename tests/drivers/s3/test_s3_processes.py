@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
-from s3 import PREFIX, Boto, new_bucket, options
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -37,45 +33,25 @@ HEAD = """
 
 
 @pytest.fixture
-def given(versitygw):
-    bucket = new_bucket(versitygw)
-    boto = Boto(versitygw, bucket)
+def run(run_program, given, boto):
+    """Run a program with a driver over a bucket that has an object; its output."""
     boto.put("k", b"abc")
-    boto.close()
-    return options(versitygw, bucket=bucket, prefix=PREFIX)
+
+    def run(program, **options):
+        return run_program(textwrap.dedent(HEAD) + textwrap.dedent(program), json.dumps(given | options))
+
+    return run
 
 
-def run(program, given):
-    """Run a program where warnings are errors; it must end well and without a complaint."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-c",
-            textwrap.dedent(HEAD) + textwrap.dedent(program),
-            json.dumps(given),
-        ],
-        env={name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(run):
+    run("read()")
 
 
-def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(given):
-    run("read()", given)
+def test_a_driver_that_is_made_before_a_fork_is_used_in_the_child_alone(run):
+    run("in_child(read)")
 
 
-def test_a_driver_that_is_made_before_a_fork_is_used_in_the_child_alone(given):
-    run("in_child(read)", given)
-
-
-def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_parent(given):
+def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_parent(run):
     program = """
         read()
         in_child(read)
@@ -86,10 +62,10 @@ def test_a_driver_that_was_used_before_a_fork_works_in_the_child_and_on_in_the_p
         read()
         driver.close()
     """
-    run(program, given)
+    run(program)
 
 
-def test_a_child_writes_on_what_its_parent_began(given):
+def test_a_child_writes_on_what_its_parent_began(run):
     program = """
         upload = driver.begin_data("data", "a/b", {})
         first = driver.write_block(upload, 1, 0, b"a" * (5 << 20))
@@ -102,10 +78,10 @@ def test_a_child_writes_on_what_its_parent_began(given):
         print(driver.stat("data").size_bytes)
         driver.close()
     """
-    assert run(program, given) == f"{(5 << 20) + 1}\n"
+    assert run(program) == f"{(5 << 20) + 1}\n"
 
 
-def test_children_that_are_forked_while_threads_read(given):
+def test_children_that_are_forked_while_threads_read(run):
     program = """
         stop = threading.Event()
 
@@ -125,10 +101,10 @@ def test_children_that_are_forked_while_threads_read(given):
                 thread.join()
             driver.close()
     """
-    run(program, given)
+    run(program)
 
 
-def test_obstore_reads_what_the_parent_has_not_read_by_it(given):
+def test_obstore_reads_what_the_parent_has_not_read_by_it(run):
     program = """
         from offload_drivers.s3 import reads
 
@@ -138,9 +114,9 @@ def test_obstore_reads_what_the_parent_has_not_read_by_it(given):
         assert reads._first_user == os.getpid()
         driver.close()
     """
-    run(program, given)
+    run(program)
 
 
-def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver(given):
-    given |= {"endpoint_url": "http://127.0.0.1:1"}
-    assert run("print(driver.describe().location)", given).startswith("s3://")
+def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver(run):
+    shown = run("print(driver.describe().location)", endpoint_url="http://127.0.0.1:1")
+    assert shown.startswith("s3://")

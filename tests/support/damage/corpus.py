@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from damage.scenes import Scene
+from tiers import TOPIC
+
+from damage.scenes import LEDGER, Scene
 from offload_core.maintenance.verify import Code
 
 Place = Mapping[str, object]
 """The place that a finding must report: some of `topic`, `key`, `ledger_id`, `block`, `entry_id`, `offset`."""
+
+
+Do = Callable[[Scene], Place | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +23,7 @@ class Damage:
 
     Attributes:
         scene: makes the sound scene.
-        do: damages it, and returns the place.
+        do: damages it, and returns the place; None for the first object, as that of `LEDGER`.
         code: the finding that must be reported there.
         also: findings that must be reported as a consequence, anywhere.
         deep: only the bytes of data objects show it.
@@ -26,7 +31,7 @@ class Damage:
 
     name: str
     scene: Callable[[], Scene]
-    do: Callable[[Scene], Place]
+    do: Do
     code: Code
     also: frozenset[Code] = frozenset()
     deep: bool = False
@@ -35,12 +40,12 @@ class Damage:
         """The damaged scene, and the place of the damage."""
         scene = self.scene()
         place = self.do(scene)
+        if place is None:
+            place = {"key": scene.key(), "ledger_id": LEDGER} | ({"topic": TOPIC} if scene.records else {})
         return scene, place
 
 
 DAMAGES: dict[str, Damage] = {}
-
-Do = Callable[[Scene], Place]
 
 
 def add(name: str, scene: Callable[[], Scene], code: Code, do: Do, *also: Code, deep: bool = False):

@@ -6,8 +6,7 @@ from entries import pip17_object
 
 from damage.corpus import Place, damage
 from damage.in_indexes import repacked
-from damage.other_entries import plain_entries
-from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles, pip17, streaming
+from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles, pip17, plain_entries, streaming
 from damage.sealed import blocks_of, checksums, checksums_key, sealed
 from offload_core.maintenance.verify import Code
 
@@ -22,10 +21,6 @@ def one() -> Scene:
 
 def two() -> Scene:
     return sealed(streaming(records=False))
-
-
-def bare_mapfile() -> Scene:
-    return sealed(mapfiles(checksums=False, records=False))
 
 
 def place_of(scene: Scene, number: int = 0) -> str:
@@ -46,7 +41,12 @@ def the_header_of_a_later_ledgers_block_was_changed(scene: Scene) -> Place:
     return {"key": scene.key(1), "ledger_id": 8, "block": block.part_number, "offset": block.offset}
 
 
-@damage(bare_mapfile, Code.CHECKSUMS_BLOCK, Code.MAPFILE_DAMAGED, deep=True)
+@damage(
+    lambda: sealed(mapfiles(checksums=False, records=False)),
+    Code.CHECKSUMS_BLOCK,
+    Code.MAPFILE_DAMAGED,
+    deep=True,
+)
 def a_sealed_mapfile_has_a_flipped_bit(scene: Scene) -> Place:
     scene.flip(scene.key(), len(scene.objects[scene.key()].data) // 2)
     return {"key": scene.key(), "offset": len(scene.objects[scene.key()].data) // 2 // 1000 * 1000}
@@ -54,13 +54,10 @@ def a_sealed_mapfile_has_a_flipped_bit(scene: Scene) -> Place:
 
 @damage(one, Code.CHECKSUMS_INDEX)
 def a_sealed_index_says_something_else(scene: Scene) -> Place:
-    old, new = scene.objects[scene.index_key()].data, repacked(scene, ctime_ms=CTIME_MS)
+    """Change the ledger's creation time, which readers do not need."""
+    old, new = scene.objects[scene.index_key()].data, repacked(scene, ctime_ms=1)
     scene.with_index(new + bytes(len(old) - len(new)))
     return {"key": scene.index_key(), "ledger_id": LEDGER}
-
-
-CTIME_MS = 1
-"""Change the ledger's creation time, which readers do not need."""
 
 
 @damage(one, Code.CHECKSUMS_OTHER)

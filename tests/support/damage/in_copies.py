@@ -11,15 +11,13 @@ from offload_core.maintenance.verify import Code
 
 
 @damage(alone, Code.SUPERSEDED)
-def a_ledger_has_two_copies(scene: Scene) -> Place:
+def a_ledger_has_two_copies(scene: Scene):
     scene.add(one_ledger(), 1, later=5)
-    return {"key": scene.key(0), "ledger_id": LEDGER}
 
 
 @damage(alone, Code.COPIES_DIFFER)
-def two_copies_differ(scene: Scene) -> Place:
+def two_copies_differ(scene: Scene):
     scene.add(pip17_object(PAYLOADS[:-1], ledger_id=LEDGER), 1, later=5)
-    return {"key": scene.key(0), "ledger_id": LEDGER}
 
 
 @damage(alone, Code.LOST_ENTRIES)
@@ -30,16 +28,14 @@ def an_object_says_that_it_lacks_entries(scene: Scene) -> Place:
 
 
 @damage(segments, Code.SUPERSEDED)
-def a_segment_has_two_copies(scene: Scene) -> Place:
+def a_segment_has_two_copies(scene: Scene):
     scene.add(first_segment(), 2, later=5)
-    return {"key": scene.key(0), "ledger_id": LEDGER}
 
 
 @damage(segments, Code.SUPERSEDED)
-def a_segmented_ledger_has_a_whole_copy(scene: Scene) -> Place:
+def a_segmented_ledger_has_a_whole_copy(scene: Scene):
     del scene.objects[scene.key(1)], scene.objects[scene.index_key(1)]
     scene.add(one_ledger(), 2, later=5)
-    return {"key": scene.key(0), "ledger_id": LEDGER}
 
 
 @damage(segments, Code.GAP)

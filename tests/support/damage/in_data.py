@@ -26,12 +26,8 @@ def block_of(scene: Scene, block: int, number: int = 0, ledger_id: int = LEDGER)
 def in_header(scene: Scene, offset: int, number: int = 0, ledger_id: int = LEDGER, block: int = -1) -> Place:
     """The place of a byte of a block's header."""
     found = block_of(scene, block, number, ledger_id)
-    return {
-        "key": scene.key(number),
-        "ledger_id": ledger_id,
-        "block": found.part_number,
-        "offset": found.offset + offset,
-    }
+    at = {"block": found.part_number, "offset": found.offset + offset}
+    return {"key": scene.key(number), "ledger_id": ledger_id, **at}
 
 
 # --- headers ---------------------------------------------------------------------------------------
@@ -43,22 +39,17 @@ def block_magic_has_a_flipped_bit(scene: Scene) -> Place:
     return in_header(scene, 0, block=1)
 
 
-@damage(alone, Code.BLOCK_HEADER_LENGTH, deep=True)
-def block_declares_another_header(scene: Scene) -> Place:
-    scene.set(scene.key(), "q", block_of(scene, -1).offset + 4, 64)
-    return in_header(scene, 4)
+def set_in_header(scene: Scene, block: int, offset: int, value: int) -> Place:
+    scene.set(scene.key(), "q", block_of(scene, block).offset + offset, value)
+    return in_header(scene, offset, block=block)
 
 
-@damage(alone, Code.BLOCK_WRONG_LENGTH, deep=True)
-def block_declares_another_length(scene: Scene) -> Place:
-    scene.set(scene.key(), "q", block_of(scene, 0).offset + 12, 999)
-    return in_header(scene, 12, block=0)
-
-
-@damage(alone, Code.BLOCK_WRONG_FIRST_ENTRY, deep=True)
-def block_declares_another_first_entry(scene: Scene) -> Place:
-    scene.set(scene.key(), "q", block_of(scene, 1).offset + 20, 0)
-    return in_header(scene, 20, block=1)
+for _name, _code, _field in (
+    ("block_declares_another_header", Code.BLOCK_HEADER_LENGTH, (-1, 4, 64)),
+    ("block_declares_another_length", Code.BLOCK_WRONG_LENGTH, (0, 12, 999)),
+    ("block_declares_another_first_entry", Code.BLOCK_WRONG_FIRST_ENTRY, (1, 20, 0)),
+):
+    add(_name, alone, _code, lambda scene, field=_field: set_in_header(scene, *field), deep=True)
 
 
 @damage(alone, Code.BLOCK_HEADER_REST, deep=True)
@@ -91,14 +82,10 @@ def two_blocks_are_swapped(scene: Scene) -> Place:
 # --- frames ----------------------------------------------------------------------------------------
 
 
-def in_frame(scene: Scene, entry_id: int, offset: int = 0, number: int = 0) -> Place:
+def in_frame(scene: Scene, entry_id: int, offset: int = 0) -> Place:
     """The place of a byte of an entry's frame."""
-    return {
-        "key": scene.key(number),
-        "ledger_id": LEDGER,
-        "entry_id": entry_id,
-        "offset": scene.frame(entry_id, number) + offset,
-    }
+    at = scene.frame(entry_id) + offset
+    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": entry_id, "offset": at}
 
 
 @damage(alone, Code.ENTRY_WRONG_ID, deep=True)
@@ -107,16 +94,16 @@ def entry_has_another_id(scene: Scene) -> Place:
     return in_frame(scene, 2, 4)
 
 
-@damage(alone, Code.ENTRY_BAD_LENGTH, deep=True)
-def entry_has_a_negative_length(scene: Scene) -> Place:
-    scene.set(scene.key(), "i", scene.frame(5), -2)
-    return in_frame(scene, 5)
+def say_length(scene: Scene, entry_id: int, length: int) -> Place:
+    scene.set(scene.key(), "i", scene.frame(entry_id), length)
+    return in_frame(scene, entry_id)
 
 
-@damage(alone, Code.ENTRY_BAD_LENGTH, deep=True)
-def entry_reaches_past_its_block(scene: Scene) -> Place:
-    scene.set(scene.key(), "i", scene.frame(3), 1 << 20)
-    return in_frame(scene, 3)
+for _name, _said in (
+    ("entry_has_a_negative_length", (5, -2)),
+    ("entry_reaches_past_its_block", (3, 1 << 20)),
+):
+    add(_name, alone, Code.ENTRY_BAD_LENGTH, lambda scene, said=_said: say_length(scene, *said), deep=True)
 
 
 @damage(alone, Code.ENTRY_WRONG_ID, deep=True)
@@ -151,17 +138,14 @@ def the_last_entry_is_cut_off_and_its_block_too(scene: Scene) -> Place:
     return in_frame(scene, last)
 
 
-def taken_out(scene: Scene, entry_id: int, number: int = 0):
+def taken_out(scene: Scene, entry_id: int):
     """The block without an entry, as long as before."""
-    data, begin = scene.objects[scene.key(number)].data, scene.frame(entry_id, number)
-    block = next(b for b in reversed(scene.index(number).ledgers[0].blocks) if b.first_entry_id <= entry_id)
-    lengths = {i: len(payload) for of, i, payload in scene.written[number].entries if of == LEDGER}
-    end = begin + 12 + lengths[entry_id]
+    data, begin = scene.objects[scene.key()].data, scene.frame(entry_id)
+    block = next(b for b in reversed(scene.index().ledgers[0].blocks) if b.first_entry_id <= entry_id)
+    lengths = {i: len(payload) for of, i, payload in scene.written[0].entries if of == LEDGER}
     last = max(i for i in lengths if block.end_entry_id is None or i < block.end_entry_id)
-    content_end = scene.frame(last, number) + 12 + lengths[last]
-    rest = data[end:content_end]
-    pad = padding(block.offset + block.length - begin - len(rest))
-    scene.write(scene.key(number), begin, rest + pad)
+    rest = data[begin + 12 + lengths[entry_id] : scene.frame(last) + 12 + lengths[last]]
+    scene.write(scene.key(), begin, rest + padding(block.offset + block.length - begin - len(rest)))
 
 
 # --- padding ---------------------------------------------------------------------------------------
@@ -195,10 +179,9 @@ def the_last_entry_of_a_segment_is_left_out(scene: Scene) -> Place:
 
 @damage(filtered, Code.ENTRY_WRONG_ID, deep=True)
 def ids_go_back_in_a_filtered_object(scene: Scene) -> Place:
-    second = next(i for _, i, _ in scene.written[0].entries if i > 0)
+    assert [i for _, i, _ in scene.written[0].entries][:2] == [0, 2]
     at = 128 + 12 + len(PAYLOADS[0])
     scene.set(scene.key(), "q", at + 4, 0)
-    assert second == 2
     return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 1, "offset": at + 4}
 
 
@@ -224,7 +207,7 @@ def an_entry_behind_a_gap_has_a_flipped_bit(scene: Scene) -> Place:
 @damage(alone, Code.MESSAGE_CHECKSUM, deep=True)
 def payload_has_a_flipped_bit(scene: Scene) -> Place:
     scene.flip(scene.key(), scene.frame(7) + 12 + 60)
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 7}
+    return in_entry(scene, 7)
 
 
 @damage(segments, Code.MESSAGE_CHECKSUM, deep=True)
@@ -233,31 +216,22 @@ def checksum_has_a_flipped_bit(scene: Scene) -> Place:
     return {"key": scene.key(0), "ledger_id": LEDGER, "entry_id": 4}
 
 
-def place_of_entry(scene: Scene, entry_id: int) -> Place:
-    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": entry_id}
-
-
-def with_entry(make: Callable[[], bytes]) -> Callable[[], Scene]:
+def with_entry(make: Callable[[], bytes]) -> Scene:
     """A ledger that has an entry in its middle that is not right, whose checksum is."""
-
-    def scene() -> Scene:
-        found = Scene()
-        payloads = [*PAYLOADS[:4], make(), *PAYLOADS[4:8]]
-        found.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1 << 16), 0)
-        return found
-
+    scene = Scene()
+    payloads = [*PAYLOADS[:4], make(), *PAYLOADS[4:8]]
+    scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1 << 16), 0)
     return scene
 
 
-_METADATA = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+def in_entry(scene: Scene, entry_id: int = 4) -> Place:
+    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": entry_id}
 
 
 def metadata(**changes: object) -> bytes:
     """The metadata of a message."""
-    found = MessageMetadata()
-    found.CopyFrom(_METADATA)
-    found.MergeFrom(MessageMetadata(**changes))
-    return found.SerializeToString()
+    fields = {"producer_name": "p", "sequence_id": 1, "publish_time": 1} | changes
+    return MessageMetadata(**fields).SerializeToString()
 
 
 ENTRIES = {
@@ -287,7 +261,7 @@ ENTRIES = {
     ),
 }  # fmt: skip
 for _name, (_entry, _code) in ENTRIES.items():
-    add(_name, with_entry(_entry), _code, partial(place_of_entry, entry_id=4), deep=True)
+    add(_name, partial(with_entry, _entry), _code, in_entry, deep=True)
 
 
 @damage(alone, Code.WRONG_SIZE, deep=True)

@@ -45,15 +45,13 @@ def blocks_at(scene: Scene) -> int:
 
 
 @damage(alone, Code.NO_INDEX)
-def index_is_gone(scene: Scene) -> Place:
+def index_is_gone(scene: Scene):
     del scene.objects[scene.index_key()]
-    return {"key": scene.key(), "ledger_id": LEDGER}
 
 
 @damage(alone, Code.NO_DATA)
-def data_is_gone(scene: Scene) -> Place:
+def data_is_gone(scene: Scene):
     del scene.objects[scene.key()]
-    return {"key": scene.key(), "ledger_id": LEDGER}
 
 
 @damage(alone, Code.WRONG_LENGTH)
@@ -113,21 +111,22 @@ def index_is_a_streaming_one(scene: Scene) -> Place:
     return of_index(scene, offset=0)
 
 
-@damage(alone, Code.INDEX_TRUNCATED)
-def index_is_cut_off(scene: Scene) -> Place:
-    scene.cut(scene.index_key(), -1)
-    return of_index(scene, offset=4)
+def cut_index(scene: Scene, number: int, length: int, offset: int) -> Place:
+    scene.cut(scene.index_key(number), length)
+    return of_index(scene, number, offset=offset)
 
 
-@damage(alone, Code.INDEX_TRUNCATED)
-def index_is_empty(scene: Scene) -> Place:
-    scene.cut(scene.index_key(), 0)
-    return of_index(scene, offset=0)
+for _name, _scene, _cut in (
+    ("index_is_cut_off", alone, (0, -1, 4)),
+    ("index_is_empty", alone, (0, 0, 0)),
+    ("streaming_index_is_cut_off", segments, (1, -5, 4)),
+):
+    add(_name, _scene, Code.INDEX_TRUNCATED, lambda scene, cut=_cut: cut_index(scene, *cut))
 
 
-def set_in_index(scene: Scene, form: str, offset: int, value: int) -> Place:
-    scene.set(scene.index_key(), form, offset, value)
-    return of_index(scene, offset=offset)
+def set_in_index(scene: Scene, number: int, form: str, at: int, value: int, **place: object) -> Place:
+    scene.set(scene.index_key(number), form, at, value)
+    return of_index(scene, number, **{"offset": at} | place)
 
 
 for _name, _field in {
@@ -136,13 +135,12 @@ for _name, _field in {
     "index_declares_a_negative_data_length": ("q", 8, -1),
     "index_has_no_block": ("i", 24, 0),
 }.items():
-    add(_name, alone, Code.INDEX_BAD_LENGTH, lambda scene, field=_field: set_in_index(scene, *field))
+    add(_name, alone, Code.INDEX_BAD_LENGTH, lambda scene, field=_field: set_in_index(scene, 0, *field))
 
 
 @damage(alone, Code.INDEX_BAD_LENGTH)
 def index_has_too_many_blocks(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "i", 24, 1 << 30)
-    return of_index(scene, offset=4)
+    return set_in_index(scene, 0, "i", 24, 1 << 30, offset=4)
 
 
 @damage(alone, Code.WRONG_LENGTH)
@@ -154,20 +152,18 @@ def index_declares_a_longer_data_object(scene: Scene) -> Place:
 
 @damage(alone, Code.INDEX_BAD_LENGTH)
 def index_has_a_block_behind_the_data(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "q", blocks_at(scene) + 20 + 12, 1 << 40)
-    return of_index(scene, offset=blocks_at(scene), ledger_id=LEDGER)
+    at = blocks_at(scene)
+    return set_in_index(scene, 0, "q", at + 20 + 12, 1 << 40, offset=at, ledger_id=LEDGER)
 
 
 @damage(alone, Code.INDEX_BAD_LENGTH)
 def index_has_two_blocks_in_one_place(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "q", blocks_at(scene) + 20 + 12, 0)
-    return of_index(scene, offset=blocks_at(scene))
+    return set_in_index(scene, 0, "q", blocks_at(scene) + 20 + 12, 0, offset=blocks_at(scene))
 
 
 @damage(alone, Code.INDEX_BAD_LENGTH)
 def index_does_not_begin_with_entry_0(scene: Scene) -> Place:
-    scene.set(scene.index_key(), "q", blocks_at(scene), 1)
-    return of_index(scene, offset=blocks_at(scene))
+    return set_in_index(scene, 0, "q", blocks_at(scene), 1)
 
 
 @damage(alone, Code.INDEX_BLOCK_ORDER)
@@ -228,20 +224,13 @@ def repacked(scene: Scene, **changes: object) -> bytes:
 
 @damage(segments, Code.INDEX_BAD_MAGIC)
 def streaming_index_has_another_magic(scene: Scene) -> Place:
-    scene.set(scene.index_key(1), "I", 0, 0xCAFEBABE)
-    return of_index(scene, 1, offset=0)
+    return set_in_index(scene, 1, "I", 0, 0xCAFEBABE)
 
 
 @damage(segments, Code.INDEX_OTHER_FORMAT)
 def streaming_index_is_a_pip17_one(scene: Scene) -> Place:
     scene.with_index(pip17_object(PAYLOADS).index, 1)
     return of_index(scene, 1, offset=0)
-
-
-@damage(segments, Code.INDEX_TRUNCATED)
-def streaming_index_is_cut_off(scene: Scene) -> Place:
-    scene.cut(scene.index_key(1), -5)
-    return of_index(scene, 1, offset=4)
 
 
 @damage(segments, Code.INDEX_MISMATCH)
@@ -253,14 +242,12 @@ def streaming_index_has_a_ledger_twice(scene: Scene) -> Place:
 
 @damage(segments, Code.INDEX_MISMATCH)
 def streaming_index_has_another_ledgers_metadata(scene: Scene) -> Place:
-    scene.set(scene.index_key(1), "q", 24, 9)
-    return of_index(scene, 1, offset=24, ledger_id=9)
+    return set_in_index(scene, 1, "q", 24, 9, ledger_id=9)
 
 
 @damage(segments, Code.INDEX_BAD_LENGTH)
 def streaming_index_has_a_ledger_without_blocks(scene: Scene) -> Place:
-    scene.set(scene.index_key(1), "i", 32, 0)
-    return of_index(scene, 1, offset=24, ledger_id=LEDGER)
+    return set_in_index(scene, 1, "i", 32, 0, offset=24, ledger_id=LEDGER)
 
 
 @damage(segments, Code.INDEX_BLOCK_ORDER, Code.GAP)

@@ -7,17 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
+from operator import methodcaller
 from types import MappingProxyType
-from uuid import UUID
 
 import numpy as np
-from entries import LedgerPart, WrittenObject, batch_entry, pip17_object, streaming_object
+from entries import (
+    LedgerPart,
+    WrittenObject,
+    batch_entry,
+    entry,
+    ledger_metadata,
+    pip17_object,
+    pip17_of_blocks,
+    streaming_object,
+)
 from mapfiles import mapfile
-from records import CLOSED_AT_MS, copied, managed_ledger, segment
+from records import CLOSED_AT_MS, closed_ledger, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
-from damage.filtered import filtered_object, record_of
+from damage.sealed import sealed
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import Anchors, pack_directory
 from offload_core.format.codec.index import ObjectIndex
@@ -38,7 +46,7 @@ from offload_core.metadata.records import (
     OffloadSegment,
     pack_managed_ledger_info,
 )
-from offload_core.metadata.records.filter_record import RECORD_KEY
+from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.storage.tier import Tier
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.testing.memory import MemoryObject
@@ -46,11 +54,7 @@ from offload_hooks.values import Capabilities, ObjectStat
 from offload_proto.messages_pb2 import LZ4, ZLIB, ZSTD
 
 NOW_MS = int((MODIFIED_AT + timedelta(hours=1)).timestamp() * 1000)
-
-
 LEDGER = 7
-
-
 VERSION_NAME = "s3managedledgeroffloaderformatversion"
 
 
@@ -165,9 +169,20 @@ class Scene:
     def change_record(self, change: Callable[[LedgerRecord], LedgerRecord], ledger_id: int = LEDGER):
         """A ledger's record, changed."""
         info = self.records[TOPIC]
-        record = info.ledger(ledger_id)
-        assert record is not None
-        self.records[TOPIC] = info.with_ledger(change(record))
+        self.records[TOPIC] = info.with_ledger(change(info.ledger(ledger_id)))
+
+    def change_share(
+        self, number: int, change: Callable[[OffloadSegment], OffloadSegment], ledger_id: int = LEDGER
+    ):
+        """One of a ledger's segments, changed."""
+
+        def changed(record: LedgerRecord) -> LedgerRecord:
+            shares = list(record.context.segments)
+            shares[number] = change(shares[number])
+            context = replace(record.context, uuid=shares[0].uuid, segments=tuple(shares))
+            return replace(record, context=context)
+
+        self.change_record(changed, ledger_id)
 
     # --- the tier ----------------------------------------------------------------------------------
 
@@ -220,13 +235,6 @@ def opened_records(records: Mapping[str, bytes | ManagedLedgerInfo]):
 # --- the sound ones --------------------------------------------------------------------------------
 
 
-def closed_ledger(ledger_id: int, payloads: Sequence[bytes], context: OffloadContext | None) -> LedgerRecord:
-    """The record of a closed ledger of these payloads."""
-    size = sum(map(len, payloads))
-    info = LedgerInfo(ledger_id=ledger_id, entries=len(payloads), size=size, timestamp_ms=CLOSED_AT_MS)
-    return LedgerRecord(info=info, context=context)
-
-
 def one_ledger(**options: object) -> WrittenObject:
     """A PIP-17 object of several blocks, all but the last of them with padding."""
     return pip17_object(PAYLOADS, ledger_id=LEDGER, max_block_bytes=1000, **options)
@@ -256,8 +264,6 @@ def with_directory() -> Scene:
 
 
 FIRST, SECOND = PAYLOADS[:9], PAYLOADS[9:]
-
-
 FOLLOWING = PAYLOADS[:5]
 
 
@@ -278,12 +284,6 @@ def second_segment(first: int = len(FIRST), payloads: Sequence[bytes] = SECOND) 
         min_block_bytes=600,
     )
     return closed_in_index(written, {LEDGER: PAYLOADS, 8: FOLLOWING})
-
-
-def _with_filter(record: LedgerRecord, *, share: int, packed: str) -> LedgerRecord:
-    shares = list(record.context.segments)
-    shares[share] = shares[share].with_filter_record(packed)
-    return replace(record, context=replace(record.context, segments=tuple(shares)))
 
 
 def closed_in_index(written, whole, filter_records=MappingProxyType({}), *, is_closed=True):
@@ -310,12 +310,12 @@ def streaming(*, records: bool = True, gone: bool = False) -> Scene:
     scene = Scene()
     first, second = scene.add(first_segment(), 0), scene.add(second_segment(), 1)
     if records:
-        shares = [share(first.uuid, len(FIRST) - 1), share(second.uuid, len(PAYLOADS) - 1)]
+        shares = [segment(first.uuid, len(FIRST) - 1), segment(second.uuid, len(PAYLOADS) - 1)]
         of_segments = OffloadContext.of_segments
         scene.records = {
             TOPIC: managed_ledger(
                 closed_ledger(LEDGER, PAYLOADS, of_segments(shares, bookkeeper_deleted=gone)),
-                closed_ledger(8, FOLLOWING, of_segments([share(second.uuid, len(FOLLOWING) - 1)])),
+                closed_ledger(8, FOLLOWING, of_segments([segment(second.uuid, len(FOLLOWING) - 1)])),
             )
         }
     return scene
@@ -326,11 +326,6 @@ def trimmed() -> Scene:
     scene = Scene()
     scene.add(second_segment(), 1)
     return scene
-
-
-def share(uuid: UUID, end: int | None, **changes: object) -> OffloadSegment:
-    """A ledger's share of a segment."""
-    return segment(uuid, end, **changes)
 
 
 def mapfiles(compression=FileCompression.RECORD, *, checksums=True, records=True):
@@ -348,27 +343,42 @@ def mapfiles(compression=FileCompression.RECORD, *, checksums=True, records=True
     return scene
 
 
+def record_of(kept: Sequence[bytes], entries: int) -> FilterRecord:
+    """The record of a filter that kept these of `entries` entries."""
+    return FilterRecord.of(
+        "transactions",
+        FilterMode.GAP,
+        None,
+        DroppedEntries(entries=len(kept), payload_bytes=sum(map(len, kept))),
+        {"marker": DroppedEntries(entries=entries - len(kept))},
+    )
+
+
 def filtered(without: int | None = None) -> Scene:
-    """A ledger whose filter took entries out, in the middle, at blocks' borders and at the end.
+    """A ledger whose filter took entries out, in the middle, at blocks' borders and at the end; blocks are as before.
 
     `without` is an entry that it kept, and that is not there.
     """
-
-    def counts(entry_id: int) -> bool:
-        return entry_id % 3 != 1 and entry_id != 15
-
+    kept = {i: payload for i, payload in enumerate(PAYLOADS) if i % 3 != 1 and i != 15}
+    record = record_of(list(kept.values()), len(PAYLOADS))
+    there = {i: payload for i, payload in kept.items() if i != without}
+    metadata = replace(ledger_metadata(PAYLOADS), custom=((RECORD_KEY, record.pack().encode()),))
+    whole = one_ledger(metadata=metadata)
+    blocks = parse_index(whole.index, whole.key).ledgers[0].blocks
+    parts = [
+        (
+            block.first_entry_id,
+            {i: there[i] for i in range(block.first_entry_id, block.end_entry_id) if i in there},
+        )
+        for block in blocks
+    ]
+    lengths = [block.length for block in blocks]
     scene = Scene()
-    written = filtered_object(
-        PAYLOADS, keep=lambda i: counts(i) and i != without, ledger_id=LEDGER, counts=counts
-    )
-    key = scene.add(written, 0)
+    key = scene.add(pip17_of_blocks(parts, metadata, ledger_id=LEDGER, block_lengths=lengths), 0)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
-    filter_record = record_of([each for i, each in enumerate(PAYLOADS) if counts(i)], len(PAYLOADS))
     context = copied(key.uuid)
-    context = replace(
-        context, driver=context.driver.with_property(RECORD_KEY, filter_record.pack(short=True))
-    )
+    context = replace(context, driver=context.driver.with_property(RECORD_KEY, record.pack(short=True)))
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, context))}
     return scene
 
@@ -393,7 +403,55 @@ def filtered_segments(*, records: bool = True) -> Scene:
     if records:
         for ledger_id, number, share_of in ((LEDGER, 0, 0), (LEDGER, 1, 1), (8, 1, 0)):
             packed = filter_records[number][ledger_id].pack(short=True)
-            scene.change_record(partial(_with_filter, share=share_of, packed=packed), ledger_id)
+            scene.change_share(share_of, methodcaller("with_filter_record", packed), ledger_id)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
     return scene
+
+
+def plain_entries() -> Scene:
+    """Entries that are not Pulsar's, and empty ones."""
+    scene = Scene()
+    scene.add(pip17_object([b"", b"plain", b"x" * 700, b""], ledger_id=LEDGER, max_block_bytes=1000), 0)
+    return scene
+
+
+def without_checksums() -> Scene:
+    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can see, and a marker."""
+    scene = Scene()
+    payloads = [entry(b"one", checksum=False), entry(b"two" * 100, checksum=False, compression=LZ4)]
+    scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)
+    return scene
+
+
+# --- all of them by their names --------------------------------------------------------------------
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "empty": Scene,
+    "pip17": pip17,
+    "pip17-without-records": lambda: pip17(records=False),
+    "pip17-hot-copy-gone": lambda: pip17(gone=True),
+    "directory": with_directory,
+    "streaming": streaming,
+    "streaming-without-records": lambda: streaming(records=False),
+    "streaming-hot-copy-gone": lambda: streaming(gone=True),
+    "streaming-trimmed-without-records": trimmed,
+    "mapfile-record": mapfiles,
+    "mapfile-block": lambda: mapfiles(FileCompression.BLOCK),
+    "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
+    "mapfile-without-checksums": lambda: mapfiles(checksums=False, records=False),
+    "filtered": filtered,
+    "filtered-segments": filtered_segments,
+    "filtered-segments-without-records": lambda: filtered_segments(records=False),
+    "plain-entries": plain_entries,
+    "no-checksums": without_checksums,
+    "pip17-sealed": lambda: sealed(pip17()),
+    "directory-sealed": lambda: sealed(with_directory()),
+    "streaming-sealed": lambda: sealed(streaming()),
+    "mapfile-sealed": lambda: sealed(mapfiles()),
+    "mapfile-block-sealed": lambda: sealed(mapfiles(FileCompression.BLOCK, checksums=False)),
+    "filtered-sealed": lambda: sealed(filtered()),
+    "filtered-segments-sealed": lambda: sealed(filtered_segments()),
+}
+"""Sound scenes by name: in these a verifier finds nothing."""

@@ -13,9 +13,6 @@ from offload_core.format.codec.object_format import ObjectKey
 if TYPE_CHECKING:
     from damage.scenes import Scene
 
-MAPFILE_STRETCH_BYTES = 1000
-"""Not as long as those that `--seal` makes."""
-
 
 def checksums(index: bytes, blocks: Sequence[bytes], version: int = 1) -> bytes:
     """The checksums of an index and of blocks."""
@@ -29,7 +26,7 @@ def blocks_of(data: bytes, key: ObjectKey) -> list[bytes]:
     """The blocks of a data object, as their headers have them."""
     blocks, begin = [], 0
     while begin < len(data):
-        end = begin + MAPFILE_STRETCH_BYTES
+        end = begin + 1000  # not as long as the stretches that `--seal` makes
         if not key.is_mapfile:
             end = begin + struct.unpack_from(">q", data, begin + 12)[0]
         blocks.append(data[begin:end])

@@ -6,7 +6,6 @@ whichever copy it would read.
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import multiprocessing
@@ -15,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -26,6 +24,7 @@ import pulsar
 import s3
 import stamina
 from servers.broker import Broker
+from servers.process import http_answer
 from servers.versitygw import Versitygw
 from stores import Store
 from waiting import wait_for
@@ -166,17 +165,11 @@ def _path(topic: str) -> str:
 
 def _request(method: str, url: str, body: object = None) -> Any:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
-    try:
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        content = None if body is None else json.dumps(body).encode()
-        connection.request(method, f"{parts.path}?{parts.query}", content, headers)
-        answer = connection.getresponse()
-        text = answer.read()
-    finally:
-        connection.close()
-    if answer.status >= 300:
-        raise AdminError(f"{method} {url} was answered by {answer.status}: {text.decode(errors='replace')}")
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    content = None if body is None else json.dumps(body).encode()
+    status, _, text = http_answer(parts.netloc, method, f"{parts.path}?{parts.query}", content, headers)
+    if status >= 300:
+        raise AdminError(f"{method} {url} was answered by {status}: {text.decode(errors='replace')}")
     return json.loads(text) if text else None
 
 
@@ -224,7 +217,9 @@ def produce(
     for count, message in enumerate(messages, start=1):
         sequence_id = message.get("sequence_id", 1000 + 7 * (count - 1))
         sent = {**message, "sequence_id": sequence_id}
-        producer.send_async(callback=partial(_answered, answers, sequence_id), **sent)
+        producer.send_async(
+            callback=lambda *answer, sequence_id=sequence_id: answers.put((sequence_id, *answer)), **sent
+        )
     producer.flush()
     sent_ids: dict[Place, int] = {}
     for _ in range(count):
@@ -235,23 +230,12 @@ def produce(
     return sent_ids
 
 
-def _answered(
-    answers: queue.SimpleQueue[tuple[int, pulsar.Result, pulsar.MessageId]],
-    sequence_id: int,
-    result: pulsar.Result,
-    message_id: pulsar.MessageId,
-) -> None:
-    answers.put((sequence_id, result, message_id))
-
-
 def consume(client: pulsar.Client, topic: str, sent: Mapping[Place, int]) -> list[Read]:
     """Read all messages that were sent, from the first, by an exclusive consumer that acknowledges none."""
-    consumer = client.subscribe(topic, "tests", initial_position=pulsar.InitialPosition.Earliest)
-    try:
+    first = pulsar.InitialPosition.Earliest
+    with closing(client.subscribe(topic, "tests", initial_position=first)) as consumer:
         messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in sent]
         return by_partition([_as_read(message, sent) for message in messages])
-    finally:
-        consumer.close()
 
 
 def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[tuple[bytes, bytes]]:
@@ -369,9 +353,6 @@ class ColdNamespace:
 # would take the whole run of tests with it. Reading a topic can be done again, so a crash costs a second and no test.
 
 
-_ATTEMPTS = 3
-
-
 class ConsumerProcess:
     """Consumes topics of the broker at this address; the process is started by the first call.
 
@@ -384,7 +365,7 @@ class ConsumerProcess:
 
     def consume(self, topic: str, sent: Mapping[Place, int]) -> list[Read]:
         """See `pulsar_topics.consume`."""
-        for attempt in stamina.retry_context(on=BrokenProcessPool, attempts=_ATTEMPTS, wait_initial=0.1):
+        for attempt in stamina.retry_context(on=BrokenProcessPool, attempts=3, wait_initial=0.1):
             with attempt:
                 try:
                     return self._started().submit(_consume, self._service_url, topic, dict(sent)).result()
@@ -408,11 +389,9 @@ class ConsumerProcess:
 
 
 def _consume(service_url: str, topic: str, sent: Mapping[Place, int]) -> list[Read]:
-    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    try:
+    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    with closing(pulsar.Client(service_url, logger=logger)) as client:
         return consume(client, topic, sent)
-    finally:
-        client.close()
 
 
 # --- A running broker with all that tests do to it: its admin REST, Pulsar's official client, buckets to offload to.

@@ -6,6 +6,7 @@ import base64
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class JavaClient:
 
         `options` are `batch`, `chunk_bytes` and `compression`. With `encrypt_for` the folder `keys` has `NAME.pub`.
         """
-        texts = [{name: _as_text(value) for name, value in message.items()} for message in messages]
+        texts = [{name: as_text(value) for name, value in message.items()} for message in messages]
         if encrypt_for:
             options |= {"encrypt_for": list(encrypt_for), "key_folder": str(keys)}
         self.oracle.ask("produce", service_url=self.service_url, topic=topic, messages=texts, **options)
@@ -71,7 +72,7 @@ class JavaClient:
         `options` are `crypto_failure_action` and `compacted`. The folder `keys` has `NAME.pem` of every name.
         """
         if until is not None:
-            options["until"] = _as_text(until)
+            options["until"] = as_text(until)
         if keys is not None:
             options["key_folder"] = str(keys)
         answer = self.oracle.ask("consume", service_url=self.service_url, topic=topic, **options)
@@ -86,7 +87,7 @@ def rows_as_java_reads(tier: TierReader, topic: str, **options: Any) -> list[Rea
     return [{name: _as_number(row[column]) for name, column in READ_COLUMNS.items()} for row in rows]
 
 
-def _as_text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
@@ -143,28 +144,24 @@ class TransactionalPulsar(LivePulsar):
 
     def consume(self, topic: str, kind: str, name: str, count: int) -> list[Row]:
         """Consume `count` messages by a new subscription of this kind, from the first on; acknowledge all."""
-        consumer = self.client.subscribe(
-            topic, name, consumer_type=KINDS[kind], initial_position=pulsar.InitialPosition.Earliest
-        )
-        try:
+        with self._subscribed(topic, name, consumer_type=KINDS[kind]) as consumer:
             received = [consumer.receive(RECEIVED_WITHIN_MS) for _ in range(count)]
             for message in received:
                 consumer.acknowledge(message)
-        finally:
-            consumer.close()
         return [_row(message) for message in received]
 
     def sought(self, topic: str, name: str, times_ms: Sequence[int]) -> list[Row]:
         """The first message after each seek to a time."""
-        consumer = self.client.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
         found = []
-        try:
+        with self._subscribed(topic, name) as consumer:
             for time_ms in times_ms:
                 consumer.seek(time_ms)
                 found.append(_row(consumer.receive(RECEIVED_WITHIN_MS)))
-        finally:
-            consumer.close()
         return found
+
+    def _subscribed(self, topic: str, name: str, **options: Any) -> AbstractContextManager[pulsar.Consumer]:
+        first = pulsar.InitialPosition.Earliest
+        return closing(self.client.subscribe(topic, name, initial_position=first, **options))
 
     def views(self, topic: str, subscriptions: str) -> dict[str, Any]:
         """All that is got of a topic: by a reader, by seeks, and by subscriptions of each kind, acknowledged.

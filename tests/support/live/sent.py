@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -14,9 +13,9 @@ from urllib.parse import quote, urlsplit
 import pulsar
 from live.broker import Place, produce
 from pulsar.schema import Array, AvroSchema, Double, JsonSchema, Long, Record, String
+from servers.process import http_answer
 
 WORDS = ("ledger", "entry", "segment", "block", "index", "Größe", "冷", "")
-EVENT_TIME_MS = 1_600_000_000_000
 PARTITIONS = {"partitioned": 3}
 """Topics that are partitioned, and into how many."""
 
@@ -55,7 +54,7 @@ def _messages(seed: str, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
         if i % 3 == 0:
             message["properties"] = {f"name-{n}": random_.choice(WORDS) for n in range(i % 4)} | {"i": str(i)}
         if i % 5:
-            message["event_timestamp"] = EVENT_TIME_MS + i
+            message["event_timestamp"] = 1_600_000_000_000 + i
         if i % 7 == 0:
             message["ordering_key"] = f"order-{i}"
         yield message
@@ -88,7 +87,7 @@ def _batched_and_unbatched(
     singles = _messages(seed, _sizes(seed, 40))
     if compression is pulsar.CompressionType.ZLib:
         # The client would drop the others (test_client_faults.py).
-        singles = filter(_has_content, singles)
+        singles = (message for message in singles if message["content"])
     return sent | produce(
         client,
         topic,
@@ -97,10 +96,6 @@ def _batched_and_unbatched(
         compression_type=compression,
         batching_enabled=False,
     )
-
-
-def _has_content(message: Mapping[str, Any]) -> bool:
-    return bool(message["content"])
 
 
 def _keyed(client: pulsar.Client, topic: str) -> dict[Place, int]:
@@ -208,7 +203,6 @@ CONNECT, CONNECTED, PRODUCER, SEND, SEND_RECEIPT, PRODUCER_SUCCESS = 2, 3, 5, 6,
 """Types of commands, which are also the numbers of their fields."""
 
 _PING, _PONG = 18, 19
-_PROTOCOL_VERSION = 19
 
 
 class RawProducer:
@@ -218,17 +212,19 @@ class RawProducer:
         service_url, admin_url: the broker's `pulsar://` and `http://`.
     """
 
-    def __init__(self, service_url: str, admin_url: str, topic: str, name: str = "raw") -> None:
-        _look_up(admin_url, topic)
+    def __init__(self, service_url: str, admin_url: str, topic: str) -> None:
+        lookup = f"/lookup/v2/topic/{quote(topic.replace('://', '/'))}"  # has the broker serve the topic
+        status, _, text = http_answer(urlsplit(admin_url).netloc, "GET", lookup)
+        assert status == 200, text
         place = urlsplit(service_url)
         assert place.hostname is not None
         assert place.port is not None
         self._socket = socket.create_connection((place.hostname, place.port), timeout=ANSWERED_WITHIN_S)
         self._stream = self._socket.makefile("rb")
         self._sent = 0
-        self._ask(CONNECT, _text(1, "tests") + _number(4, _PROTOCOL_VERSION), CONNECTED)
+        self._ask(CONNECT, _text(1, "tests") + _number(4, 19), CONNECTED)
         self._ask(
-            PRODUCER, _text(1, topic) + _number(2, 0) + _number(3, 1) + _text(4, name), PRODUCER_SUCCESS
+            PRODUCER, _text(1, topic) + _number(2, 0) + _number(3, 1) + _text(4, "raw"), PRODUCER_SUCCESS
         )
 
     def send(self, entries: Sequence[bytes]) -> None:
@@ -261,18 +257,6 @@ class RawProducer:
         frame = self._stream.read(length)
         assert frame[4] == 0x08
         return frame[5]
-
-
-def _look_up(admin_url: str, topic: str) -> None:
-    """Have the broker serve the topic."""
-    place = urlsplit(admin_url)
-    connection = http.client.HTTPConnection(place.netloc, timeout=ANSWERED_WITHIN_S)
-    try:
-        connection.request("GET", f"/lookup/v2/topic/{quote(topic.replace('://', '/'))}")
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-    finally:
-        connection.close()
 
 
 def _varint(value: int) -> bytes:

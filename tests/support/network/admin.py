@@ -2,7 +2,7 @@
 
 import json
 import traceback
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -106,17 +106,10 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"  # no server knows it
 PATH = "/admin/v2/tenants"
 
 
-@contextmanager
 def client_of(url, *, token=TOKEN, ca_bundle=None, timeout_s=30, attempts=1):
-    servers = parse_servers(url)
     tls = tls_context(str(ca_bundle), None, None) if ca_bundle else None
-    made = PulsarAdminClient(
-        servers, Credentials(token=token, tls=tls), timeout_s=timeout_s, attempts=attempts
-    )
-    try:
-        yield made
-    finally:
-        made.close()
+    credentials = Credentials(token=token, tls=tls)
+    return closing(PulsarAdminClient(parse_servers(url), credentials, timeout_s=timeout_s, attempts=attempts))
 
 
 def asked(url, **options):

@@ -10,8 +10,8 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -104,8 +104,6 @@ NEVER_SENT = Lost()
 """The server does not get the request."""
 NEVER_ANSWERED = Lost()
 """The server gets the request, and its answer is dropped."""
-
-Rule = Callable[[Request], Answer | Lost | None]
 
 
 class Front:
@@ -200,8 +198,7 @@ def _passed_on(server, request):
     if not server.hostname:
         raise ConnectionRefusedError("this front has no server")
     target = urlsplit(request.target)
-    connection = http.client.HTTPConnection(server.hostname, server.port, timeout=60)
-    try:
+    with closing(http.client.HTTPConnection(server.hostname, server.port, timeout=60)) as connection:
         path = target.path + (f"?{target.query}" if target.query else "")
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers.items():
@@ -211,8 +208,6 @@ def _passed_on(server, request):
         answer = connection.getresponse()
         headers = {n: v for n, v in answer.getheaders() if n.lower() not in _NOT_PASSED_BACK}
         return Answer(status=answer.status, body=answer.read(), headers=headers)
-    finally:
-        connection.close()
 
 
 # --- A replacement for Microsoft Entra and a machine's identity service, which cannot run here; and Azurite with TLS.
@@ -244,14 +239,11 @@ class SecureAzurite(Azurite):
 
     def is_ready(self):
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=5, context=self._trust)
-        try:
+        with suppress(OSError), closing(connection):
             connection.request("GET", "/")
             connection.getresponse().read()
-        except OSError:
-            return False
-        finally:
-            connection.close()
-        return True
+            return True
+        return False
 
 
 class Identities:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
 CHUNK = 1 << 16
@@ -66,7 +65,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="spoiling-proxy")
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(30)
+        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port = self._server.sockets[0].getsockname()[1]
 
     @property
@@ -81,7 +80,7 @@ class Proxy:
             for writer in list(self._open):
                 _reset(writer)
 
-        asyncio.run_coroutine_threadsafe(cut(), self._loop).result(30)
+        self._run(cut())
 
     def close(self):
         """Stop listening, drop all connections, end the thread."""
@@ -95,7 +94,7 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(30)
+        self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
         self._loop.close()
@@ -106,8 +105,8 @@ class Proxy:
     def __exit__(self, *_):
         self.close()
 
-    async def _listen(self):
-        return await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    def _run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _serve(self, reader, writer):
         number, self.connections = self.connections, self.connections + 1
@@ -219,17 +218,12 @@ def _reset(writer):
 # A connection is cut where something is lost, so the client does not know. Requests of other kinds are let through.
 
 
-Loss = Literal["request", "answer"]
-
-MULTI = 14
-"""The type of a request that is a transaction."""
-
-
 class ZooKeeperProxy:
     """A proxy on a free loopback port.
 
     Attributes:
-        lose: what is lost of each transaction from now on; None of one that is let through. At its end all are.
+        lose: what is lost of each transaction from now on, `request` or `answer`; None of one that is let through.
+            At its end all are.
         transactions: how many there were.
         on_loss: called before the connection is cut, when the server has done all that it will.
     """
@@ -281,24 +275,22 @@ class ZooKeeperProxy:
         self._sockets |= {client, server}
         lost_answers = set()
         self._start(lambda: self._answers(client, server, lost_answers))
-        try:
+        with suppress(OSError):
             server.sendall(_frame(client))  # the beginning of a session
             while True:
                 frame = _frame(client)
                 xid, kind = struct.unpack_from(">ii", frame, 4)
-                loss = self._next_loss() if kind == MULTI else None
+                loss = self._next_loss() if kind == 14 else None  # the type of a transaction
                 if loss == "request":
                     self.on_loss()
                     break
                 if loss == "answer":
                     lost_answers.add(xid)
                 server.sendall(frame)
-        except OSError:
-            pass
         self._cut(client, server)
 
     def _answers(self, client, server, lost):
-        try:
+        with suppress(OSError):
             client.sendall(_frame(server))
             while True:
                 frame = _frame(server)
@@ -306,8 +298,6 @@ class ZooKeeperProxy:
                     self.on_loss()
                     break
                 client.sendall(frame)
-        except OSError:
-            pass
         self._cut(client, server)
 
     def _next_loss(self):

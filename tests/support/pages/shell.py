@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -20,6 +19,7 @@ from pathlib import Path
 from commands import COMMAND
 from live.clients import PulsarShell
 from servers.process import Child, free_port
+from waiting import wait_for
 
 from offload_core.interfaces.cli.main import main
 
@@ -129,11 +129,10 @@ def _check_extras(words):
 def _serve(arguments, world):
     (world.folder / "empty.toml").touch()
     command = [str(COMMAND), "serve", *arguments, "--port", str(free_port())]
-    child = Child(
-        command, world.folder / "serve.log", {"PULSAR_OFFLOAD_CONFIG": f"{world.folder}/empty.toml"}
-    )
+    log, env = world.folder / "serve.log", {"PULSAR_OFFLOAD_CONFIG": f"{world.folder}/empty.toml"}
+    child = Child(command, log, env)
     try:
-        child.wait_until(lambda: "listening" in (world.folder / "serve.log").read_text())
+        child.wait_until(lambda: "listening" in log.read_text())
     finally:
         child.stop()
 
@@ -142,11 +141,8 @@ def _follow(arguments):
     """Until something is exported; then it is ended as by Ctrl-C."""
     target = Path(arguments[arguments.index("--to") + 1].partition(":")[2])
     running = subprocess.Popen([str(COMMAND), *arguments])
-    deadline = time.monotonic() + 60
-    while not list(target.rglob("_delta_log/*.json")):
-        assert running.poll() is None, "it has ended"
-        assert time.monotonic() < deadline, "it has exported nothing"
-        time.sleep(0.05)
+    wait_for(lambda: running.poll() is not None or list(target.rglob("_delta_log/*.json")))
+    assert running.poll() is None, "it has ended"
     running.send_signal(signal.SIGINT)
     assert running.wait(60) in (0, 130)  # while it waited for more, or in the middle of what was there
 
@@ -154,11 +150,9 @@ def _follow(arguments):
 def _ask_service(lines, world):
     asked = []
     for line in lines:
-        match line.words:
-            case ["pulsar-admin", "--admin-url", url, *command]:
-                asked.append(shlex.join(command))
-            case _:
-                raise AssertionError(f"not asked of the service: {shlex.join(line.words)}")
+        _, option, url, *command = line.words
+        assert option == "--admin-url", f"not asked of the service: {shlex.join(line.words)}"
+        asked.append(shlex.join(command))
     for line, printed in zip(lines, PulsarShell(world.folder, url).run(asked), strict=True):
         assert "Reason" not in printed, printed
         _compare(line, printed)

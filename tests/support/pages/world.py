@@ -194,19 +194,12 @@ class World:
     @cached_property
     def zookeeper(self):
         """The address of a ZooKeeper with the record of a topic, as Pulsar stores it."""
-        from kazoo.client import KazooClient
-
         server = self._fixture("zookeeper")
         root = f"/pages-{uuid4()}"
-        client = KazooClient(f"{server.host}:{server.port}")
-        client.start()
-        try:
+        with server.connected() as client:
             for name, value in self._values.items():
                 client.create(f"{root}/managed-ledgers/{name}", value, makepath=True)
-        finally:
-            client.stop()
-            client.close()
-        return f"zk://{server.host}:{server.port}{root}"
+        return f"{server.endpoint}{root}"
 
     @cached_property
     def shelf_site(self):

@@ -14,12 +14,9 @@ page [Command line](../cli.md).
 
 def commands_page():
     """The page."""
-    described = [line for each in _by_name(COMMANDS) for line in _of(f"offload {each.name}", each.load())]
+    commands = sorted(COMMANDS, key=lambda each: each.name)
+    described = [line for each in commands for line in _of(f"offload {each.name}", each.load())]
     return "\n".join([_HEAD, *described])
-
-
-def _by_name(commands):
-    return sorted(commands, key=lambda each: each.name)
 
 
 def _of(name, command):

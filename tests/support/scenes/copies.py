@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, streaming_object
 from mapfiles import MANAGED_LEDGER, mapfile
 from records import closed, segment
-from tiers import MemoryDriver, Names, uuid_of
+from tiers import MemoryDriver, Names, numbered, uuid_of
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, walk_frames
 from offload_core.format.codec.decoder import parse_index
@@ -45,9 +46,8 @@ class ColdCopy:
         memory = ReadMemory() if memory is None else memory
         return ColdReaders(KnownTiers(self.tier), memory=memory, read_buffer_bytes=read_buffer_bytes)
 
-    def open(self, *, memory: ReadMemory | None = None, read_buffer_bytes: int = 1 << 20) -> ColdReader:
-        readers = self.readers(memory=memory, read_buffer_bytes=read_buffer_bytes)
-        return readers.open(self.record, MANAGED_LEDGER)
+    def open(self, **options: Any) -> ColdReader:
+        return self.readers(**options).open(self.record, MANAGED_LEDGER)
 
     def data_reads(self) -> list[tuple[int, int]]:
         """Ranges of data objects that were asked for since the last question."""
@@ -58,13 +58,9 @@ class ColdCopy:
 
 def cold_copy(written, *, entry_count=None, filtered=False):
     """A copy in these objects: one that is whole, or streaming segments in order."""
-    objects, keys = {}, []
-    for attempt, each in enumerate(written):
-        key = replace(each.key, uuid=uuid_of(attempt))
-        keys.append(key)
-        objects |= {key.data_key: each.data, key.index_key: each.index}
+    keys = [replace(each.key, uuid=uuid_of(attempt)) for attempt, each in enumerate(written)]
     metadata = Names().as_metadata("data") | ({FILTERED_KEY: "transactions"} if filtered else {})
-    driver = MemoryDriver(objects, metadata=metadata)
+    driver = MemoryDriver(numbered(*written), metadata=metadata)
     entries = {entry_id: payload for each in written for _, entry_id, payload in each.entries}
     where = tier_record(Tier(driver))
     if keys[0].ledger_id is None:
@@ -84,11 +80,11 @@ def pip17_copy(payloads, *, max_block_bytes=1 << 20, stride=None):
     return cold_copy([written if stride is None else with_directory(written, stride)])
 
 
-def streaming_copy(payloads: Sequence[bytes], cuts: Sequence[int], *, block_entries: int = 3) -> ColdCopy:
-    """Streaming segments that end before these entries, and with the last."""
+def streaming_copy(payloads: Sequence[bytes], cuts: Sequence[int]) -> ColdCopy:
+    """Streaming segments of blocks of three entries, which end before these entries, and with the last."""
     written = []
     for first, stop in pairwise([0, *sorted(cuts), len(payloads)]):
-        blocks = [payloads[i : min(i + block_entries, stop)] for i in range(first, stop, block_entries)]
+        blocks = [payloads[i : min(i + 3, stop)] for i in range(first, stop, 3)]
         if blocks:
             written.append(
                 streaming_object([LedgerPart(ledger_id=LEDGER, blocks=blocks, first_entry_id=first)])

@@ -20,7 +20,7 @@ from entries import (
 )
 from hypothesis import strategies as st
 from mapfiles import mapfile
-from records import CLOSED_AT_MS, closed, managed_ledger, segment
+from records import CLOSED_AT_MS, closed, closed_ledger, managed_ledger, segment, still_open
 from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
@@ -68,15 +68,8 @@ class FilteredLedger:
         """Its objects with these entries, in order."""
         entries = {i: self.payloads[i] for i in sorted(kept)}
         if self.layout == "mapfile":
-            return [
-                mapfile(
-                    entries,
-                    ledger_id=self.ledger_id,
-                    compression=FileCompression.NONE,
-                    block_bytes=200,
-                    index_interval=2,
-                )
-            ]
+            sizes = {"block_bytes": 200, "index_interval": 2}
+            return [mapfile(entries, ledger_id=self.ledger_id, compression=FileCompression.NONE, **sizes)]
         made = []
         for firsts, following in pairwise([*self.blocks, [len(self.payloads)]]):
             parts: list[Block] = []
@@ -196,11 +189,12 @@ def filtered_topics(
         for i in range(count):
             value = b"%d:%d " % (number, i) * draw(st.sampled_from([1, 30]))
             is_batch = draw(st.booleans())
-            payloads.append(
+            made = (
                 batch_entry([value, value], publish_time=clock)
                 if is_batch
                 else entry(value, publish_time=clock)
             )
+            payloads.append(made)
             clock += 1
         which = draw(st.sampled_from(["all", "none", "some", "some", "some"]))
         kept = frozenset(range(count) if which == "all" else ())
@@ -261,9 +255,6 @@ class SegmentedTopic:
     @property
     def tier(self) -> Tier:
         return Tier(self.driver)
-
-    def catalogued(self) -> TierReader:
-        return TierReader(self.tier)
 
     def cold_entries(self) -> list[tuple[int, int, bytes]]:
         """The entries of a scan: ledger, entry, payload."""
@@ -330,12 +321,10 @@ def segmented(
         writer = hot.create({})
         payloads[writer.ledger_id] = [b"%d:%d " % (writer.ledger_id, i) * (i % 3 + 1) for i in range(size)]
         writer.append_batch(payloads[writer.ledger_id])
-    info = ManagedLedgerInfo(
-        ledgers=tuple(
-            _ledger(ledger_id, payloads[ledger_id], last_is_open and ledger_id == max(payloads))
-            for ledger_id in payloads
-        )
-    )
+    ledgers = [closed_ledger(ledger_id, payloads[ledger_id]) for ledger_id in payloads]
+    if last_is_open:
+        ledgers[-1] = still_open(ledgers[-1].ledger_id)
+    info = managed_ledger(*ledgers)
     positions = [EntryPosition(ledger, i) for ledger, each in payloads.items() for i in range(len(each))]
     objects: dict[str, bytes] = {}
     cold: dict[int, list[int]] = {}
@@ -368,14 +357,6 @@ def assign_and_extend(
     for ledger_id in sorted({at.ledger_id for at in entries} - {entries[0].ledger_id}):
         info = extend_segment(info, uuid, ledger_id)
     return info
-
-
-def _ledger(ledger_id: int, payloads: Sequence[bytes], is_open: bool) -> LedgerRecord:
-    if is_open:
-        return LedgerRecord(info=LedgerInfo(ledger_id=ledger_id, timestamp_ms=0))
-    size = sum(map(len, payloads))
-    info = LedgerInfo(ledger_id=ledger_id, entries=len(payloads), size=size, timestamp_ms=CLOSED_AT_MS)
-    return LedgerRecord(info=info)
 
 
 def _ends(entries: Sequence[EntryPosition]) -> dict[int, int]:

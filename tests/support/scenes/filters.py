@@ -13,7 +13,6 @@ from scenes.transactions import NEVER, Model, message
 
 from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterMode, parse_filter_record
 from offload_core.metadata.stores import ManagedLedgerRecords
@@ -22,7 +21,6 @@ from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic, open_managed_ledger
 from offload_core.writing.offload.hot_copy_check import check_cold_copies
 from offload_core.writing.offload_filters import ChosenFilter
-from offload_core.writing.settings import ResolvedPolicies
 from offload_core.writing.transaction_filter import TransactionOffloadFilter
 from offload_drivers.local import LocalDriver
 from offload_hooks.filters import OffloadFilter
@@ -39,11 +37,8 @@ def chosen(mode, offload_filter=None, name="transactions"):
 
 def short_record(ledger):
     """The filter record in a ledger's offload context."""
-    text = (
-        None
-        if ledger.context is None or ledger.context.driver is None
-        else ledger.context.driver.get(RECORD_KEY)
-    )
+    driver = None if ledger.context is None else ledger.context.driver
+    text = None if driver is None else driver.get(RECORD_KEY)
     return None if text is None else parse_filter_record(text)
 
 
@@ -109,15 +104,10 @@ class FilteredTopic:
         """Of its record, those with entries."""
         return [ledger for ledger in self.topic.topic.read_info().in_order if ledger.info.entries]
 
-    def hot_entries(self, *, sealed_only=False):
+    def hot_entries(self):
         """All that was added."""
-        sealed = {ledger.ledger_id for ledger in self.ledgers}
-        return [
-            (position, bytes(payload))
-            for ledger_id in self.hot.ledger_ids()
-            if ledger_id in sealed or not sealed_only
-            for position, payload in self._hot(ledger_id)
-        ]
+        ledgers = map(self._hot, self.hot.ledger_ids())
+        return [(position, bytes(payload)) for entries in ledgers for position, payload in entries]
 
     def _hot(self, ledger_id):
         reader = self.hot.open(ledger_id)
@@ -169,15 +159,6 @@ class PlainFilter:
     def look(self, _, entries):
         """See `TopicFilter`."""
         return memoryview(array("i", [int(self.drops(bytes(each))) for each in entries]))
-
-
-def every_ledger(trigger="threshold_in_bytes"):
-    """Policies by which every sealed ledger is due."""
-    return ResolvedPolicies(
-        offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
-        retention=RetentionPolicies(),
-        retention_origin="default",
-    )
 
 
 # --- A streamed topic with a filter that drops entries by their numbers, and what must be left of it.

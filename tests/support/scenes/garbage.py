@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from damage.scenes import LEDGER, PAYLOADS, Scene, closed_ledger, in_memory_tier, one_ledger, pip17, share
+from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, one_ledger, pip17
 from managed_ledgers import Audit
-from records import copied, failed, managed_ledger, new_copy
+from records import closed_ledger, copied, failed, managed_ledger, new_copy, segment
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.maintenance.gc import Collection, CollectionSummary, GarbageKind, RemovalOutcome, Scope
@@ -217,7 +217,7 @@ def condemned() -> tuple[Scene, GarbageKind]:
 
 
 def failed_segment() -> tuple[Scene, GarbageKind]:
-    return attempt(OffloadContext.of_segments([failed(share(uuid_of(5), 15))])), GarbageKind.FAILED
+    return attempt(OffloadContext.of_segments([failed(segment(uuid_of(5), 15))])), GarbageKind.FAILED
 
 
 def begun(scene: Scene) -> ManagedLedgerInfo:

@@ -69,8 +69,7 @@ class TopicRules(RuleBasedStateMachine):
 
     def info(self):
         """The record."""
-        known = self.records.read(NAME)
-        return known.info
+        return self.records.read(NAME).info
 
     def position(self, place):
         """One of an entry, or near it, or anywhere."""
@@ -227,7 +226,7 @@ class TopicMachine(TopicRules):
 
     @invariant()
     def both_tiers_have_what_the_record_says(self):
-        info = self.records.read(NAME).info
+        info = self.info()
         hot = {
             ledger.ledger_id
             for ledger in info.ledgers

@@ -54,6 +54,7 @@ def write_keys(folder: Path, *names: str) -> Path:
     return folder
 
 
+@functools.cache  # as a producer does, which wraps a data key once for many messages
 def wrapped(data_key: bytes, name: str) -> bytes:
     """A data key, encrypted for the key of this name."""
     return private_key(name).public_key().encrypt(data_key, OAEP)
@@ -72,8 +73,7 @@ def seal(
     """
     vector = os.urandom(12)
     keys = [
-        EncryptionKeys(key=name, value=(values or {}).get(name) or wrapped_once(data_key, name))
-        for name in names
+        EncryptionKeys(key=name, value=(values or {}).get(name) or wrapped(data_key, name)) for name in names
     ]
     ciphertext = AESGCM(data_key).encrypt(vector, payload, None)
     return ciphertext, {"encryption_keys": keys, "encryption_param": vector}
@@ -105,12 +105,6 @@ def stored_entry(payload: bytes, **metadata: Any) -> bytes:
     """An entry of this payload as it is, whatever the metadata declares."""
     fields = {"producer_name": "producer", "sequence_id": 0, "publish_time": PUBLISH_TIME_MS} | metadata
     return frame_entry(MessageMetadata(**fields).SerializeToString(), payload)
-
-
-@functools.cache
-def wrapped_once(data_key: bytes, name: str) -> bytes:
-    """As a producer does, which wraps a data key once for many messages."""
-    return wrapped(data_key, name)
 
 
 # --- Chunked messages: their entries, interleaved and with losses, and which of them a consumer would read.
@@ -151,11 +145,8 @@ class SentMessage:
             common |= {"compression": self.codec, "uncompressed_size": len(self.value)}
         if self.chunks == 1:
             return [self._entry(compressed, common)]
-        common |= {
-            "uuid": self.uuid,
-            "num_chunks_from_msg": self.chunks,
-            "total_chunk_msg_size": len(compressed),
-        }
+        common |= {"num_chunks_from_msg": self.chunks, "total_chunk_msg_size": len(compressed)}
+        common["uuid"] = self.uuid
         size = max(1, -(-len(compressed) // self.chunks))
         parts = [compressed[i * size : (i + 1) * size] for i in range(self.chunks)]
         return [self._entry(part, common | {"chunk_id": i}) for i, part in enumerate(parts)]
@@ -217,25 +208,15 @@ def entry_spans(entries: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.nd
     return block, np.cumsum(lengths + 12) - lengths, lengths
 
 
-def decoder(
-    columns: Sequence[str] = ALL_COLUMNS,
-    *,
-    ledger_id: int = 7,
-    partition: int = -1,
-    verify_checksums: bool = True,
-    max_message_bytes: int = 1 << 20,
-    opener: PayloadOpener | None = None,
-) -> MessageDecoder:
-    """A decoder of the topic `TOPIC`."""
-    return MessageDecoder(
-        topic=TOPIC,
-        partition=partition,
-        ledger_id=ledger_id,
-        schema=arrow_schema("messages", columns),
-        verify_checksums=verify_checksums,
-        max_message_bytes=max_message_bytes,
-        opener=opener,
-    )
+def decoder(columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> MessageDecoder:
+    """A decoder of the topic `TOPIC`; `options` as of `MessageDecoder`."""
+    given = {
+        "ledger_id": 7,
+        "partition": -1,
+        "verify_checksums": True,
+        "max_message_bytes": 1 << 20,
+    } | options
+    return MessageDecoder(topic=TOPIC, schema=arrow_schema("messages", columns), **given)
 
 
 def comparable(batches: Sequence[pa.RecordBatch]) -> list[Row]:
@@ -243,12 +224,10 @@ def comparable(batches: Sequence[pa.RecordBatch]) -> list[Row]:
     rows: list[Row] = []
     for batch in batches:
         batch.validate(full=True)
-        columns = {
-            name: batch.column(name).cast(pa.int64())
-            if pa.types.is_timestamp(field.type)
-            else batch.column(name)
-            for name, field in zip(batch.schema.names, batch.schema, strict=True)
-        }
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, column in columns.items():
+            if pa.types.is_timestamp(column.type):
+                columns[name] = column.cast(pa.int64())
         rows += pa.table(columns).to_pylist()
     return rows
 
@@ -316,7 +295,7 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
         "__orderingKey": own.ordering_key if own.HasField("ordering_key") else None,
         "__schemaVersion": whole.schema_version if whole.HasField("schema_version") else None,
         "__nullValue": message.value is None,
-        "__deliverAtTime": _time(_number(whole, "deliver_at_time")),
+        "__deliverAtTime": _micros(_number(whole, "deliver_at_time")),
         "__replicatedFrom": _text(whole.replicated_from) if whole.HasField("replicated_from") else None,
         "__replicateTo": [_text(name) for name in whole.replicate_to] or None,
         "__txnIdMost": _number(whole, "txnid_most_bits"),
@@ -390,12 +369,10 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def _time(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else _micros(milliseconds)
-
-
-def _micros(milliseconds: int) -> int | None:
-    return milliseconds * 1000 if abs(milliseconds) <= (2**63 - 1) // 1000 else None
+def _micros(milliseconds: int | None) -> int | None:
+    if milliseconds is None or abs(milliseconds) > (2**63 - 1) // 1000:
+        return None
+    return milliseconds * 1000
 
 
 def _text(text: str | bytes) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crash_points import Points, Watch, left_open
 from entries import entry as pulsar_entry
+from entries import read_sparse_through
 from managed_ledgers import NAME, Audit, Clock, offloads_of
 from scenes.filters import PlainFilter
 from scenes.segments import SegmentedOffloads
@@ -73,10 +74,8 @@ class MovedTopic:
     def add_ledger(self, count: int, size: int = 60) -> int:
         """Add a ledger of `count` entries, closed and recorded; return its id."""
         with closing(HotLedgers(self.hot).create(NAME)) as writer:
-            payloads = [
-                pulsar_entry(bytes([number % 251]) * (size + number % 7), sequence_id=number)
-                for number in range(count)
-            ]
+            contents = [bytes([number % 251]) * (size + number % 7) for number in range(count)]
+            payloads = [pulsar_entry(each, sequence_id=number) for number, each in enumerate(contents)]
             writer.append_batch(payloads)
             writer.close()
             ledger_id = writer.ledger_id
@@ -94,11 +93,8 @@ class MovedTopic:
         run = None if drops is None else FilterRun("by-test", FilterMode.GAP, PlainFilter(drops))
         offloads.offload(NAME, ledger_id, filter_run=run)
         if drops is not None:
-            self.entries = {
-                at: payload
-                for at, payload in self.entries.items()
-                if at[0] != ledger_id or not drops(payload)
-            }
+            dropped = {at for at, payload in self.entries.items() if at[0] == ledger_id and drops(payload)}
+            self.entries = {at: self.entries[at] for at in self.entries if at not in dropped}
 
     def stream(self, *ends: tuple[int, int]):
         """Offload by segments that end with these entries; the first begins where its ledger does."""
@@ -118,8 +114,7 @@ class MovedTopic:
     @property
     def info(self) -> ManagedLedgerInfo:
         """The record."""
-        known = self.records.read(NAME)
-        return known.info
+        return self.records.read(NAME).info
 
     def wanted(self, format_: ObjectFormat | None = None, merge_bytes: int | None = None, **given: object):
         return Wanted(
@@ -161,7 +156,7 @@ class MovedTopic:
             if not ledger.has_complete_copy:
                 continue
             with closing(readers.open(ledger, NAME)) as reader:
-                for at, payload in read_ledger(reader, ledger.offloaded_stop or 0):
+                for at, payload in read_sparse_through(reader, 0, (ledger.offloaded_stop or 0) - 1, 1000):
                     found[ledger.ledger_id, at] = payload
         return found
 
@@ -199,16 +194,6 @@ def half_moved(folder: Path) -> tuple[MovedTopic, str]:
 def watched(world: MovedTopic, name: str, points: Points) -> Tier:
     """One of the two tiers, whose calls are points."""
     return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])
-
-
-def read_ledger(reader: object, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Ids and payloads of a ledger."""
-    begin = 0
-    while begin < stop:
-        read = reader.read_sparse(begin, stop - 1, 1000)
-        for number, entry_id in enumerate(read.entry_ids.tolist()):
-            yield entry_id, bytes(read.data[read.offsets[number] : read.offsets[number + 1]])
-        begin = read.stop_entry_id
 
 
 def _with_ledger(info: ManagedLedgerInfo, ledger: LedgerRecord) -> ManagedLedgerInfo:

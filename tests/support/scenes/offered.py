@@ -66,10 +66,10 @@ class LimitedDriver(LocalDriver):
 
 
 @contextmanager
-def offloader_of(tier, budget=None, *, threads=4, **options):
+def offloader_of(tier, budget=None, **options):
     """An offloader with threads of its own; all memory is given back when its segments have ended."""
     budget = MemoryBudget() if budget is None else budget
-    with ThreadPoolExecutor(threads) as executor:
+    with ThreadPoolExecutor(4) as executor:
         yield SegmentOffloader(tier, budget=budget, executor=executor, **options)
     assert budget.taken_bytes == 0
 
@@ -102,12 +102,12 @@ def offer_on(handle, ledger_id, entries):
 
 
 @st.composite
-def parts_of_segments(draw, largest=400):
+def parts_of_segments(draw):
     """Parts of a few ledgers; the first may begin anywhere and have no entry left, the last may go on."""
     made, ledger_id = [], draw(st.integers(0, 5))
     first = draw(st.sampled_from([0, 0, 7]))
     for _ in range(draw(st.integers(1, 4))):
-        sizes = draw(st.lists(st.integers(0, largest), min_size=0, max_size=12))
+        sizes = draw(st.lists(st.integers(0, 400), min_size=0, max_size=12))
         payloads = [bytes([i % 251 + 1]) * size for i, size in enumerate(sizes)]
         made.append(Part(ledger_id=ledger_id, payloads=payloads, first_entry_id=first))
         ledger_id, first = ledger_id + draw(st.integers(1, 3)), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.listing import Pair, stream_pairs
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier, open_store
@@ -52,24 +52,13 @@ class Lines:
         self.lines.append(change)
 
 
-def repair_of(scene, tier, *, quarantine=False, ours=None, accept_loss=False):
+def repair_of(scene, tier, *, ours=None, **options):
     """A repair of a scene that lies in this tier; its records are `ours`, where there are such."""
-    records = None if scene.records is None else opened_records(scene.records)
     if ours is not None:
-        store = ours.store
-
-        def opened() -> AbstractContextManager[StoreRecords]:
-            return nullcontext(StoreRecords(store))
-
-        records = opened
-    return Repair(
-        tier,
-        records=records,
-        ours=ours,
-        accept_loss=accept_loss,
-        quarantine=quarantine,
-        now_ms=lambda: NOW_MS,
-    )
+        options["records"] = lambda: nullcontext(StoreRecords(ours.store))
+    elif scene.records is not None:
+        options["records"] = opened_records(scene.records)
+    return Repair(tier, ours=ours, now_ms=lambda: NOW_MS, **options)
 
 
 def recorded(scene: Scene) -> MemoryMetadataStore:
@@ -84,23 +73,21 @@ def recorded(scene: Scene) -> MemoryMetadataStore:
 
 def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
     """The offload context of a ledger in its record."""
-    found = records.read(MANAGED_LEDGER)
-    ledger = found.info.ledger(ledger_id)
-    assert ledger.context is not None
-    return ledger.context
+    found = records.read(MANAGED_LEDGER).info.ledger(ledger_id).context
+    assert found is not None
+    return found
 
 
-def repaired(scene, tier, *, quarantine=False, ours=None, accept_loss=False):
-    """All is done that there is to do."""
-    work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours, accept_loss=accept_loss), Lines()
+def repaired(scene, tier, **options):
+    """All is done that there is to do; `options` as of `repair_of`."""
+    work, lines = repair_of(scene, tier, **options), Lines()
     planned = list(work.plan())
     return planned, [work.do(each, lines) for each in planned if each.changes], lines
 
 
 def findings_of(scene: Scene, tier: Tier) -> list[Finding]:
     """The findings of a deep verification."""
-    records = None if scene.records is None else opened_records(scene.records)
-    return list(Verification(tier, deep=True, records=records, now_ms=lambda: NOW_MS))
+    return list(scene.verification(deep=True, tier=tier))
 
 
 def contents_of(tier: Tier) -> dict[str, bytes]:
@@ -159,11 +146,10 @@ def lay_out_damage(root: Path):
 def records() -> MemoryMetadataStore:
     """The records of all but one copy; the last counts otherwise."""
 
-    def record(ledger_id: int, number: int) -> LedgerRecord:
-        return closed_ledger(ledger_id, PAYLOADS, copied(uuid_of(number), bookkeeper_deleted=True))
-
-    lying = record(103, 7)
-    ledgers = [record(LEDGER, 1), record(100, 2), record(101, 3), record(102, 4)]
+    *ledgers, lying = (
+        closed_ledger(ledger_id, PAYLOADS, copied(uuid_of(number), bookkeeper_deleted=True))
+        for ledger_id, number in ((LEDGER, 1), (100, 2), (101, 3), (102, 4), (103, 7))
+    )
     info = managed_ledger(*ledgers, replace(lying, info=replace(lying.info, entries=99)))
     store = MemoryMetadataStore()
     ManagedLedgerRecords(store).write(MANAGED_LEDGER, info, None)
@@ -173,14 +159,10 @@ def records() -> MemoryMetadataStore:
 def planned(root: Path, executor: Executor) -> list[PlannedRepair]:
     """The repairs that are planned."""
     store = records()
-
-    def opened() -> AbstractContextManager[StoreRecords]:
-        return nullcontext(StoreRecords(store))
-
     with open_store(root) as tier:
         work = Repair(
             tier,
-            records=opened,
+            records=lambda: nullcontext(StoreRecords(store)),
             ours=ManagedLedgerRecords(store),
             executor=executor,
             now_ms=lambda: 4_000_000_000_000,

@@ -97,8 +97,7 @@ def store_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
 
 def info_in(url: str) -> ManagedLedgerInfo:
     with closing(SqliteStore(url)) as store:
-        known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
-    return known.info
+        return ManagedLedgerRecords(store).read(MANAGED_LEDGER).info
 
 
 MIXED = managed_ledger(

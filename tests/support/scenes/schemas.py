@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
+import itertools
 import json
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import fastavro
 import numpy as np
 import pyarrow as pa
+from drawn_schemas import version as version
+from drawn_schemas import version_of_files
 from entries import entry, pip17_object
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -48,11 +50,6 @@ class Known:
 
     def close(self) -> None:
         self.asked.append("close")
-
-
-def version(number: int, kind: str, definition: Any = "", **properties: str) -> SchemaVersion:
-    text = definition if isinstance(definition, str) else json.dumps(definition)
-    return SchemaVersion(version=number, type=kind, definition=text, properties=properties)
 
 
 def history(*versions: SchemaVersion) -> SchemaHistory:
@@ -127,33 +124,27 @@ _BRANCHES = ["null", "boolean", "long", "double", "string", "bytes"]
 """Groups of types that a value's Python type distinguishes."""
 
 
-class DrawnNames:
+def _new_names() -> Iterator[str]:
     """New names for types, which must differ."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def new(self) -> str:
-        self.count += 1
-        return f"N{self.count}"
+    return (f"N{number}" for number in itertools.count(1))
 
 
-def schemas(depth: int = 3) -> st.SearchStrategy[Schema]:
+def schemas() -> st.SearchStrategy[Schema]:
     """Schemas whose values can be distinguished when they are read back."""
-    return st.builds(DrawnNames).flatmap(lambda names: _schema(names, depth))
+    return st.builds(_new_names).flatmap(lambda names: _schema(names, 3))
 
 
 def records(depth: int = 2) -> st.SearchStrategy[Schema]:
-    return st.builds(DrawnNames).flatmap(lambda names: _record(names, depth))
+    return st.builds(_new_names).flatmap(lambda names: _record(names, depth))
 
 
-def _schema(names: DrawnNames, depth: int) -> st.SearchStrategy[Schema]:
+def _schema(names: Iterator[str], depth: int) -> st.SearchStrategy[Schema]:
     leaves = [
         _PRIMITIVES,
         _LOGICAL,
-        st.integers(0, 20).map(lambda size: {"type": "fixed", "name": names.new(), "size": size}),
+        st.integers(0, 20).map(lambda size: {"type": "fixed", "name": next(names), "size": size}),
         st.lists(_NAMES, min_size=1, max_size=4, unique=True).map(
-            lambda symbols: {"type": "enum", "name": names.new(), "symbols": symbols}
+            lambda symbols: {"type": "enum", "name": next(names), "symbols": symbols}
         ),
         st.lists(st.sampled_from(_BRANCHES), min_size=1, max_size=4, unique=True),
     ]
@@ -169,12 +160,12 @@ def _schema(names: DrawnNames, depth: int) -> st.SearchStrategy[Schema]:
     )
 
 
-def _record(names: DrawnNames, depth: int) -> st.SearchStrategy[Schema]:
+def _record(names: Iterator[str], depth: int) -> st.SearchStrategy[Schema]:
     return st.lists(_NAMES, max_size=4, unique=True).flatmap(
         lambda fields: st.tuples(*[_schema(names, depth) for _ in fields]).map(
             lambda types: {
                 "type": "record",
-                "name": names.new(),
+                "name": next(names),
                 "fields": [{"name": name, "type": of} for name, of in zip(fields, types, strict=True)],
             }
         )
@@ -325,13 +316,12 @@ def by_reference(
     read: list[Any] = []
     faults = []
     for datum in data:
-        fault = False
         try:
             read.append(None if datum is None else read_datum(datum, writer, reader))
+            faults.append(False)
         except PayloadError:
             read.append(None)
-            fault = True
-        faults.append(fault)
+            faults.append(True)
     return read, faults
 
 
@@ -358,7 +348,6 @@ def _plain(scalar: pa.Scalar) -> Any:
 # --- Protobuf schemas from the text of a .proto file, and messages as the official library reads them.
 
 
-_UNSIGNED = ("TYPE_UINT64", "TYPE_FIXED64")
 _BITS = {
     "INT32": (-(2**31), 2**31 - 1),
     "SINT32": (-(2**31), 2**31 - 1),
@@ -389,12 +378,7 @@ class Compiled:
 
     def schema(self, root: str, number: int = 0) -> SchemaVersion:
         """The schema of a message as Pulsar keeps it."""
-        declared = {
-            "fileDescriptorSet": base64.b64encode(self.files.SerializeToString()).decode(),
-            "rootMessageTypeName": root,
-            "rootFileDescriptorName": "test.proto",
-        }
-        return SchemaVersion(version=number, type="PROTOBUF_NATIVE", definition=json.dumps(declared))
+        return version_of_files(number, self.files, root, "test.proto")
 
     def message(self, root: str) -> Any:
         """The class of a message."""

@@ -34,8 +34,6 @@ from offload_core.writing.managed_ledger import (
 from offload_core.writing.offload import OfferResult, SegmentOffloader
 from offload_hooks.ledger_stores import LedgerStore
 
-DEFAULT_BLOCK_BYTES = 300
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentedOffloads:
@@ -46,13 +44,12 @@ class SegmentedOffloads:
     hot: LedgerStore
     tier: Tier
     now_ms: Callable[[], int]
-    max_block_bytes: int = DEFAULT_BLOCK_BYTES
+    max_block_bytes: int = 300
 
     @property
     def info(self):
         """The record."""
-        known = self.records.read(self.name)
-        return known.info
+        return self.records.read(self.name).info
 
     def begin(self):
         """The begin of the next segment: after the last one, or with the first ledger."""
@@ -62,7 +59,6 @@ class SegmentedOffloads:
             return EntryPosition(info.in_order[0].ledger_id, 0)
         end = segments[-1].end
         ledger = info.ledger(end.ledger_id)
-        assert ledger is not None
         if ledger.info.is_closed and end.entry_id + 1 >= (ledger.info.entries or 0):
             following = next(each for each in info.in_order if each.ledger_id > end.ledger_id)
             return EntryPosition(following.ledger_id, 0)
@@ -74,13 +70,12 @@ class SegmentedOffloads:
         `history` records all its ledgers at once; without `completes` it stays assigned, with its objects.
         """
         begin, uuid = begin or self.begin(), uuid or uuid4()
-        driver, now = tier_record(self.tier), self.now_ms()
         assign = partial(
             assign_segment,
             uuid=uuid,
             begin=begin,
-            driver=driver,
-            assigned_ms=now,
+            driver=tier_record(self.tier),
+            assigned_ms=self.now_ms(),
             end=end if history else None,
         )
         info = self.records.update(self.name, assign).info
@@ -95,24 +90,16 @@ class SegmentedOffloads:
             handle = offloader.open_segment(uuid, begin, {"managedledgername": self.name})
             for ledger, first, last in _parts(info, begin, end):
                 if ledger.ledger_id > begin.ledger_id and not history:
-                    self.records.update(
-                        self.name, partial(extend_segment, uuid=uuid, ledger_id=ledger.ledger_id)
-                    )
+                    extend = partial(extend_segment, uuid=uuid, ledger_id=ledger.ledger_id)
+                    self.records.update(self.name, extend)
                 self._offer(handle, ledger, first, last)
             handle.close()
             offloaded = handle.result().result()
         assert offloaded.end == end
         if completes:
-            self.records.update(
-                self.name,
-                partial(
-                    complete_segment,
-                    uuid=uuid,
-                    end=offloaded.end,
-                    end_entry_ids=offloaded.end_entry_ids,
-                    offloaded_ms=self.now_ms(),
-                ),
-            )
+            ends = {"end": offloaded.end, "end_entry_ids": offloaded.end_entry_ids}
+            complete = partial(complete_segment, uuid=uuid, **ends, offloaded_ms=self.now_ms())
+            self.records.update(self.name, complete)
         return uuid
 
     def _offer(self, handle, ledger, first, last):
@@ -174,8 +161,7 @@ class Topic:
     @property
     def info(self):
         """The record."""
-        known = self.environment.records.read(NAME)
-        return known.info
+        return self.environment.records.read(NAME).info
 
     @property
     def segments(self):
@@ -199,8 +185,8 @@ class Topic:
 def pool_of(tier, clock, **given):
     """A pool without threads; `run_due` drives it."""
     tiers = KnownTiers(tier)
-    options = {"threads": 0, "budget_bytes": 1 << 20, "buffer_bytes": 1 << 20, "now_ms": clock}
-    return StreamingPool(lambda _: nullcontext(tiers), **(options | given))
+    options = {"threads": 0, "budget_bytes": 1 << 20, "buffer_bytes": 1 << 20, "now_ms": clock} | given
+    return StreamingPool(lambda _: nullcontext(tiers), **options)
 
 
 def in_segment(cold, segment):

@@ -28,8 +28,7 @@ from offload_core.writing.settings import load_configuration, open_policies
 
 TOPIC = "persistent://acme/cold/switched"
 NAME = "acme/cold/persistent/switched"
-SEGMENT_BYTES = 1000
-STREAMED = StreamingSettings(max_segment_bytes=SEGMENT_BYTES, max_segment_age_s=3600)
+STREAMED = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=3600)
 
 Entry = tuple[EntryPosition, bytes]
 

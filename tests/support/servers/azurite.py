@@ -26,15 +26,8 @@ class Azurite(Server):
         node, script = install.azurite()
         store = ["--location", str(self.folder / "blobs")] if self.on_disk else ["--inMemoryPersistence"]
         address = ["--blobHost", self.host, "--blobPort", str(self.port)]
-        return [
-            str(node),
-            str(script),
-            *address,
-            "--skipApiVersionCheck",
-            "--disableTelemetry",
-            "--silent",
-            *store,
-        ]
+        flags = ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+        return [str(node), str(script), *address, *flags, *store]
 
     @property
     def account_url(self) -> str:

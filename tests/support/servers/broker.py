@@ -16,7 +16,7 @@ from servers.server import Server
 from servers.versitygw import Versitygw
 
 DEFAULT_BLOCK_BYTES = 64 << 20
-"""The size of blocks where policies do not say another, as by Pulsar's default."""
+"""The size of blocks, as by Pulsar's default."""
 
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
 """Without Java's optimising compiler a start takes half the CPU time."""
@@ -34,9 +34,6 @@ _ENTRY_METADATA = ",".join(
     for what in ("BrokerTimestamp", "Index")
 )
 """The interceptors that make broker entry metadata."""
-
-_HOUR_MS = 3_600_000
-"""No snapshot of a topic's transactions but the first is made: they are recovered from the topic when it is loaded."""
 
 _HADOOP = {
     "fs.defaultFS": "",
@@ -105,9 +102,15 @@ class Broker(Server):
         self._offloaders = installed / "offloaders"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
-        self.filesystem_profile.write_text(
-            _hadoop_configuration(_HADOOP | {"hadoop.tmp.dir": f"{self.folder}/hadoop"})
+        hadoop = _HADOOP | {"hadoop.tmp.dir": f"{self.folder}/hadoop"}
+        properties = (
+            f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
+            for name, value in hadoop.items()
         )
+        self.filesystem_profile.write_text(f"<configuration>\n{''.join(properties)}</configuration>\n")
+        metadata_place = ("--metadata-dir", f"{self.folder}/metadata")
+        if self._metadata_url is not None:
+            metadata_place = ("--metadata-url", self._metadata_url)
         metadata_drivers = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
         properties = {
             "bookkeeper.metadata.bookie.drivers": f"{metadata_drivers}BookieDriver",
@@ -124,7 +127,7 @@ class Broker(Server):
             *(f"-D{name}={value}" for name, value in properties.items()),
             *("-cp", f"{installed}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(self._conf)),
-            *self._metadata_place(),
+            *metadata_place,
             *("--bookkeeper-dir", f"{self.folder}/bookie"),
             *("--bookkeeper-port", str(self.bookie_port)),
             *("--no-functions-worker", "--no-stream-storage"),
@@ -149,9 +152,7 @@ class Broker(Server):
         """The Hadoop configuration of the driver `filesystem`."""
         return self.folder / "filesystem_offload_core_site.xml"
 
-    def s3_policies(
-        self, bucket: str, *, max_block_bytes: int = DEFAULT_BLOCK_BYTES, deletion_lag_ms: int | None = None
-    ) -> dict[str, object]:
+    def s3_policies(self, bucket: str, *, deletion_lag_ms: int | None = None) -> dict[str, object]:
         """Offload policies: the driver `aws-s3` into a bucket.
 
         With a deletion lag the BookKeeper copy of a ledger goes when the topic is trimmed after so long.
@@ -163,7 +164,7 @@ class Broker(Server):
                 "managedLedgerOffloadBucket": bucket,
                 "managedLedgerOffloadRegion": self._s3.region,
                 "managedLedgerOffloadServiceEndpoint": self._s3.endpoint,
-                "managedLedgerOffloadMaxBlockSizeInBytes": max_block_bytes,
+                "managedLedgerOffloadMaxBlockSizeInBytes": DEFAULT_BLOCK_BYTES,
                 "s3ManagedLedgerOffloadCredentialId": self._s3.root.access_key,
                 "s3ManagedLedgerOffloadCredentialSecret": self._s3.root.secret_key,
             },
@@ -179,17 +180,8 @@ class Broker(Server):
     ) -> dict[str, object]:
         lag = {} if deletion_lag_ms is None else {"managedLedgerOffloadDeletionLagInMillis": deletion_lag_ms}
         # A namespace's policies do not inherit the broker's folder of offloaders.
-        return {
-            "managedLedgerOffloadDriver": driver,
-            "offloadersDirectory": str(self._offloaders),
-            **lag,
-            **more,
-        }
-
-    def _metadata_place(self) -> tuple[str, str]:
-        if self._metadata_url is None:
-            return "--metadata-dir", f"{self.folder}/metadata"
-        return "--metadata-url", self._metadata_url
+        place = {"managedLedgerOffloadDriver": driver, "offloadersDirectory": str(self._offloaders)}
+        return place | lag | more
 
     def _settings(self) -> dict[str, object]:
         return {
@@ -210,7 +202,8 @@ class Broker(Server):
             "loadBalancerEnabled": "false",
             "systemTopicEnabled": self._system_topics,
             "transactionCoordinatorEnabled": self._transactions,
-            "transactionBufferSnapshotMinTimeInMillis": _HOUR_MS,
+            # no snapshot but the first is made: transactions are recovered from a topic when it is loaded
+            "transactionBufferSnapshotMinTimeInMillis": 3_600_000,
             "topicLevelPoliciesEnabled": self._topic_policies,
             "activeConsumerFailoverDelayTimeMillis": 0,
             "brokerEntryMetadataInterceptors": _ENTRY_METADATA if self._entry_metadata else "",
@@ -233,11 +226,3 @@ class Broker(Server):
     @property
     def _conf(self) -> Path:
         return self.folder / "standalone.conf"
-
-
-def _hadoop_configuration(settings: Mapping[str, str]) -> str:
-    properties = (
-        f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
-    )
-    return f"<configuration>\n{''.join(properties)}</configuration>\n"

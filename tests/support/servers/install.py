@@ -26,8 +26,6 @@ CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no ol
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
 
 _AZURITE = Path(__file__).with_name("azure")
-_VERSITYGW = Path(__file__).with_name("s3")
-_FAKE_GCS = Path(__file__).with_name("gcs")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
 _PULSAR_POM = Path(__file__).with_name("pulsar") / "pom.xml"
 _JAVA = Path(__file__).resolve().parents[2] / "java"
@@ -36,23 +34,13 @@ _MAVEN = ("-q", "-B", "--strict-checksums")
 
 def versitygw() -> Path:
     """The program `versitygw`; raises `ToolchainMissing` or `BuildError`, as the others here do."""
-    module = "github.com/versity/versitygw/cmd/versitygw"
-
-    def build(folder: Path, run: Run) -> None:
-        _go_build("s3", _VERSITYGW, module, folder / "versitygw", run)
-
-    made_of = digest(_VERSITYGW / "go.mod", _VERSITYGW / "go.sum")
-    return built_once(f"versitygw-{VERSITYGW}-{made_of}", build) / "versitygw"
+    package = "github.com/versity/versitygw/cmd/versitygw"
+    return _go_program("s3", "versitygw", VERSITYGW, package, "go.mod")
 
 
 def fake_gcs_server() -> Path:
     """The program `fake-gcs-server`, with the compose request mended by `gcs/main.go`."""
-
-    def build(folder: Path, run: Run) -> None:
-        _go_build("gcs", _FAKE_GCS, ".", folder / "fake-gcs-server", run)
-
-    made_of = digest(_FAKE_GCS / "main.go", _FAKE_GCS / "go.sum")
-    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{made_of}", build) / "fake-gcs-server"
+    return _go_program("gcs", "fake-gcs-server", FAKE_GCS_SERVER, ".", "main.go")
 
 
 def azurite() -> tuple[Path, Path]:
@@ -172,9 +160,16 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _go_build(part: str, module: Path, package: str, program: Path, run: Run) -> None:
+def _go_program(part: str, name: str, version: str, package: str, source: str) -> Path:
     """Have Go build a package by a module's `go.mod` and `go.sum`; other versions or checksums are an error."""
-    run([str(go(part)), "build", "-C", str(module), "-mod=readonly", "-o", str(program), package], {})
+    module = Path(__file__).with_name(part)
+
+    def build(folder: Path, run: Run) -> None:
+        options = ["-C", str(module), "-mod=readonly", "-o", str(folder / name)]
+        run([str(go(part)), "build", *options, package], {})
+
+    made_of = digest(module / source, module / "go.sum")
+    return built_once(f"{name}-{version}-{made_of}", build) / name
 
 
 def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:

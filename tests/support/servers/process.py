@@ -11,11 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-READY_WITHIN_S = 120.0
-STOP_WITHIN_S = 20.0
 
 # Runs before the server in the same process, so the process id stays. Linux then kills the server when the thread
 # that started it ends, even by SIGKILL (prctl(2), PR_SET_PDEATHSIG = 1); elsewhere only `stop` ends it. This is not
@@ -61,7 +60,7 @@ class Child:
         """Return whether the process has not ended."""
         return self._process.poll() is None
 
-    def wait_until(self, is_ready: Callable[[], bool], within_s: float = READY_WITHIN_S) -> None:
+    def wait_until(self, is_ready: Callable[[], bool], within_s: float = 120.0) -> None:
         """Wait for `is_ready`; raise `ServerError` when the child ends first or takes too long, and leave none."""
         deadline = time.monotonic() + within_s
         try:
@@ -80,7 +79,7 @@ class Child:
         """End the process by SIGTERM, or by SIGKILL if that is not enough, and wait until it is gone."""
         self._process.terminate()
         try:
-            self._process.wait(STOP_WITHIN_S)
+            self._process.wait(20)
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -89,10 +88,9 @@ class Child:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def log_tail(self, lines: int = 30) -> str:
+    def log_tail(self) -> str:
         """The log's last lines, under its path."""
-        text = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([f"{self.log}:", *text[-lines:]])
+        return "\n".join([f"{self.log}:", *self.log.read_text(errors="replace").splitlines()[-30:]])
 
 
 def free_port() -> int:
@@ -111,15 +109,20 @@ def free_port() -> int:
     raise ServerError("no free port between 15000 and 32000")
 
 
-def http_status(port: int, method: str, path: str, body: bytes | None = None) -> int | None:
-    """The status of the HTTP answer at `port`, or None where nothing answers. Never goes through a proxy."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
-    try:
-        connection.request(method, path, body, {} if body is None else {"Content-Type": "application/json"})
+def http_answer(
+    netloc: str, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """The status, headers and body of an HTTP answer. Never goes through a proxy."""
+    with closing(http.client.HTTPConnection(netloc, timeout=60)) as connection:
+        connection.request(method, target, body, dict(headers))
         answer = connection.getresponse()
-        answer.read()
+        return answer.status, answer.headers, answer.read()
+
+
+def http_status(port: int, method: str, path: str, body: bytes | None = None) -> int | None:
+    """The status of the answer at `port`, or None where nothing answers; a body is JSON."""
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    try:
+        return http_answer(f"{LOOPBACK}:{port}", method, path, body, headers)[0]
     except (OSError, http.client.HTTPException):
         return None
-    finally:
-        connection.close()
-    return answer.status

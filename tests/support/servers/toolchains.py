@@ -58,25 +58,23 @@ def _node(part: str) -> tuple[Path, list[str]]:
 
 def maven(part: str) -> Path:
     """The program `mvn`."""
-    found = shutil.which("mvn")
-    if found is None:
-        raise ToolchainMissing(part, "install Maven")
-    return Path(found)
+    return _found("mvn", part, "install Maven")
 
 
 def java(part: str) -> Path:
     """The program `java`."""
-    found = shutil.which("java")
-    if found is None:
-        raise ToolchainMissing(part, "install Java 17 or newer")
-    return Path(found)
+    return _found("java", part, "install Java 17 or newer")
 
 
 def javac(part: str) -> Path:
     """The program `javac`, which Maven's compiler needs."""
-    found = shutil.which("javac")
+    return _found("javac", part, "install a JDK, 17 or newer")
+
+
+def _found(program: str, part: str, how: str) -> Path:
+    found = shutil.which(program)
     if found is None:
-        raise ToolchainMissing(part, "install a JDK, 17 or newer")
+        raise ToolchainMissing(part, how)
     return Path(found)
 
 

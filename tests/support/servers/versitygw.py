@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from servers import install
 from servers.server import Server
@@ -38,12 +37,8 @@ class Versitygw(Server):
 
     def make_bucket(self, bucket: str) -> str:
         """Make an empty bucket (3 to 63 of a-z, 0-9 and `-`) that the root user owns, and return its name."""
-        self.bucket_folder(bucket).mkdir()
+        (self.folder / "buckets" / bucket).mkdir()
         return bucket
-
-    def bucket_folder(self, bucket: str) -> Path:
-        """The folder that holds a bucket's objects as files."""
-        return self.folder / "buckets" / bucket
 
     def add_user(self, access_key: str) -> S3User:
         """Add a user who may read and write no bucket until a bucket policy allows it."""
