@@ -251,8 +251,8 @@ def test_sockets_that_are_closed_by_half_leave_nothing_behind(service, how):
 
 @pytest.mark.long
 def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path):
-    tls = make_certificate(tmp_path)
-    limits = f"request_timeout_s = {TIMEOUT_S}\nmax_connections = {MOST}"
+    tls, timeout_s = make_certificate(tmp_path), 6.0
+    limits = f"request_timeout_s = {timeout_s}\nmax_connections = {MOST}"
     with (
         TenantService(tmp_path, service=limits, certificate=tls) as service,
         contextlib.ExitStack() as opened,
@@ -261,10 +261,10 @@ def test_the_time_for_a_request_begins_before_the_tls_handshake(tmp_path):
         with connected(service) as half:
             half.sendall(b"\x16\x03\x01\x02\x00")
             assert answer_of(half) == b""
-        assert time.monotonic() - began < TIMEOUT_S + 10
+        assert time.monotonic() - began < timeout_s + 10
         for _ in range(4 * MOST):
             opened.enter_context(connected(service))
-        assert health_s(service) < 1
+        assert health_s(service) < timeout_s / 2
         context = ssl.create_default_context(cafile=str(tls[0]))
         with context.wrap_socket(connected(service), server_hostname="127.0.0.1") as silent:
             assert answer_of(silent) == b""
@@ -322,6 +322,10 @@ def test_a_token_that_is_strange_is_not_good(service, token):
 # --- slow stores -------------------------------------------------------------------------------
 
 
+SOON_S = 10
+"""A busy machine's moment. What waited for the store would wait for ever."""
+
+
 def slow_requests(service, topics, statuses):
     """Ask for schemas that lie in a store which never answers."""
 
@@ -371,16 +375,16 @@ bucket = "bbb"
                 if number < slow:
                     with contextlib.suppress(OSError):
                         connection.sendall(REQUEST + b"X-Slow: a")
-            assert health_s(service) < 1
+            assert health_s(service) < SOON_S
             began = time.monotonic()
             metrics = service.ask("GET", "/metrics", headers=bearer("admin"))
-            assert (metrics.status, time.monotonic() - began < 1) == (200, True)
+            assert (metrics.status, time.monotonic() - began < SOON_S) == (200, True)
             path = "/admin/v2/persistent/zeta/n/t/offload"
             message = {"ledgerId": 10**9, "entryId": 0, "partitionIndex": -1}
             assert service.ask("PUT", path, message, headers=bearer("zeta-admin")).status in (204, 409)
 
             def is_done():
-                assert health_s(service) < 1
+                assert health_s(service) < SOON_S
                 told = service.ask("GET", path, headers=bearer("zeta-admin")).json
                 return bool(told["status"] == "SUCCESS")
 

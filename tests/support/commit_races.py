@@ -1,4 +1,4 @@
-"""Create-only commits that race for the same keys: of processes with processes, and of commits with indexes.
+"""Create-only commits of processes that race for the same keys.
 
 `python commit_races.py PACKAGE CLASS OPTIONS NAME ROUNDS` is one racing process: it has an upload ready for each key,
 waits for a line on its standard input, commits them all, and prints the numbers of those that it won as JSON.
@@ -10,12 +10,8 @@ import importlib
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from offload_hooks.errors import ObjectExistsError
 
@@ -39,34 +35,6 @@ def race_of_processes(
         racer.stdin.write("go\n")
         racer.stdin.flush()
     return {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}
-
-
-def race_of_commits_and_indexes(
-    opened: Callable[[], AbstractContextManager[Any]],
-) -> tuple[list[str], list[str]]:
-    """Let eight threads write the object `k`, every second one as an index: the winners, and those refused."""
-    won: list[str] = []
-    lost: list[str] = []
-    start = threading.Barrier(8)
-
-    def race(number: int) -> None:
-        who = str(number)
-        with opened() as driver:
-            upload = driver.begin_data("k", "a/b", {"who": who})
-            receipts = [driver.write_block(upload, 1, 0, b"same")]
-            start.wait(60)
-            try:
-                if number % 2:
-                    driver.commit_data(upload, receipts, True)
-                else:
-                    driver.write_index("k", b"same", "a/b", {"who": who}, True)
-                won.append(who)
-            except ObjectExistsError:
-                lost.append(who)
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(race, range(8)))
-    return won, lost
 
 
 def main(package: str, name_of_class: str, options: str, name: str, rounds: str) -> None:
