@@ -264,7 +264,7 @@ def one(answer, **changes):
         *((STATS, one(INFO, offloadedContextUuid=bad)) for bad in ("", "x", 5, {})),
         (STATS, one(INFO, offloadedContextUuid=None)),
         (STATS, INFO | {"version": None}),
-        (STATS, INFO | {"ledgers": INFO["ledgers"] * 2}),  # type: ignore[index]
+        (STATS, INFO | {"ledgers": INFO["ledgers"] * 2}),
         (STATS | {"currentLedgerEntries": None}, INFO),
     ],
 )

@@ -117,7 +117,7 @@ class VanishingDriver(MemoryDriver):
         self.vanishes = vanishes
 
     @hookimpl
-    def list_objects(self, prefix, start_after):  # type: ignore[no-untyped-def]
+    def list_objects(self, prefix, start_after):
         listed = list(super().list_objects(prefix, start_after))
         self.objects.pop(self.vanishes, None)
         return iter(listed)

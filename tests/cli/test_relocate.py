@@ -57,7 +57,7 @@ def done(tmp_path):
 def scanned(tier, **given):
     """All entries that a scan finds there."""
     with open_tier(tier) as reader:
-        rows = scan(reader, TOPIC, level="entries", **given).to_table().to_pylist()  # type: ignore[arg-type]
+        rows = scan(reader, TOPIC, level="entries", **given).to_table().to_pylist()
     return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
 
 
@@ -293,7 +293,8 @@ def test_what_lies_there_under_the_same_key_is_not_overwritten(offload, tmp_path
         (["--topic", "orders"], "not the name"),
     ],
 )
-def test_wrong_use_is_refused(arguments, url, offload, given, message):
+def test_wrong_use_is_refused(arguments, url, offload, tmp_path, monkeypatch, given, message):
+    monkeypatch.chdir(tmp_path)
     result = offload(*arguments, *(each.format(url=url) for each in given))
     assert result.code == 2
     assert message in result.err

@@ -157,7 +157,7 @@ def read_steps(tmp_path, line):
 
 def read_state(tmp_path, row):
     path = tmp_path / "verified.db"
-    pair = Pair(parse_key(f"{UUID_TEXT}-ledger-3"))  # type: ignore[arg-type]
+    pair = Pair(parse_key(f"{UUID_TEXT}-ledger-3"))
     if not path.exists():
         with VerifiedObjects(path, "here") as state:
             state.add(pair, ())
@@ -248,7 +248,7 @@ JSON: Mapping[str, tuple[object, Callable[[Path, bytes], object]]] = {
     ),
     "state of iceberg": (
         {"version": 1, "number": 7, "positions": {"persistent://t/n/x": "1:2:3"}},
-        lambda _, data: parse_state(SimpleNamespace(properties={STATE: data.decode(errors="replace")})),  # type: ignore[arg-type]
+        lambda _, data: parse_state(SimpleNamespace(properties={STATE: data.decode(errors="replace")})),
     ),
     "audit log": (
         {
@@ -440,7 +440,7 @@ def test_changed_documents_are_a_value_or_an_error_of_ours(name, cases, tmp_path
     for seed in range(cases):
         random = Random(f"{name} {seed}")
         data = changed_document(document, random) if seed % 3 else changed_bytes(whole, random)
-        expect_no_other_error(lambda data=data: read(tmp_path, data), data)  # type: ignore[misc]
+        expect_no_other_error(lambda data=data: read(tmp_path, data), data)
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -465,7 +465,7 @@ def test_changed_texts_are_a_value_or_an_error_of_ours(name, cases):
             text = "".join(
                 random.choice(["9" * 19, "٣", "-", "_1", " 1"]) if c.isdigit() else c for c in whole
             )
-        expect_no_other_error(lambda text=text: read(text), text)  # type: ignore[misc]
+        expect_no_other_error(lambda text=text: read(text), text)
 
 
 @pytest.mark.parametrize("cases", numbers(CASES_AT_NIGHT))
@@ -475,4 +475,4 @@ def test_changed_bytes_are_a_value_or_an_error_of_ours(name, cases):
     read(whole)
     for seed in range(cases):
         data = changed_bytes(whole, Random(f"{name} {seed}"))
-        expect_no_other_error(lambda data=data: read(data), data)  # type: ignore[misc]
+        expect_no_other_error(lambda data=data: read(data), data)

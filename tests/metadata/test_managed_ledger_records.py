@@ -52,7 +52,7 @@ def info_in(records):
 
 def failing(inner, faults):
     """Records whose calls of the store, by number, fail in these ways."""
-    return ManagedLedgerRecords(FaultyMetadataStore(inner, lambda call: faults.get(call.number)))  # type: ignore[arg-type,return-value]
+    return ManagedLedgerRecords(FaultyMetadataStore(inner, lambda call: faults.get(call.number)))
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault):
             others.update(NAME, lambda info: having(info, "other"))
         return fault if call.number == 1 else None
 
-    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))  # type: ignore[arg-type]
+    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))
     with pytest.raises(VersionConflictError, match="while the answer to a write was lost"):
         records.write(NAME, having(INFO, "mine"), first)
     made = having(INFO, "mine") if fault == "unknown-after" else INFO
@@ -303,7 +303,7 @@ def test_a_record_made_anew_is_not_deleted_by_a_late_repetition():
             ManagedLedgerRecords(inner).write(NAME, INFO, None)
         return "unknown-after" if call.number == 1 else None
 
-    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))  # type: ignore[arg-type]
+    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))
     with pytest.raises(VersionConflictError):
         records.delete(NAME, first)
     assert records.read(NAME) is not None
@@ -313,8 +313,7 @@ def test_many_writers_over_a_store_that_loses_answers_lose_nothing():
     dice = random.Random(7)
     faults = [None, None, None, "unknown-before", "unknown-after"]
     store = FaultyMetadataStore(
-        MemoryMetadataStore(),
-        lambda call: dice.choice(faults) if call.method == "put" else None,  # type: ignore[arg-type,return-value]
+        MemoryMetadataStore(), lambda call: dice.choice(faults) if call.method == "put" else None
     )
     records = ManagedLedgerRecords(store)
     inner = ManagedLedgerRecords(store.store)

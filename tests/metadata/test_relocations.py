@@ -31,7 +31,7 @@ def path(tmp_path):
 def test_steps_are_kept_and_a_torn_line_counts_for_nothing(path):
     with MappingFile(path) as file:
         for step, relocation in (("begin", MOVED), ("done", MOVED), ("begin", AGAIN)):
-            file.add(step, relocation)  # type: ignore[arg-type]
+            file.add(step, relocation)
         known = file.mapped
     assert read_mapping(path) == known
     assert (known.done, known.under_way) == ((MOVED,), (AGAIN,))

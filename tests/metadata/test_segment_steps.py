@@ -158,7 +158,7 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt():
             ledger_ids=(3, 5),
         ),
     )
-    assert context(resumed, 3).uuid == OTHER  # type: ignore[union-attr]
+    assert context(resumed, 3).uuid == OTHER
     with pytest.raises(AttemptError, match="took the place of this segment's"):
         complete(resumed, (3, 9), (5, 3))
     assert complete(extend_segment(resumed, OTHER, 7), (3, 9), (5, 3), (7, 0), uuid=OTHER) != resumed
@@ -231,7 +231,7 @@ def test_what_is_not_known_is_kept_by_every_step():
     )
     info = abandon_segment(extend_segment(assign(info, 3), MINE, 5), MINE)
     info = complete(resume_segment(info, MINE, OTHER, DRIVER, 5), (3, 9), (5, 3), uuid=OTHER)
-    assert context(info, 3).unknown_fields == unknown  # type: ignore[union-attr]
+    assert context(info, 3).unknown_fields == unknown
     assert forget_segment(assign(managed_ledger(*info.ledgers, closed(7, 2)), 7), MINE).ledger(
         3
     ) == info.ledger(3)

@@ -51,7 +51,7 @@ def file(tmp_path):
 
 @contextmanager
 def opened(file, **options):
-    with closing(SqliteStore(f"sqlite:{file}", **{"create": True, **options})) as store:  # type: ignore[arg-type]
+    with closing(SqliteStore(f"sqlite:{file}", **{"create": True, **options})) as store:
         yield store
 
 

@@ -116,7 +116,7 @@ def test_a_server_that_is_not_named_gets_no_request():
             first.answers["/tenants"] = redirect(target)
             with raises_without(TOKEN, StoreError, match="a server that is not named") as caught:
                 asked(first.url)
-            assert caught.value.found == f"http://127.0.0.1:{other.port}"  # type: ignore[attr-defined]
+            assert caught.value.found == f"http://127.0.0.1:{other.port}"
         assert other.requests == []
 
 

@@ -106,7 +106,7 @@ def test_a_reader_that_was_closed_reads_no_more():
 
 def refused(copy, kind, **changes):
     with pytest.raises(kind) as raised:
-        replace(copy, **changes).open()  # type: ignore[arg-type]
+        replace(copy, **changes).open()
     assert getattr(raised.value, "ledger_id", None) == LEDGER
     return raised.value
 

@@ -5,8 +5,8 @@ from damage import DAMAGES, SCENES
 from damage.scenes import LEDGER, PAYLOADS, in_memory_tier, mapfiles, one_ledger, pip17, streaming
 from damage.sealed import checksums_key, sealed
 from entries import entry, pip17_object
+from managed_ledgers import Audit
 from scenes.repairs import (
-    Lines,
     contents_of,
     context,
     findings_of,
@@ -101,7 +101,7 @@ def test_all_that_the_bytes_still_hold_is_restored_and_the_rest_is_still_said(da
             assert before[key] == after.get(key, after.get(f"{QUARANTINE}{key}.quarantined"))
     if not any(each.changes for each in planned):
         assert after == before
-        assert not lines.lines
+        assert not lines.changes
     if quarantine:
         saved = {each.key for each in planned if each.target is not None}
         left = [
@@ -115,7 +115,7 @@ def test_all_that_the_bytes_still_hold_is_restored_and_the_rest_is_still_said(da
         assert any(each.code is Code.LOST_ENTRIES for each in left) == (is_lossy or was_said)
     planned, done, lines = repaired(scene, tier, quarantine=quarantine)
     assert not any(each.changes for each in planned)
-    assert (done, lines.lines, contents_of(tier)) == ([], [], after)
+    assert (done, lines.changes, contents_of(tier)) == ([], [], after)
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -150,7 +150,7 @@ def test_the_original_lies_in_quarantine_with_a_note():
         assert after[f"{QUARANTINE}{key}.quarantined"] == data
         assert b"block.bad-magic" in after[f"{QUARANTINE}{key}.quarantined.json"]
     assert set(done.moved) == {f"{QUARANTINE}{key}.quarantined" for key in before}
-    assert [line.key for line in lines.lines if line.action.value == "move"] == list(before)
+    assert [line.key for line in lines.changes if line.action.value == "move"] == list(before)
 
 
 # --- Repairs that processes verify, judge and count for: the same plan as with threads.
@@ -220,7 +220,7 @@ def test_what_another_copy_has_is_not_salvaged_and_what_a_record_names_stays(rec
     one = of_first(planned, scene)
     assert (one.choice.action, one.other) == (Action.OTHER_COPY, scene.key(1))
     assert (one.changes, one.recorded is not None) == (False, records)
-    assert (contents_of(tier), lines.lines) == (before, [])
+    assert (contents_of(tier), lines.changes) == (before, [])
 
 
 def test_the_damaged_one_is_put_aside_for_the_other():
@@ -242,7 +242,7 @@ def test_a_record_that_is_ours_goes_on_to_the_other():
     repaired(scene, tier, ours=records)
     assert context(records).uuid == scene.written[1].key.uuid
     assert context(records).complete
-    assert repaired(scene, tier, ours=records)[2].lines == []
+    assert repaired(scene, tier, ours=records)[2].changes == []
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong, quarantine)
     work = repair_of(scene, tier, quarantine=quarantine)
     (planned,) = work.plan()
     with pytest.raises(DataLossError):
-        work.do(planned, Lines())
+        work.do(planned, Audit())
     after = contents_of(tier)
     assert {key: after[key] for key in before} == before
 

@@ -10,7 +10,8 @@ from crash_points import Metadata, PointedAudit
 from damage import DAMAGES, Scene, scenes
 from damage.in_records import change_context
 from damage.scenes import FOLLOWING, LEDGER, NOW_MS, PAYLOADS, TOPIC, closed_in_index
-from scenes.repairs import Lines, recorded, repair_of, repaired
+from managed_ledgers import Audit
+from scenes.repairs import recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.interfaces.cli.repair import by_hand
@@ -91,11 +92,11 @@ def test_a_record_that_lies_says_what_its_copy_has(name, lie):
     assert findings(tier, store) == []
     right = replace(before.info, entries=RIGHT.entries, size=RIGHT.size_bytes)
     assert ledger(store) == replace(before, info=right)  # nothing else of it is another
-    (line,) = lines.lines
+    (line,) = lines.changes
     assert (line.action.value, line.managed_ledger, line.ledger_id) == ("record", MANAGED_LEDGER, LEDGER)
     assert line.after == f"entries 16, size {BYTES}"
     again, no_lines = corrected(scene, store)
-    assert (again, no_lines.lines) == ([], [])
+    assert (again, no_lines.changes) == ([], [])
 
 
 def test_a_ledger_that_shares_a_segment_is_corrected_and_its_neighbour_stays():
@@ -121,7 +122,7 @@ def test_a_record_that_is_not_ours_is_told_what_it_must_say():
     tier = scene.tier()
     planned, done, lines = repaired(scene, tier)
     (one,) = planned
-    assert (one.changes, done, lines.lines) == (False, [], [])
+    assert (one.changes, done, lines.changes) == (False, [], [])
     (told,) = by_hand(one)
     assert f"must say of ledger {LEDGER}: entries 16, size {BYTES}; it says entries 17, size {BYTES}" in told
     assert TOPIC in told
@@ -131,7 +132,7 @@ def test_a_hot_copy_that_was_not_asked_forbids_it():
     scene = lying(scenes.pip17(), entries=17)
     store = recorded(scene)
     (planned,), lines = corrected(scene, store)
-    assert (planned.choice.action, lines.lines) == (Action.LEAVE, [])
+    assert (planned.choice.action, lines.changes) == (Action.LEAVE, [])
     assert "it was not asked: --config" in planned.choice.why
     assert said(store).entries == 17
 
@@ -162,13 +163,13 @@ def test_a_copy_that_does_not_tell_changes_no_record(name):
     made, why = UNTOLD[name]
     scene = made()
     store = recorded(scene)
-    work, lines = repair_of(scene, scene.tier(), ours=ManagedLedgerRecords(store)), Lines()
+    work, lines = repair_of(scene, scene.tier(), ours=ManagedLedgerRecords(store)), Audit()
     planned = [each for each in work.plan() if COUNT_CODES & {found.code for found in each.findings}]
     assert [each.choice.action for each in planned] == [Action.LEAVE]
     assert why in planned[0].choice.why
     assert work.do(planned[0], lines).corrected is False
     assert said(store).size_bytes == 17
-    assert lines.lines == []
+    assert lines.changes == []
 
 
 def test_a_segment_that_its_ledger_went_on_behind_does_not_tell_the_whole():
@@ -208,7 +209,7 @@ def counted(scene):
     return count_ledger(scene.tier(), CountTask.of(parse_topic(TOPIC), recorded_in(scene)))
 
 
-class Meddling(Lines):
+class Meddling(Audit):
     """An audit log during whose first line somebody changes the record."""
 
     def __init__(self, store, **counts):
@@ -217,7 +218,7 @@ class Meddling(Lines):
 
     def record(self, change):
         super().record(change)
-        if len(self.lines) == 1:
+        if len(self.changes) == 1:
             known = ledger(self._store)
             lies = replace(known, info=replace(known.info, **self._counts))
             ManagedLedgerRecords(self._store).update(MANAGED_LEDGER, lambda info: info.with_ledger(lies))
@@ -231,7 +232,7 @@ def test_a_record_that_changes_meanwhile_is_judged_anew():
     log = Meddling(store, size=4)
     assert work.do(planned, log).corrected
     assert said(store) == RIGHT
-    assert [line.before for line in log.lines] == [f"entries 17, size {BYTES}", "entries 17, size 4"]
+    assert [line.before for line in log.changes] == [f"entries 17, size {BYTES}", "entries 17, size 4"]
 
 
 def test_a_change_holds_for_what_was_judged_only():
@@ -255,7 +256,7 @@ def test_every_call_may_be_the_last(crash_matrix):
         work = repair_of(scene, scene.tier(), ours=ManagedLedgerRecords(Metadata(store, points)))
         for each in list(work.plan()):
             if each.changes:
-                work.do(each, PointedAudit(Lines(), points))
+                work.do(each, PointedAudit(Audit(), points))
 
     def check(store, where):
         assert said(store) in (LedgerCounts(entries=17, size_bytes=4), RIGHT), where

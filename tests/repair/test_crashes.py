@@ -6,7 +6,8 @@ import pytest
 from crash_points import Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
 from damage.scenes import in_memory_tier, pip17, streaming
-from scenes.repairs import Lines, contents_of, recorded, repair_of
+from managed_ledgers import Audit
+from scenes.repairs import contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
 from offload_core.maintenance.repair import QUARANTINE
@@ -39,7 +40,7 @@ class DamagedTier:
         """All is done that there is to do."""
         ours = None if self.store is None else ManagedLedgerRecords(Metadata(self.store, points))
         work = repair_of(self.scene, self.tier(points), quarantine=True, ours=ours)
-        audit = PointedAudit(Lines(), points)
+        audit = PointedAudit(Audit(), points)
         for each in list(work.plan()):
             if each.changes:
                 work.do(each, audit)

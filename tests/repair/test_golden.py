@@ -15,8 +15,9 @@ from live.kinds import (
     put_kinds,
     without,
 )
+from managed_ledgers import Audit
 from mapfiles import lay_out_golden
-from scenes.repairs import Lines, pairs_of, read_pair
+from scenes.repairs import pairs_of, read_pair
 from tiers import lay_out_case
 
 from offload_core.maintenance.repair import Action, Repair
@@ -34,7 +35,7 @@ LATER = 1 << 42
 
 def repaired(tier, **options):
     """All is done that there is to do."""
-    work, lines = Repair(tier, now_ms=lambda: LATER, **options), Lines()
+    work, lines = Repair(tier, now_ms=lambda: LATER, **options), Audit()
     return [work.do(each, lines) for each in work.plan() if each.changes]
 
 

@@ -8,11 +8,10 @@ from uuid import uuid4
 
 import pytest
 from crash_points import Metadata, PointedAudit, PointedLedgers
-from managed_ledgers import NAME
+from managed_ledgers import NAME, Audit
 from records import new_copy
 from scenes.filters import PlainFilter
 from scenes.moves import BLOCK_BYTES, MovedTopic, watched
-from scenes.repairs import Lines
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.repair import Action, HotCopies, Repair
@@ -96,7 +95,7 @@ def repair_of(world, points=None, **given):
 
 def repaired(world, points=None, **given):
     """All is done that there is to do."""
-    work, lines = repair_of(world, points, **given), Lines()
+    work, lines = repair_of(world, points, **given), Audit()
     audit = lines if points is None else PointedAudit(lines, points)
     planned = list(work.plan())
     for each in planned:
@@ -156,10 +155,10 @@ def test_a_copy_is_made_anew_from_the_hot_one(world, harm):
     assert world.read_all(tiers=[world.source]) == world.entries
     assert [each.uuid for each in other_copies(world.info)] == [old.uuid]  # it is remembered, to be collected
     assert findings(world) == [] or harm != "gone"
-    assert [line.action.value for line in lines.lines] == ["record", "write", "record"]
+    assert [line.action.value for line in lines.changes] == ["record", "write", "record"]
     again, no_lines = repaired(world)
     assert [each for each in again if each.changes] == []
-    assert no_lines.lines == []
+    assert no_lines.changes == []
 
 
 def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world):
@@ -208,7 +207,7 @@ def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_
     before = world.keys(world.source)
     (planned,), lines = repaired(world, offload_again=False)
     assert (planned.choice.action, planned.is_switched, planned.is_marked) == (Action.KEEP_HOT, False, True)
-    assert [line.action.value for line in lines.lines] == ["record"]
+    assert [line.action.value for line in lines.changes] == ["record"]
     assert (key_of(world, ledger_id), world.keys(world.source)) == (old, before)
     assert not delete_hot(world, ledger_id)
     assert ledger_id in world.hot.ledger_ids()
@@ -324,14 +323,14 @@ def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world):
     damage(world, old)
     before = world.keys(world.source)
     hot = hot_copies(world, offloader_of=lambda tier, _: Spoiled(tier, max_block_bytes=700))
-    work, lines = repair_of(world, hot=hot), Lines()
+    work, lines = repair_of(world, hot=hot), Audit()
     (planned,) = work.plan()
     with pytest.raises(DataLossError, match="not that of the hot one"):
         work.do(planned, lines)
     assert key_of(world, ledger_id) == old
     assert world.keys(world.source) == before
     assert other_copies(world.info) == ()
-    said = ["delete" if isinstance(line, Deletion) else line.action.value for line in lines.lines]
+    said = ["delete" if isinstance(line, Deletion) else line.action.value for line in lines.changes]
     assert said == ["record", "write", "record", "delete", "record"]
 
 
@@ -378,12 +377,12 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world):
     begin(world, ledger_id, uuid)
     left = f"{uuid}-ledger-{ledger_id}"
     world.source.write_index(left, b"half of a copy")
-    work, lines = repair_of(world), Lines()
+    work, lines = repair_of(world), Audit()
     planned = [each for each in work.plan() if each.changes]
     before, state = world.info, world.keys(world.source)
     with working_on(uuid), pytest.raises(LiveAttemptError):
         work.do(planned[0], lines)
-    assert (world.info, world.keys(world.source), lines.lines) == (before, state, [])
+    assert (world.info, world.keys(world.source), lines.changes) == (before, state, [])
     work.do(planned[0], lines)
     assert left not in world.keys(world.source)
     assert uuid not in {each.uuid for each in other_copies(world.info)}

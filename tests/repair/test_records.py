@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC
+from managed_ledgers import Audit
 from records import new_copy
-from scenes.repairs import Lines, contents_of, context, recorded, repair_of, repaired
+from scenes.repairs import contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.format.codec.object_format import parse_key
@@ -49,7 +50,7 @@ def test_the_record_of_a_ledger_goes_on_to_what_was_saved():
     key = parse_key(planned.target or "")
     assert context(records).uuid == key.uuid
     assert context(records).complete
-    actions = [line.action.value for line in lines.lines]
+    actions = [line.action.value for line in lines.changes]
     assert actions == ["record", "write", "record", *["write", "write"], *["move", "move"], "record"]
     assert {each.code for each in findings(tier, store)} == {Code.LOST_ENTRIES}
 
@@ -73,7 +74,7 @@ def test_what_a_record_of_others_names_stays_where_it_is():
     assert {key: after[key] for key in before} == before
     assert set(after) - set(before) == {planned.target, f"{planned.target}-index"}
     assert (planned.recorded, planned.hot) == (TOPIC, (LEDGER,))
-    assert [line.action.value for line in lines.lines] == ["write"]
+    assert [line.action.value for line in lines.changes] == ["write"]
 
 
 def test_a_uuid_is_told_as_pulsars_records_have_it():
@@ -99,13 +100,13 @@ def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_awa
     tier, seen = scene.tier(), []
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
-    class Watching(Lines):
+    class Watching(Audit):
         def record(self, change):
             super().record(change)
             if change.action is ChangeAction.WRITE and not seen:
                 seen.append(lease_of(attempt_of(records).driver))
                 with pytest.raises(LiveAttemptError):
-                    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
+                    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Audit())
 
     repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Watching())
     assert seen[0] is not None
@@ -117,7 +118,7 @@ def test_an_attempt_that_was_broken_off_is_gone_on_with():
     tier = scene.tier()
     (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
-    class Failing(Lines):
+    class Failing(Audit):
         def record(self, change):
             if change.action is ChangeAction.WRITE:
                 raise StoreUnavailableError("the log is full")
@@ -126,7 +127,7 @@ def test_an_attempt_that_was_broken_off_is_gone_on_with():
         repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Failing())
     key = parse_key(planned.target or "")
     assert attempt_of(records).uuid == key.uuid
-    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
+    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Audit())
     assert context(records).uuid == key.uuid
 
 
@@ -140,7 +141,7 @@ def test_an_attempt_that_somebody_abandoned_is_not_taken_up():
     records.update(MANAGED_LEDGER, partial(abandon_replacement, uuid=key.uuid))
     before = contents_of(tier)
     with pytest.raises(AttemptError, match="abandoned"):
-        repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
+        repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Audit())
     assert contents_of(tier) == before
 
 
@@ -159,4 +160,4 @@ def test_another_copy_is_named_in_one_step_so_that_nobody_cleans_it_up():
     assert Action.OTHER_COPY in {each.choice.action for each in planned}
     assert context(records).uuid == other.uuid
     assert seen == [()]
-    assert [line.action.value for line in lines.lines] == ["record"]
+    assert [line.action.value for line in lines.changes] == ["record"]

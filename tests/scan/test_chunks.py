@@ -248,7 +248,7 @@ def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it()
     assert len(planned.to_table()) == 24
     indexes = [read for read in driver.reads if read[0].endswith("-index")]
     last_chunk = len(cut) - 1
-    concerned = [task for task in planned.tasks if task.extents[0].blocks[0].first_entry_id <= last_chunk]  # type: ignore[union-attr]
+    concerned = [task for task in planned.tasks if task.extents[0].blocks[0].first_entry_id <= last_chunk]
     assert 0 < len(indexes) <= 2 * len(concerned) < 2 * len(planned.tasks)
 
 

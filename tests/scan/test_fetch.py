@@ -32,7 +32,7 @@ class Recorded:
     """A tier of one object, and what was asked of it after its index was read."""
 
     def __init__(self, written, **options):
-        self.driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), **options)  # type: ignore[arg-type]
+        self.driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), **options)
         self.tier = TierReader(Tier(self.driver))
 
     def reads_of_data(self):
@@ -86,7 +86,7 @@ def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched():
 def test_only_the_blocks_of_the_asked_range_are_fetched():
     recorded = Recorded(blocks_of_1000(7))
     bounds = {"start": {ORDERS: Position(7, 5)}, "stop": {ORDERS: Position(7, 8)}}
-    table = scan(recorded.tier, level="entries", **bounds).to_table()  # type: ignore[arg-type]
+    table = scan(recorded.tier, level="entries", **bounds).to_table()
     assert table["__entryId"].to_pylist() == [5, 6, 7]
     assert recorded.reads_of_data() == [(2000, 2000)]
 
@@ -163,7 +163,7 @@ def test_no_more_than_three_units_are_held_however_large_the_ledger(level):
     watched = Watched()
     written = pip17_object([entry(b"x" * 300)] * 80, ledger_id=7, max_block_bytes=1000)
     recorded = Recorded(written, make=watched, range_bytes=1000, ranges_ahead=1)
-    batches = list(scan(recorded.tier, level=level))  # type: ignore[arg-type]
+    batches = list(scan(recorded.tier, level=level))
     assert sum(batch.num_rows for batch in batches) == 80
     assert len(recorded.reads_of_data()) == 40
     # one that is read, one that has come, and while the first is let go one that is asked for
@@ -177,7 +177,7 @@ def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead):
     batches = iter(scan(recorded.tier, level="entries"))
     next(batches)
     assert no_threads_but_these(before) == (ranges_ahead == 0)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     reads = recorded.reads_of_data()  # those ahead may have been called off before they began
     assert [(1000 * i, 1000) for i in range(1 + ranges_ahead)][: len(reads)] == sorted(reads) != []
     assert no_threads_but_these(before)

@@ -118,7 +118,7 @@ def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch():
     everything = [(i, index) for i in sorted(ledger.kept) for index in (0, 1)]
     for start, stop in ((0, 2), (2, 2), (1, 3), (2, 3)):
         bounds = {"start": {NAME: Position(3, start, 1)}, "stop": {NAME: Position(3, stop, 1)}}
-        rows = rows_of(scan(tier, TOPIC, **bounds), "__entryId", "__batchIndex")  # type: ignore[arg-type]
+        rows = rows_of(scan(tier, TOPIC, **bounds), "__entryId", "__batchIndex")
         assert rows == [row for row in everything if (start, 1) <= row < (stop, 1)]
 
 
@@ -183,7 +183,7 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch():
     kept = frozenset(i for i in range(3000) if i % 3)
     ledger = FilteredLedger(ledger_id=3, layout="pip17", payloads=payloads, kept=kept, blocks=[[0]])
     for level in ("entries", "messages"):
-        batches = list(scan(DrawnTopic(ledgers=[ledger]).tier(), TOPIC, level=level))  # type: ignore[arg-type]
+        batches = list(scan(DrawnTopic(ledgers=[ledger]).tier(), TOPIC, level=level))
         assert [batch.num_rows for batch in batches] == [2000]
 
 

@@ -31,7 +31,7 @@ def large(compression):
 
 def entries_of(root, **options):
     with open_tier(root) as tier:
-        table = scan(tier, level="entries", **options).to_table()  # type: ignore[arg-type]
+        table = scan(tier, level="entries", **options).to_table()
     places = zip(table["__ledgerId"].to_pylist(), table["__entryId"].to_pylist(), strict=True)
     return dict(zip(places, table["value"].to_pylist(), strict=True))
 

@@ -66,7 +66,7 @@ def typed(*arguments):
     def command(**given):
         made.append(MessagesRead(**given).options())
 
-    command.__signature__ = MessagesRead.__signature__  # type: ignore[attr-defined]
+    command.__signature__ = MessagesRead.__signature__
     app = typer.Typer()
     app.command()(command)
     app(list(arguments), standalone_mode=False)

@@ -51,8 +51,7 @@ LEDGERS = {3: 17, 5: 12, 6: 3, 8: 4, 9: 5}
 TIER = in_memory(*OBJECTS)
 (ORDERS,) = TIER.catalogue().topics
 FULL: dict[str, list[dict[str, Any]]] = {
-    level: scan(TIER, level=level).to_table().to_pylist()
-    for level in ("messages", "entries")  # type: ignore[arg-type]
+    level: scan(TIER, level=level).to_table().to_pylist() for level in ("messages", "entries")
 }
 
 
@@ -156,14 +155,14 @@ def test_bounds_give_the_rows_between_them(level, start, stop, min_partitions):
 )
 def test_a_start_is_inclusive_and_a_stop_is_exclusive(start, stop, values):
     bounds = {"start": {NAME: parse_position(start)}, "stop": {NAME: parse_position(stop)}}
-    assert scan(TIER, columns=["value"], **bounds).to_table()["value"].to_pylist() == values  # type: ignore[arg-type]
+    assert scan(TIER, columns=["value"], **bounds).to_table()["value"].to_pylist() == values
 
 
 @pytest.mark.parametrize("option", ["start", "stop"])
 def test_bounds_of_a_topic_that_is_not_read_are_refused(option):
     other = TopicName("persistent://acme/cold/other")
     with pytest.raises(OptionError, match=f"{option} names a topic that is not read") as caught:
-        scan(TIER, **{option: {other: Position(3, 0)}})  # type: ignore[arg-type]
+        scan(TIER, **{option: {other: Position(3, 0)}})
     assert caught.value.found == "persistent://acme/cold/other"
 
 
@@ -234,7 +233,7 @@ def test_a_task_is_small_on_its_way():
 
 
 def reads_of(tier):
-    reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
+    reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads
     return reads
 
 

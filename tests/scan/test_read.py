@@ -112,7 +112,7 @@ def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_re
     tier = in_memory(pip17_object([b"a"]))
     with pytest.raises(OptionError):
         scan(tier, **options)
-    assert tier.store._chain._plugins[0].reads == []  # type: ignore[attr-defined]
+    assert tier.store._chain._plugins[0].reads == []
 
 
 # --- bytes that are wrong ----------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(caplog, level):
 def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(caplog, bounds):
     payloads = [entry(b"a" * 100)] * 9
     tier = in_memory(pip17_object(payloads, metadata=ledger_metadata(payloads, length=1)))
-    scan(tier, **{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()  # type: ignore[arg-type]
+    scan(tier, **{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()
     assert caplog.messages == []
 
 

@@ -42,7 +42,7 @@ def read(tier, begin, end, **options):
 
 
 def reads_of(tier):
-    reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
+    reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads
     return reads
 
 
@@ -231,7 +231,7 @@ def test_a_first_entry_larger_than_a_probe_tells_its_time():
     large = b"x" * (PROBE_BYTES + 1)
     tier = in_memory(pip17_object([at(10 * i, large) for i in range(64)], max_block_bytes=2 * PROBE_BYTES))
     reading = scan(tier, columns=["__entryId"], start_time=T0 + 300, stop_time=T0 + 310, time_slack_ms=0)
-    assert len(reading.planned[0].extents[0].blocks) <= 2  # type: ignore[union-attr]
+    assert len(reading.planned[0].extents[0].blocks) <= 2
     assert {length for key, _, length in reads_of(tier) if not key.endswith("-index")} == {PROBE_BYTES}
     assert reading.to_table()["__entryId"].to_pylist() == [30]
 
@@ -241,7 +241,7 @@ def test_metadata_larger_than_a_probe_is_read_on():
     payloads = [at(10 * i, properties=properties) for i in range(32)]
     tier = in_memory(pip17_object(payloads, max_block_bytes=2 * PROBE_BYTES))
     reading = scan(tier, columns=["__entryId"], start_time=T0 + 160, stop_time=T0 + 170, time_slack_ms=0)
-    assert len(reading.planned[0].extents[0].blocks) <= 2  # type: ignore[union-attr]
+    assert len(reading.planned[0].extents[0].blocks) <= 2
     assert reading.to_table()["__entryId"].to_pylist() == [16]
 
 

@@ -252,7 +252,7 @@ def test_topics_that_are_gone_are_forgotten(tmp_path):
         with closing(RecordedTopics(records, environment, policies)) as topics:
             open_managed_ledger(environment, NAME).close()
             before = topics.for_upkeep()
-            store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)  # type: ignore[union-attr]
+            store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)
             assert topics.for_upkeep() == []
             open_managed_ledger(environment, NAME).close()
             again = topics.for_upkeep()

@@ -150,13 +150,13 @@ Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
 def assign(info: ManagedLedgerInfo, ledger_id: int, entry_id: int = 0, **given: object) -> ManagedLedgerInfo:
     """A segment of mine is begun."""
     options = {"uuid": MINE, "driver": DRIVER, "assigned_ms": ASSIGNED_MS} | given
-    return assign_segment(info, begin=position(ledger_id, entry_id), **options)  # type: ignore[arg-type]
+    return assign_segment(info, begin=position(ledger_id, entry_id), **options)
 
 
 def complete(info: ManagedLedgerInfo, *ends: tuple[int, int], **given: object) -> ManagedLedgerInfo:
     """It ends with the last of these entries."""
     options = {"uuid": MINE, "offloaded_ms": OFFLOADED_MS} | given
-    return complete_segment(info, end=position(*ends[-1]), end_entry_ids=dict(ends), **options)  # type: ignore[arg-type]
+    return complete_segment(info, end=position(*ends[-1]), end_entry_ids=dict(ends), **options)
 
 
 def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext | None:
@@ -192,7 +192,7 @@ def taken_twice(info: ManagedLedgerInfo, step: Step) -> ManagedLedgerInfo:
 
 
 def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list[Recovered]:
-    return list(recover_records(tier, records, Audit(), **given_))  # type: ignore[arg-type]
+    return list(recover_records(tier, records, Audit(), **given_))
 
 
 def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:

@@ -33,8 +33,8 @@ ORDERS = "acme/cold/persistent/orders"
 PAYMENTS = "acme/cold/persistent/payments"
 FILTERED = "acme/n/persistent/orders"
 ORPHAN = "0badc0de"
-RETURNS = "00000002-0000-4000-8000-000000000002-ledger-1"
 """The prefix of the keys of objects that no record names."""
+RETURNS = "00000002-0000-4000-8000-000000000002-ledger-1"
 
 ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
 

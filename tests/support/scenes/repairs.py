@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from damage.scenes import (
@@ -18,6 +18,7 @@ from damage.scenes import (
     opened_records,
 )
 from entries import pip17_object, read_object
+from managed_ledgers import Audit
 from records import copied, managed_ledger
 from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
@@ -35,21 +36,10 @@ from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.executors import Executor
 from offload_core.storage.tier import Tier, open_store
-from offload_core.writing.audit import Change, Deletion
 from offload_hooks.testing import MemoryMetadataStore
 
 Entries = dict[tuple[int, int], bytes]
 """(ledger, entry) → payload."""
-
-
-@dataclass(slots=True)
-class Lines:
-    """An audit log in memory."""
-
-    lines: list[Deletion | Change] = field(default_factory=list)
-
-    def record(self, change: Deletion | Change):
-        self.lines.append(change)
 
 
 def repair_of(scene, tier, *, ours=None, **options):
@@ -80,7 +70,7 @@ def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadCo
 
 def repaired(scene, tier, **options):
     """All is done that there is to do; `options` as of `repair_of`."""
-    work, lines = repair_of(scene, tier, **options), Lines()
+    work, lines = repair_of(scene, tier, **options), Audit()
     planned = list(work.plan())
     return planned, [work.do(each, lines) for each in planned if each.changes], lines
 
