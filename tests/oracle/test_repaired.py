@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from entries import LedgerPart, pip17_object
+from managed_ledgers import Audit
 from scenes.judged import contents, entries_of, entries_of_parts, new_ledger_id, store_object, store_segments
-from scenes.repairs import Lines
 from stores import Store
 
 from offload_core.format.codec.object_format import parse_key
@@ -16,7 +16,7 @@ AN_HOUR_MS = 3_600_000
 
 def repaired(tier):
     """All is done that there is to do, an hour later."""
-    work, lines = Repair(tier, now_ms=lambda: system_now_ms() + AN_HOUR_MS), Lines()
+    work, lines = Repair(tier, now_ms=lambda: system_now_ms() + AN_HOUR_MS), Audit()
     return [work.do(each, lines) for each in work.plan() if each.changes]
 
 

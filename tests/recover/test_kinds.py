@@ -2,8 +2,8 @@
 
 import pytest
 from live.kinds import KINDS, assert_is_as_clients_read, damage, entries_of, messages_of, put_kinds
+from managed_ledgers import Audit
 from records import recover
-from scenes.repairs import Lines
 
 from offload_core.maintenance.repair import Repair
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
@@ -37,7 +37,7 @@ def test_by_recovered_records_a_message_that_lost_a_chunk_is_an_error(tier, reco
     damage(tier, lost, entries_of(TierReader(tier), "chunks")[lost])
     work = Repair(tier, quarantine=True, now_ms=lambda: 1 << 42)
     for planned in work.plan():
-        work.do(planned, Lines())
+        work.do(planned, Audit())
     recover(tier, records)
     found = {"records": infos(records)}
     with pytest.raises(DataLossError, match="1 entries: 2:18"):

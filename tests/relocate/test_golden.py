@@ -7,7 +7,6 @@ from managed_ledgers import Audit, Clock
 from mapfiles import lay_out_golden
 from records import closed, copied, managed_ledger, recover, streaming_entries, streaming_record
 from scenes.moves import BLOCK_BYTES
-from scenes.repairs import Lines
 from tiers import lay_out_case
 
 from offload_core.format.codec.object_format import ObjectFormat
@@ -206,7 +205,7 @@ def test_of_a_copy_that_lost_entries_all_others_are_moved(kinds):
     damage(kinds.source, LOST, entries_of(TierReader(kinds.source), "encrypted")[LOST])
     work = Repair(kinds.source, quarantine=True, now_ms=lambda: 1 << 42)
     for planned in work.plan():
-        work.do(planned, Lines())
+        work.do(planned, Audit())
     kinds.source.delete([each.key for each in kinds.source.list_objects("quarantine/")])
     recover(kinds.source, kinds.records)
 

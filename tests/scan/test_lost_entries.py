@@ -2,7 +2,7 @@
 
 import pytest
 from entries import entry, pip17_object
-from scenes.repairs import Lines
+from managed_ledgers import Audit
 from tiers import TOPIC, lay_out
 
 from offload_core.format.codec.object_marks import LOST_KEY, LostEntries, ObjectMarks, parse_lost
@@ -25,7 +25,7 @@ def repaired(tmp_path):
     with open_tier(tmp_path) as tier:
         work = Repair(tier.store)
         (planned,) = work.plan()
-        work.do(planned, Lines())
+        work.do(planned, Audit())
     return tmp_path
 
 
