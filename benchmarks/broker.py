@@ -33,11 +33,12 @@ from oracle import Oracle
 from pyspark.sql import SparkSession, functions
 from servers.broker import Broker
 from servers.versitygw import Versitygw
+from stores import s3_options
 
 from benchmarks.material import json_record
 from benchmarks.measure import Result
 from benchmarks.spark import PrebuiltSource, consume, prebuild, start
-from benchmarks.stores import in_memory_where_it_can_be, options
+from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.interfaces.spark import PulsarOffloadDataSource
 from offload_core.reading.scan import ReadOptions, ScanTask, read_task
 from offload_core.storage.tier import Tier
@@ -91,7 +92,7 @@ def run(folder: Path) -> Iterator[Result]:
                 "Java": java_reader(stack.enter_context(Oracle(place)), broker, admin, sent),
                 "Python": python_reader(client, admin, sent),
             }
-            yield from compare(stack, place, options(server), sent, readers)
+            yield from compare(stack, place, s3_options(server), sent, readers)
     finally:
         shutil.rmtree(place)
 

@@ -26,6 +26,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from obstore.store import S3Store
 from servers.versitygw import Versitygw
+from stores import s3_options
 
 from benchmarks.measure import Result
 from offload_core.format.codec.extent import LedgerExtent
@@ -77,16 +78,6 @@ def in_memory_where_it_can_be(folder: Path) -> Path:
     ).resolve()
 
 
-def options(server: Versitygw) -> dict[str, str]:
-    """The driver's options."""
-    return {
-        "endpoint_url": server.endpoint,
-        "region": server.region,
-        "access_key_id": server.root.access_key,
-        "secret_access_key": server.root.secret_key,
-    }
-
-
 def obstores_own(given: dict[str, str]) -> S3Store:
     """The same bucket as obstore's users open it; it takes these options by the same names but for one."""
     named = {name: value for name, value in given.items() if name != "endpoint_url"}
@@ -95,7 +86,7 @@ def obstores_own(given: dict[str, str]) -> S3Store:
 
 def opened(server: Versitygw) -> Tier:
     """The tier."""
-    return open_store("s3://bench/ours", **options(server))
+    return open_store("s3://bench/ours", **s3_options(server))
 
 
 def upload(server: Versitygw, source: Path) -> Iterator[Result]:
@@ -155,17 +146,17 @@ def upload(server: Versitygw, source: Path) -> Iterator[Result]:
 def read(server: Versitygw) -> Iterator[Result]:
     """The whole object by ranges ahead, as a scan fetches it, without and with latency."""
     size = READ_BYTES
-    peer = obstores_own(options(server))
+    peer = obstores_own(s3_options(server))
     tier = opened(server)
     step = tier.describe().capabilities.range_bytes
     starts = range(0, size, step)
-    driver = S3Driver(bucket="bench", prefix="ours", **options(server))
+    driver = S3Driver(bucket="bench", prefix="ours", **s3_options(server))
     delayed = Tier(driver, [Layer(name="delay", make=DelayLayer)])
     runs: dict[str, Callable[[], object]] = {
         "ours": lambda: fetch(tier, size),
-        "whole": lambda: obstore.get_range(peer, "ours/object", start=0, length=size),
+        "whole": lambda: obstore.get_range(peer, f"ours/{KEY.data_key}", start=0, length=size),
         "ranges": lambda: obstore.get_ranges(
-            peer, "ours/object", starts=list(starts), lengths=[step] * len(starts), coalesce=0
+            peer, f"ours/{KEY.data_key}", starts=list(starts), lengths=[step] * len(starts), coalesce=0
         ),
         "delayed": lambda: fetch(delayed, size),
     }
@@ -251,7 +242,7 @@ def _await(process: subprocess.Popen[str], word: str) -> None:
 
 
 def _reader_command(server: Versitygw, kind: str) -> list[str]:
-    code = f"from benchmarks.stores import work; work({json.dumps(kind)}, {json.dumps(options(server))})"
+    code = f"from benchmarks.stores import work; work({json.dumps(kind)}, {json.dumps(s3_options(server))})"
     return [sys.executable, "-c", code]
 
 
@@ -262,7 +253,7 @@ def work(kind: str, given: dict[str, str]) -> None:
             store = obstores_own(given)
 
             def read(size: int) -> object:
-                return obstore.get_range(store, "ours/object", start=0, length=size)
+                return obstore.get_range(store, f"ours/{KEY.data_key}", start=0, length=size)
 
         else:
             tier = stack.enter_context(open_store("s3://bench/ours", **given))
