@@ -101,6 +101,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
+    """What is frozen at the end looks like a leak to libraries that count their objects."""
     gc.unfreeze()
 
 

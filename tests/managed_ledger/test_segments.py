@@ -227,7 +227,7 @@ def test_ledgers_of_a_segment_that_is_being_offloaded_are_trimmed_when_it_has_fa
     assert trim() == topic.ids[1:2]
     left = unfinished_segment(recorded())
     assert (left.uuid, left.ledger_ids) == (two, (topic.ids[2],))
-    assert objects() == segment_keys([two]), "whoever resumes it deletes them"
+    assert objects() == segment_keys([two]), "the process that resumes it deletes them"
     assert one != two
     assert topic.open.trim(EVERYTHING) == topic.ids[2:3]
     assert objects() == []

@@ -219,7 +219,7 @@ def test_of_a_copy_that_lost_entries_all_others_are_moved(kinds):
     assert read(kinds.target, fail_on_data_loss=False) == before
     assert [each.code for each in Verification(kinds.target, deep=True)] == [Code.LOST_ENTRIES]
     with pytest.raises(DataLossError, match="not there as a whole"):
-        kinds.delete_old()  # nobody but its operator says that the lost entries are lost
+        kinds.delete_old()  # only its operator may state that the lost entries are lost
     left = {each.key[:36] for each in kinds.source.list_objects()}
     assert len(left) == 1
     for kind in set(KINDS) - {"encrypted"}:

@@ -80,7 +80,7 @@ def test_with_tokens_the_page_is_empty_until_one_is_given(chromium, tmp_path):
         write(guarded, tmp_path, "orders")
         assert "orders" not in guarded.ask("GET", "/ui").text.partition('id="data">')[2][:200]
         assert guarded.ask("GET", "/ui/status").status == 401
-        assert guarded.ask("GET", "/ui/status", headers=bearer("somebody")).status == 403
+        assert guarded.ask("GET", "/ui/status", headers=bearer("stranger")).status == 403
         chromium.open(f"{guarded.url}/ui")
         chromium.wait_for(f"{SAID}.startsWith('Refused: ')")
         token = bearer("admin")["Authorization"].removeprefix("Bearer ")

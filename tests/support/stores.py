@@ -1,4 +1,4 @@
-"""HDFS by its REST interface: another client than the one that the driver is made of."""
+"""Empty tiers of every store by its name, and HDFS by its REST interface, which the driver does not use."""
 
 from __future__ import annotations
 
