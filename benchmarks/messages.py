@@ -11,7 +11,7 @@ from offload_core.format.codec.extent import EntryCursor
 from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.message_columns import MESSAGE_COLUMNS, arrow_schema
-from offload_core.reading.scan.read import message_reader
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.reading.scan.tasks import ReadOptions
 from offload_core.reading.scan.windows import message_decoder
 
@@ -58,7 +58,8 @@ def read(block: Block, columns: list[str] | None) -> int:
     """Decode the whole block; the number of messages."""
     extent = extent_over(block)
     decoder = message_decoder(extent, arrow_schema("messages", columns), ReadOptions())
-    reader = message_reader(extent, decoder)
     cursor = EntryCursor(extent)
     cursor.feed(block.indexed, block.data, 0)
-    return sum(batch.num_rows for batch in reader(cursor))
+    return sum(
+        batch.num_rows for located in cursor.located(BATCH_BYTES) for batch in decoder.decode(*located)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from live.sent import ended, steps
 
+from offload_core.reading.scan import read_task
 from pulsar_offload import scan
 
 ENDS = {"commit": "committed", "abort": "aborted"}
@@ -27,9 +28,12 @@ def test_a_topic_is_read_as_pulsars_client_reads_it(transactional, is_over):
     assert 10 < len(expected) < sum(len(step.get("messages", ())) for step in planned)
 
     with store.open_reader() as tier:
-        for how in ({}, {"summaries": f"s3://{bucket}/summaries"}):
-            reading = scan(tier, topic, columns=COLUMNS, task_bytes=1, **how)
-            rows = [tuple(row.values()) for row in reading.to_table().to_pylist()]
+        reading = scan(tier, topic, columns=COLUMNS, task_bytes=1)
+        of_tasks = [
+            batch for task in reading.tasks for batch in read_task(reading.tier, task, reading.options)
+        ]
+        for batches in (reading, of_tasks):
+            rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
             assert [(*row[:3], row[3].decode()) for row in rows] == expected
         columns = ["__txnIdMost", "__txnIdLeast", "__txnState", "value"]
         everything = scan(tier, topic, columns=columns, isolation="uncommitted").to_table()

@@ -31,12 +31,11 @@ def test_the_options_of_spark_are_there_in_kebab_case(command, offload, monkeypa
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown, re.IGNORECASE), option
 
 
-def test_an_export_reads_transactions_as_asked_for_and_keeps_summaries(offload, broker, tmp_path):
-    arguments = ("export", broker, "--topic", "acme/cold/txn", "--summaries", tmp_path / "kept")
+def test_an_export_reads_transactions_as_asked_for(offload, broker, tmp_path):
+    arguments = ("export", broker, "--topic", "acme/cold/txn")
     done = offload(*arguments, "--to", tmp_path / "committed")
     assert done.code == 0, done.err
     assert len(parquet_rows(tmp_path / "committed")) == len(topic_rows("txn"))
-    assert len(list((tmp_path / "kept").glob("*.summary"))) == 2
     assert offload(*arguments, "--to", tmp_path / "all", "--isolation", "uncommitted").code == 0
     assert len(parquet_rows(tmp_path / "all")) == len(sent_in_transactions())
 
@@ -124,12 +123,11 @@ def test_cat_takes_a_pattern(offload, broker):
 STATES = ("--topic", "acme/cold/txn", "--format", "jsonl", "--columns", "__txnState")
 
 
-def test_the_isolation_says_which_messages_are_shown(offload, broker, tmp_path):
-    committed = offload("cat", broker, *STATES, "--summaries", tmp_path)
+def test_the_isolation_says_which_messages_are_shown(offload, broker):
+    committed = offload("cat", broker, *STATES)
     assert (committed.code, committed.err) == (0, "")
     assert len(committed.out.splitlines()) == len(topic_rows("txn"))
     assert "aborted" not in committed.out
-    assert len(list(tmp_path.glob("*.summary"))) == 2
     everything = offload("cat", broker, *STATES, "--isolation", "uncommitted")
     assert len(everything.out.splitlines()) == len(sent_in_transactions())
     assert everything.out.count('"aborted"') == 1177

@@ -23,7 +23,7 @@ from drawn_entries import drawn_entry
 from entries import CODECS, borders, mutations
 from mapfiles import SYNC, mapfile, read_mapfile
 from scenes.messages import ALL_COLUMNS, comparable, decoder, entry_spans, reference_rows
-from scenes.transactions import found_in
+from scenes.transactions import found_in, last_entries_of
 
 from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.block_layout import pack_frames, padding, walk_frames
@@ -44,6 +44,7 @@ from offload_core.format.messages.kernels import (
     tombstones,
     transaction_ranges,
 )
+from offload_core.format.messages.kernels.last_entries import find_last_entries
 from offload_core.format.messages.payload_opener import _Memory
 from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.format.schemas.kernels.key_value import split_key_values
@@ -581,6 +582,34 @@ def transactions_of_entries(random):
     guarded.check()
 
 
+def last_entries(random):
+    """The frames at the end of a block; those of the plain twin."""
+    found = [
+        each if random.randrange(3) else with_checksum(changed(each, random)) for each in sample(random, 8)
+    ]
+    gaps, entry_id, packed = bool(random.randrange(2)), random.choice((0, 5, 1 << 39)), b""
+    for each in found:
+        packed += pack_frames([each], entry_id)
+        entry_id += random.choice((1, 1, 3)) if gaps else 1
+    data = packed + padding(random.choice((0, 1, 3, 4, 30)))
+    data = data[random.choice((0, random.randrange(len(data) + 1))) :]
+    data = data if random.randrange(2) else changed(data, random)
+    guarded = Guarded()
+    row = guarded.array(around(random, entry_fields.E_FIELDS), np.int64)
+    known = random.choice((entry_id, entry_id, -1, number(random)))
+    least = random.choice((0, 0, number(random)))
+    answer = called(find_last_entries, readonly(data), known, least, gaps, crc32c_address(), row)
+    guarded.check()
+    if answer is not None:
+        assert answer == last_entries_of(data, known, least, gaps, is_entry_to_kernels)
+
+
+def is_entry_to_kernels(payload):
+    """They take some metadata that protobuf's own parser refuses."""
+    row = np.empty(entry_fields.E_FIELDS, dtype=np.int64)
+    return entries.read_entry(readonly(payload), 0, len(payload), crc32c_address(), row)
+
+
 def filtered(random):
     """Entries that are dropped, or become tombstones."""
     as_written = bool(random.randrange(2))
@@ -718,7 +747,14 @@ FAMILIES = {
     family.__name__: family
     for family in (
         *(frames_of_blocks, framing, frames_of_ledgers, records, streams, whole_mapfiles, wire, messages),
-        *(tables_of_entries, decompressed_payloads, transactions_of_entries, filtered, arguments),
+        *(
+            tables_of_entries,
+            decompressed_payloads,
+            transactions_of_entries,
+            last_entries,
+            filtered,
+            arguments,
+        ),
     )
 }
 

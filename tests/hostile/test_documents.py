@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -52,7 +51,6 @@ from offload_core.reading.export.iceberg_target import STATE, parse_state
 from offload_core.reading.export.manifest import decode_manifest
 from offload_core.reading.scan.positions import parse_offsets, parse_position, position_of_message_id
 from offload_core.reading.scan.pruning import parse_time
-from offload_core.reading.scan.transactions.summaries import MAGIC, parse_summary
 from offload_core.writing.audit import read_audit_log
 from offload_drivers.hdfs import sidecar as hdfs_sidecar
 from offload_drivers.sidecar import decode_sidecar
@@ -112,15 +110,6 @@ REPLACEMENT = {
     "properties": {"bucket": "b"},
     "segment": UUID_TEXT,
 }
-SUMMARY = {
-    "data_key": "k",
-    "data_bytes": 9,
-    "ledger_id": 3,
-    "ranges": 0,
-    "markers": 0,
-    "tombstones": 0,
-    "blocks": 0,
-}
 COUNT = {"ledger_id": 3, "stop_entry_id": 9, "entries": 9, "payload_bytes": 90, "unchecked": 0}
 PRICES = {
     "name": "n",
@@ -136,11 +125,6 @@ def with_property(name, text):
     driver = DriverMetadata(name="aws-s3", properties=((name, text),))
     context = OffloadContext(uuid=UUID(UUID_TEXT), complete=True, driver=driver)
     return LedgerRecord(info=LedgerInfo(ledger_id=3), context=context)
-
-
-def summary_of(described):
-    head = [MAGIC, 1, zlib.crc32(described), len(described)]
-    return parse_summary(b"".join(each.to_bytes(4, "big") for each in head) + described)
 
 
 def read_log(tmp_path, line):
@@ -272,7 +256,6 @@ JSON: Mapping[str, tuple[object, Callable[[Path, bytes], object]]] = {
         {"persistent://t/n/x": {"-1": "1:2:3", "2": "latest"}},
         lambda _, data: parse_offsets(data.decode(errors="surrogateescape"), "startingOffsets"),
     ),
-    "summary": (SUMMARY, lambda _, data: summary_of(data)),
     "verified objects": ([COUNT], read_state),
     "answers of a broker": (
         {

@@ -69,7 +69,8 @@ def test_blocks_larger_and_smaller_than_ranges(range_bytes, task_bytes, isolatio
     if isolation == "committed" and task_bytes == 1 << 30:
         (topic,) = tier.catalogue().topics
         cut_bytes = topic.ledgers[-1].data_bytes
-        assert told.transactions.read_bytes == sum(len(each.data) for each in (*small, large)) + cut_bytes
+        whole = sum(len(each.data) for each in (*small, large)) + cut_bytes
+        assert 0 < told.transactions.read_bytes - whole < 1_000  # and the indexes
 
 
 def test_positions_leave_out_what_they_leave_out():

@@ -14,7 +14,7 @@ from tiers import MemoryDriver, Names, numbered, put_object, uuid_of
 
 from offload_core.reading.scan import ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import BatchLimit, SettledAdvance, TopicFollower
-from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
+from offload_core.reading.scan.transactions import TailReader
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
 from pulsar_offload import TierReader, open_tier
@@ -154,36 +154,25 @@ def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_pat
     for path in tmp_path.glob("*ledger-2*"):
         path.unlink()
     query.restart()
-    with pytest.raises(UnresolvedTransactionError, match=r"not known any more \(ledger 1, entry 1\)"):
+    with pytest.raises(
+        UnresolvedTransactionError, match=r"does not end near its entries .*ledger 1, entry 1"
+    ):
         query.read(start, end)
     query.restart(isolation="uncommitted")
     assert query.read(start, end) == [(1, 0, -1), (1, 1, -1)]
-
-
-def test_summaries_are_used_and_kept(tmp_path):
-    root, summaries = tmp_path / "tier", tmp_path / "summaries"
-    add(root, 1, ledger(1, PLAIN, of(ONE), commit(ONE)))
-    query = Query(root, summaries=summaries)
-    assert query.run() == [(1, 0, -1), (1, 1, -1)]
-    assert [path.suffix for path in summaries.rglob("*ledger-1.summary")] == [".summary"]
 
 
 def test_nothing_is_looked_through_twice(tmp_path):
     objects = [ledger(1, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 30), ledger(3, commit(ONE))]
     driver = MemoryDriver(numbered(*objects[:2]), metadata=Names().as_metadata("data"))
     tier = TierReader(Tier(driver))
-    memory = SummaryMemory()
     follower = TopicFollower(
         lambda known: select_catalogue(tier, Selection(), ScanOptions(), known=known),
         Selection(),
         interval_s=0,
         clock=lambda: 0,
     )
-    settled = SettledAdvance(
-        lambda topics: TransactionResolver(
-            tier=tier, topics=tuple(topics), asked=ScanOptions(), memory=memory
-        )
-    )
+    settled = SettledAdvance(TailReader(tier=tier.store, asked=ScanOptions()))
 
     def reads():
         """Where the stream waits, and how many requests that took."""

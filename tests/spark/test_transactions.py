@@ -1,4 +1,4 @@
-"""Transactions through Spark: the option `isolation`, and summaries that the driver keeps."""
+"""Transactions through Spark: the option `isolation`."""
 
 from collections import Counter
 
@@ -11,16 +11,13 @@ pytestmark = pytest.mark.spark
 
 
 def test_the_isolation_says_which_messages_are_read(spark, tmp_path):
-    tier, summaries = tmp_path / "tier", tmp_path / "summaries"
+    tier = tmp_path
     lay_out_broker_objects(tier, ["txn"])
     reader = (
         spark.read.format("pulsar_offload").option("topic", "acme/cold/txn").option("maxPartitionBytes", 1)
     )
-    reader = reader.option("summaries", str(summaries))
-    for _ in range(2):
-        committed = reader.option("columns", ",".join(COLUMNS)).load(str(tier))
-        assert_topic_is_as_expected(committed.toArrow().to_pylist(maps_as_pydicts="strict"), "txn")
-    assert len(list(summaries.glob("*.summary"))) == 2
+    committed = reader.option("columns", ",".join(COLUMNS)).load(str(tier))
+    assert_topic_is_as_expected(committed.toArrow().to_pylist(maps_as_pydicts="strict"), "txn")
     everything = reader.option("isolation", "uncommitted").option("columns", "__txnState").load(str(tier))
     states = Counter(row["__txnState"] for row in everything.collect())
     assert states.total() == len(sent_in_transactions())

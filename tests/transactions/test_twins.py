@@ -1,17 +1,23 @@
 """The kernels of the pass over metadata against their plain twins, and what they refuse."""
 
+import itertools
+import struct
+
 import numpy as np
 import pytest
 from entries import entry, marker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes.messages import entry_spans
-from scenes.transactions import found_in, outcomes_of
+from scenes.transactions import found_in, is_entry, outcomes_of
 
 from offload_core.format.codec.arrays import LocatedEntries
+from offload_core.format.codec.block_layout import PADDING
+from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.columns import TRANSACTION_STATES
+from offload_core.format.messages.kernels.entry_fields import E_FIELDS
+from offload_core.format.messages.kernels.last_entries import find_last_entries
 from offload_core.format.messages.transaction_finder import TransactionFinder
-from offload_core.reading.scan.tasks import EntryRanges
 from offload_core.reading.scan.transactions.outcomes import outcomes
 from offload_hooks.errors import ChecksumError, FormatError, MetadataError
 
@@ -86,31 +92,61 @@ OWNERS = st.tuples(st.integers(0, 1), st.integers(-3, 1))
 
 @given(st.dictionaries(PLACES, st.tuples(OWNERS, st.sampled_from([0, 0, 20, 21, 22])), max_size=30))
 def test_the_outcome_of_each_range_is_what_the_twin_says(events):
-    ranges = [[*place, *owner] for place, (owner, kind) in sorted(events.items()) if not kind]
+    ranges = [[*place, place[1] + 1, *owner] for place, (owner, kind) in sorted(events.items()) if not kind]
     markers = [[*place, *owner, kind] for place, (owner, kind) in sorted(events.items()) if kind]
     found = outcomes(
-        np.array(ranges, dtype=np.int64).reshape(-1, 4), np.array(markers, dtype=np.int64).reshape(-1, 5)
+        np.array(ranges, dtype=np.int64).reshape(-1, 5), np.array(markers, dtype=np.int64).reshape(-1, 5)
     )
     assert [TRANSACTION_STATES[state] for state in found] == outcomes_of(ranges, markers)
 
 
-# --- ranges of entries -------------------------------------------------------------------------
+# --- the ends of blocks ------------------------------------------------------------------------
+
+FRAMES = st.lists(
+    st.tuples(st.integers(1, 3), st.one_of(ENTRIES, st.binary(max_size=30))), min_size=1, max_size=12
+)
 
 
-@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 90), min_size=1))
-def test_ranges_are_the_set_of_their_entries(entries, asked):
-    ids = np.array(sorted(asked), dtype=np.int64)
-    first, stop = min(asked), max(asked) + 1
-    ranges = EntryRanges.of(np.array([(i, i + 1) for i in sorted(entries)], dtype=np.int64).reshape(-1, 2))
-    assert len(ranges) == sum(i - 1 not in entries for i in entries)
-    assert {i for begin, stop in ranges.bounds.tolist() for i in range(begin, stop)} == entries
-    expected = [i in entries for i in ids.tolist()]
-    for each in (ranges, ranges.within(first, stop)):
-        mask = each.mask(ids)
-        assert (mask is None) == (not any(expected))
-        assert mask is None or mask.tolist() == expected
-    behind = ranges.within(first, None).bounds
-    assert {i for i in entries if i >= first} <= {
-        i for begin, stop in behind.tolist() for i in range(begin, stop)
-    }
-    assert hash(ranges) == hash(EntryRanges.of(ranges.bounds))
+def find(data, next_entry_id, least=0, *, gaps=False):
+    row = np.empty(E_FIELDS, dtype=np.int64)
+    array = np.frombuffer(data, dtype=np.uint8)
+    return find_last_entries(array, next_entry_id, least, gaps, crc32c_address(), row)
+
+
+@settings(deadline=None)
+@given(FRAMES, st.integers(0, 40), st.booleans(), st.booleans(), st.data())
+def test_the_last_entries_of_a_window_are_those_that_are_linked_to_its_end(
+    drawn, padding, gaps, is_known, data
+):
+    """Frames up to the last one that is no entry, or does not begin in the window."""
+    framed, places, entry_id = b"", [], 5
+    for step, payload in drawn:
+        entry_id += step if gaps else 1
+        places.append((len(framed), entry_id, payload))
+        framed += struct.pack(">iq", len(payload), entry_id) + payload
+    padded = framed + (PADDING * 11)[:padding]
+    begin = data.draw(st.integers(0, len(framed)))
+    linked = list(itertools.takewhile(lambda each: each[0] >= begin and is_entry(each[2]), reversed(places)))
+    next_entry_id = entry_id + 1 if is_known else -1
+    at, first = linked[-1][:2] if linked else (len(padded), next_entry_id)
+    assert find(padded[begin:], next_entry_id, gaps=gaps) == (at - begin, first)
+
+
+def test_a_payload_that_is_framed_itself_is_not_taken_for_entries():
+    """Records with a length and a number before them, the number being the id that the next entry back must have."""
+    inner = struct.pack(">iq", 20, 6) + b"a record of 20 bytes"
+    entries = [entry(b"x" * 100), entry(inner)]
+    framed = b"".join(struct.pack(">iq", len(each), i) + each for i, each in enumerate(entries, 5))
+    assert find(framed, 7) == (0, 5)
+    assert find(framed[50:], 7) == (len(entries[0]) + 12 - 50, 6)
+
+
+def test_ids_below_the_blocks_first_are_not_searched_for():
+    framed = b"".join(struct.pack(">iq", len(entry(b"a")), i) + entry(b"a") for i in range(5))
+    assert find(framed, 5, least=3) == (3 * (len(entry(b"a")) + 12), 3)
+    assert find(framed, -1, least=3) == (3 * (len(entry(b"a")) + 12), 3)
+
+
+def test_a_row_that_is_too_short_is_refused():
+    with pytest.raises(IndexError, match="rows are too short"):
+        find_last_entries(np.zeros(40, dtype=np.uint8), 1, 0, False, 0, np.empty(3, dtype=np.int64))

@@ -53,8 +53,8 @@ class MessageDecoder:
         max_message_bytes: the most that a payload may decompress to.
         times: leave out entries that were not published in this range of ms, half-open; None for no bound.
         hide_unsettled: leave out entries whose state is not `COMMITTED`.
-        refuse_transactions: raise an `UnresolvedTransactionError` before any of the entries that are given together,
-            if one of them is of a transaction, or its marker.
+        refuse_transactions: raise an `UnresolvedTransactionError` before any of the entries that are given together
+            without states, if one of them is of a transaction, or its marker.
         opener: decrypts and joins; None passes on what is encrypted or a chunk.
 
     Attributes:
@@ -122,7 +122,7 @@ class MessageDecoder:
             offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
             start_batch: leave out the first entry's messages before this batch index.
             stop_batch: leave out the last entry's messages from this batch index on.
-            states: of each entry the state of its transaction (`kernels.fields`); None if all are committed.
+            states: of each entry the state of its transaction (`kernels.fields`); None where they are not known.
 
         Raises:
             FormatError: a subclass, with ledger, entry and byte.
@@ -138,12 +138,11 @@ class MessageDecoder:
                 table[states != f.COMMITTED, f.E_MARKER_TYPE] = f.HIDDEN
         left_out = self._leave_out(table)
         plan = survey_payloads(table)
-        if plan.transactional and self._refuse_transactions:
+        if plan.transactional and self._refuse_transactions and states is None:
             raise UnresolvedTransactionError(
                 "an entry is of a transaction whose outcome is not known",
                 ledger_id=self._ledger_id,
                 entry_id=int(entry_ids[0]),
-                hint="Read the tasks that a Scan has.",
             )
         self.opener.open(block, table, plan, self._ledger_id, entry_ids)
         plan.treatment[left_out] = f.LEAVE_OUT

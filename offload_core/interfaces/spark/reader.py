@@ -13,11 +13,10 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.interfaces.spark.source_options import SourceOptions, open_source, read_options
@@ -40,18 +39,22 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 from offload_hooks.schemas import SchemaHistory
 
-_OPERATORS: dict[type[Filter], Operator] = {
-    datasource.EqualTo: Operator.EQUAL,
-    datasource.EqualNullSafe: Operator.EQUAL,
-    datasource.In: Operator.IN,
-    datasource.GreaterThan: Operator.GREATER,
-    datasource.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
-    datasource.LessThan: Operator.LESS,
-    datasource.LessThanOrEqual: Operator.LESS_OR_EQUAL,
-    datasource.StringStartsWith: Operator.STARTS_WITH,
-    datasource.StringEndsWith: Operator.ENDS_WITH,
-    datasource.StringContains: Operator.CONTAINS,
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_OPERATORS = {
+    "EqualTo": Operator.EQUAL,
+    "EqualNullSafe": Operator.EQUAL,
+    "In": Operator.IN,
+    "GreaterThan": Operator.GREATER,
+    "GreaterThanOrEqual": Operator.GREATER_OR_EQUAL,
+    "LessThan": Operator.LESS,
+    "LessThanOrEqual": Operator.LESS_OR_EQUAL,
+    "StringStartsWith": Operator.STARTS_WITH,
+    "StringEndsWith": Operator.ENDS_WITH,
+    "StringContains": Operator.CONTAINS,
 }
+"""By the names of PySpark's filters, which came with Spark 4.1."""
 
 
 def conditions_of(filters: Iterable[Filter]) -> tuple[Condition, ...]:
@@ -61,9 +64,9 @@ def conditions_of(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 
 def _condition(given: Filter) -> Condition | None:
-    is_negated = isinstance(given, datasource.Not)
-    inner = given.child if isinstance(given, datasource.Not) else given
-    operator = _OPERATORS.get(type(inner))
+    is_negated = type(given).__name__ == "Not"
+    inner: Filter = given.child if is_negated else given  # type: ignore[attr-defined]
+    operator = _OPERATORS.get(type(inner).__name__)
     attribute, value = getattr(inner, "attribute", ()), getattr(inner, "value", None)
     values: tuple[object, ...] = tuple(value) if isinstance(value, tuple | list) else (value,)
     # What is compared with null holds for nothing, negated or not: such a filter is left to Spark.
@@ -87,7 +90,7 @@ class PushFilters:
         take: given the conditions that filters stand for.
     """
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", lambda _, filters: filters))
 
     def __init__(self, take: Callable[[tuple[Condition, ...]], None]) -> None:
         self._take = take

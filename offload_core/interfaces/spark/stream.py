@@ -12,25 +12,27 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from offload_core.format.schemas import Payloads
+from offload_core.interfaces.spark import read_limits
 from offload_core.interfaces.spark.reader import OffloadPartition, OffloadReader
 from offload_core.interfaces.spark.source_options import SourceOptions, open_source
 from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName, parse_topic
 from offload_core.reading.scan import Bounds, Report, ScanOptions, plan_tasks, select_catalogue
-from offload_core.reading.scan.following import BatchLimit, SettledAdvance, TopicFollower, advance, between
+from offload_core.reading.scan.following import (
+    BatchLimit,
+    Frontier,
+    SettledAdvance,
+    TopicFollower,
+    advance,
+    between,
+)
 from offload_core.reading.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
 from offload_core.reading.scan.scanning import payloads_of
-from offload_core.reading.scan.transactions import SummaryMemory, TransactionResolver
+from offload_core.reading.scan.transactions import TailReader
 from offload_hooks.errors import OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory
 
@@ -79,64 +81,81 @@ Offset = dict[str, Any]
 """`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""
 
 
-class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their tasks on executors."""
 
     def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         if options.scan.stop != "latest":
             raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
+        if not read_limits.ARE_THERE and (options.max_bytes_per_trigger or options.max_offsets_per_trigger):
+            raise OptionError(
+                "this Spark has no limits of micro-batches of Python sources",
+                expected="Spark 4.2 or later, or no maxBytesPerTrigger and maxOffsetsPerTrigger",
+                found=f"Spark {pyspark.__version__}",
+            )
         # The first to be unpickled: it compares versions.
         self._reader = OffloadReader(options, schema, report)
         self._options = options
         self._following: tuple[TierReader, TopicFollower] | None = None
-        self._memory = SummaryMemory()
-        self._settled = SettledAdvance(self._resolver)
+        self._settled: SettledAdvance | None = None
+        self._reached: Frontier = {}
         payloads = self._reader.read_options.payloads
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The start of a new query. A topic without a position in it is read from its beginning."""
+        self._reached = self._initial_frontier()
+        return offsets_to_json(self._reached)
+
+    def _initial_frontier(self) -> Frontier:
         starting = self._options.scan.start
         if starting == "earliest":
             return {}
         topics = self._follower.topics()
         ends = advance(topics, {}, BatchLimit(), fail_on_data_loss=False)
         if starting == "latest":
-            return offsets_to_json(ends)
+            return ends
         check_topics(starting, {topic.name for topic in topics if topic.name}, "startingOffsets")
-        positions = {
+        return {
             name: given if isinstance(given, Position) else ends[name]
             for name, given in starting.items()
             if given != "earliest" and (isinstance(given, Position) or name in ends)
         }
-        return offsets_to_json(positions)
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(  # noqa: N802
+        self, start: Offset | None = None, limit: read_limits.ReadLimit | None = None
+    ) -> Offset:
         """Up to where the next micro-batch reads: `start` itself if there is nothing new.
 
-        With `isolation` = `committed` that is before the first message of each topic whose transaction is open.
+        With `isolation` = `committed` that is before the first message of each topic whose transaction is open. Before
+        Spark 4.2 there is neither start nor limit; what is lost is reported by `partitions` then.
         """
         topics = self._follower.topics()
-        frontier = _positions(start)
-        fail = self._options.scan.fail_on_data_loss
+        frontier = self._reached if start is None else _positions(start)
+        fail = start is not None and self._options.scan.fail_on_data_loss
         self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
         of_batch = BatchLimit()
-        if not isinstance(limit, ReadAllAvailable):
+        if not isinstance(limit, read_limits.ReadAllAvailable):
             of_batch.max_bytes = self._options.max_bytes_per_trigger
             of_batch.max_entries = self._options.max_offsets_per_trigger
-        read = self._reader.read_options
-        waits = read.needs_outcomes and read.isolation == "committed"
-        reached = (self._settled if waits else advance)(topics, frontier, of_batch, fail_on_data_loss=fail)
-        return start if reached == frontier else offsets_to_json(reached)
+        if self._reader.read_options.hides_open:
+            if self._settled is None:
+                tails = TailReader(tier=self._opened[0].store, asked=self._options.scan)
+                self._settled = SettledAdvance(tails)
+            reached = self._settled(topics, frontier, of_batch, fail_on_data_loss=fail)
+        else:
+            reached = advance(topics, frontier, of_batch, fail_on_data_loss=fail)
+        self._reached = reached
+        return start if start is not None and reached == frontier else offsets_to_json(reached)
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> read_limits.ReadLimit:  # noqa: N802
         """The limits of the options; where there are both, `latestOffset` keeps the other one as well."""
         options = self._options
         if options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(options.max_bytes_per_trigger)
+            return read_limits.ReadMaxBytes(options.max_bytes_per_trigger)
         if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
-        return ReadAllAvailable()
+            return read_limits.ReadMaxRows(options.max_offsets_per_trigger)
+        return read_limits.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Stop looking for new ledgers."""
@@ -147,7 +166,6 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             SchemaError: a topic that is new has other columns than the stream.
-            UnresolvedTransactionError: a transaction has no marker any more, and had one when `end` was found.
         """
         topics, read = self._follower.topics(), self._reader.read_options
         first, last = _positions(start), _positions(end)
@@ -160,11 +178,9 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.scan.fail_on_data_loss),
             min_partitions=self._options.min_partitions,
             task_bytes=self._options.max_partition_bytes,
-            neighbour_bytes=read.chunk_look_back_bytes if read.joins_chunks else None,
+            neighbour_bytes=read.neighbour_bytes,
             around=topics,
         )
-        if read.needs_outcomes:
-            tasks = list(self._resolver(topics).resolve_all(tasks))
         histories = (
             None if self._new_topics is None else self._new_topics.histories(self._opened[0], narrowed)
         )
@@ -198,15 +214,6 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             follower = TopicFollower(look, selection, interval_s=options.refresh_interval_ms / 1000)
             self._following = tier, follower
         return self._following
-
-    def _resolver(self, topics: Sequence[Topic]) -> TransactionResolver:
-        return TransactionResolver(
-            tier=self._opened[0],
-            topics=tuple(topics),
-            asked=self._options.scan,
-            memory=self._memory,
-            is_settled=True,
-        )
 
 
 def _positions(offset: Offset) -> dict[TopicName, Position]:

@@ -30,7 +30,7 @@ from offload_core.maintenance.doctor.results import (
 )
 from offload_core.storage.tier import Tier
 from offload_hooks import BlockReceipt, ByteRange, ListedObject, ObjectStat, StaleUpload, Upload
-from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, RangeError
+from offload_hooks.errors import FormatError, ObjectExistsError, ObjectNotFoundError, RangeError
 
 INDEX = "index"
 INDEX_BYTES = 4096
@@ -302,22 +302,38 @@ def choose(probe: TierProbe) -> CheckFinding:
     readable = [each for each in found if each.size_bytes]
     if not readable:
         return skipped("there is no object to read")
-    largest = max(readable, key=lambda each: each.size_bytes)
     after = probe.list_objects(start_after=found[0].key, limit=1)
     if [each.key for each in after] != [each.key for each in found[1:2]]:
         return failed("a listing that starts after a key shows others than those after it", REPORT_DRIVER)
-    stat = probe.stat(largest.key)
-    if stat.size_bytes != largest.size_bytes:
+    listed, stat, damaged = _largest(probe, readable)
+    if stat.size_bytes != listed.size_bytes:
         return failed(
-            f"stat says {stat.size_bytes:,} bytes, the listing {largest.size_bytes:,}", REPORT_DRIVER
+            f"stat says {stat.size_bytes:,} bytes, the listing {listed.size_bytes:,}", REPORT_DRIVER
         )
     probe.subject = Subject(
         key=stat.key, size_bytes=stat.size_bytes, middle=stat.size_bytes // 2, is_sample=False
     )
     names = ", ".join(sorted(stat.user_metadata)) or "none"
+    left_out = f"; {damaged} with damaged user metadata left out: see offload verify" if damaged else ""
     return ok(
-        f"{len(found):,} objects looked at; one of {stat.size_bytes:,} bytes is read; user metadata: {names}"
+        f"{len(found):,} objects looked at; one of {stat.size_bytes:,} bytes is read; user metadata: {names}{left_out}"
     )
+
+
+def _largest(probe: TierProbe, listed: Sequence[ListedObject]) -> tuple[ListedObject, ObjectStat, int]:
+    """The largest object whose user metadata can be read, and how many larger ones have damaged ones.
+
+    Raises:
+        FormatError: of all of them, the user metadata of the smallest.
+    """
+    by_size = sorted(listed, key=lambda each: each.size_bytes, reverse=True)
+    for damaged, each in enumerate(by_size):
+        try:
+            return each, probe.stat(each.key), damaged
+        except FormatError:
+            if each is by_size[-1]:
+                raise
+    raise AssertionError("there is an object")
 
 
 def ranges(probe: TierProbe) -> CheckFinding:

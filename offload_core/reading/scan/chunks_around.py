@@ -15,10 +15,11 @@ from dataclasses import replace
 from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
 from offload_core.format.messages.encryption import Decryptor
 from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
-from offload_core.reading.scan.extents import extents_around
+from offload_core.reading.scan.extents import extents_around, least
 from offload_core.reading.scan.tasks import (
     KeyProviderSpec,
     Neighbours,
+    Place,
     ReadOptions,
     ScanExtent,
     ScanLedger,
@@ -191,12 +192,19 @@ def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
 
 
 class TaskOpening:
-    """Give each extent of a task what opens its payloads, and settle each topic when it ends."""
+    """Give each extent of a task what opens its payloads, and settle each topic when it ends.
 
-    def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions) -> None:
+    Args:
+        cuts: positions from which on nothing of a topic is visible; some may be found while the task is read.
+    """
+
+    def __init__(
+        self, tier: Tier, task: ScanTask, options: ReadOptions, cuts: Mapping[str | None, Place]
+    ) -> None:
         self._tier = tier
         self._task = task
         self._options = options
+        self._cuts = cuts
         self._decryptor = Decryptor(key_provider_of(options.key_provider))
         self._extents_of = functools.partial(extents_around, tier)
         self._extent: ScanExtent | None = None
@@ -266,10 +274,24 @@ class TaskOpening:
         return opener
 
     def _neighbours(self, extent: ScanExtent) -> Neighbours:
-        return self._task.neighbours.get(extent.topic, Neighbours())
+        near, cut = self._task.neighbours.get(extent.topic, Neighbours()), self._cuts.get(extent.topic)
+        if cut is None:
+            return near
+        after = tuple(each for each in (_before_cut(each, cut) for each in near.after) if each is not None)
+        return replace(near, after=after, reaches_end=near.reaches_end or after != near.after)
 
     def _read_chunks(self, opener: PayloadOpener) -> ReadChunks:
         return functools.partial(read_chunks, self._tier, options=self._options, opener=opener)
+
+
+def _before_cut(planned: ScanExtent | ScanLedger, cut: Place) -> ScanExtent | ScanLedger | None:
+    """What of it is visible; None for nothing."""
+    if planned.ledger_id != cut[0]:
+        return planned if planned.ledger_id < cut[0] else None
+    if isinstance(planned, ScanExtent):
+        return planned.stopping_at(cut[1])
+    stop = least(planned.asked.stop, cut[1])
+    return replace(planned, asked=replace(planned.asked, stop=stop)) if planned.asked.start < cut[1] else None
 
 
 def _tell(label: str, counts: EntryCounts) -> None:

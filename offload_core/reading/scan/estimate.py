@@ -1,5 +1,7 @@
 """Estimate the requests and bytes of a planned scan by its own tasks, before any of them is read.
 
+Planning is done, and counted, the search for open transactions at the ends of topics included.
+
 The ranges of an extent are those that the reader will fetch. The index of a ledger that is left to its task is read
 here, unless the whole ledger fits into one range. Source: docs/cost.md; ADR 0041.
 """
@@ -7,20 +9,17 @@ here, unless the whole ledger fits into one range. Source: docs/cost.md; ADR 004
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offload_core.format.codec.extent import LedgerExtent
-from offload_core.format.codec.index import NO_BLOCKS
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
 from offload_core.reading.scan.extents import extents_of, read_ledger, read_scan_ledger
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.scanning import Scan, scan
-from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger
-from offload_core.reading.scan.transactions import TransactionResolver
-from offload_core.reading.scan.transactions.summaries import split_extent
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.windows import range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
@@ -34,9 +33,9 @@ class ScanEstimate:
         planning: the requests of planning itself: listing, lookups, indexes. Counted.
         reading: what its tasks ask for: indexes, blocks, checksums.
         by_topic: the same, by topic.
-        transactions: what the process that plans, such as Spark's driver, reads besides to resolve transactions:
-            each block once. It is the most where summaries are kept; more where one is open at the end.
-            A scan that is iterated over here asks for it in topics that have transactions only.
+        transactions: what the process that plans, such as Spark's driver, reads besides: the ends of topics, to find
+            transactions that are open. Counted. A scan that is iterated over here asks for it in topics that have
+            transactions only.
         ends_early: reading stops where a range of times ends, so that less may be asked for.
     """
 
@@ -70,21 +69,25 @@ def explain_scan(
     """Estimate the cost of a scan before it is read (docs/cost.md); arguments and errors are those of `scan`."""
     measured = MeasuredTier(tier.store)
     planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
-    return _estimate(planned, measured.requests)
+    planning = measured.requests
+    tasks = planned.tasks
+    return _estimate(replace(planned, tier=tier.store), tasks, planning, measured.requests - planning)
 
 
-def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
-    planned = [each for task in scan.planned for each in task.extents]
+def _estimate(
+    scan: Scan, tasks: Sequence[ScanTask], planning: Requests, transactions: Requests
+) -> ScanEstimate:
+    planned = [each for task in tasks for each in task.extents]
     expected = concurrently(lambda each: _expected(scan, each), planned)
     by_topic: dict[str, Requests] = {}
     for each, takes in zip(planned, expected, strict=True):
         by_topic[each.label] = by_topic.get(each.label, Requests()) + takes.reading
     return ScanEstimate(
-        partitions=len(scan.planned),
+        partitions=len(tasks),
         planning=planning,
         reading=_sum(by_topic.values()),
         by_topic=by_topic,
-        transactions=Requests() if scan.resolver is None else _look(scan, scan.resolver, planned, expected),
+        transactions=transactions,
         ends_early=any(each.ends_by_time for each in planned),
     )
 
@@ -143,43 +146,6 @@ def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions) -> Re
 def _ranges(extent: LedgerExtent, range_bytes: int) -> Requests:
     lengths = [each.length for each in ranges_of(extent, range_bytes)]
     return Requests(gets=len(lengths), read_bytes=sum(lengths))
-
-
-def _look(
-    scan: Scan,
-    resolver: TransactionResolver,
-    planned: Sequence[ScanExtent | ScanLedger],
-    expected: Sequence[_Expected],
-) -> Requests:
-    """The cost of the search for transactions in planned extents, without objects that filters have settled.
-
-    The indexes that the tasks were left to read are read for it, and not again by the tasks; those that were read to
-    cut ledgers are read again.
-    """
-    range_bytes = range_bytes_of(scan.tier)
-    total = Requests()
-    whole: dict[tuple[str, int], ScanExtent] = {}
-    for each, takes in zip(planned, expected, strict=True):
-        if takes.extents is None:
-            assert isinstance(each, ScanLedger)
-            stored = each.ledger.unread
-            if stored is not None and not stored.marks.is_settled:
-                total += Requests(gets=1, read_bytes=each.data_bytes)
-            continue
-        for extent in takes.extents:
-            if not extent.resolved:
-                place = extent.data_key, extent.ledger_id
-                before = whole[place].blocks if place in whole else NO_BLOCKS
-                whole[place] = extent.with_blocks(before + extent.blocks)
-    total += _sum(_ranges(part, range_bytes) for extent in whole.values() for part in split_extent(extent))
-    cut = {(each.topic, each.ledger_id) for each in planned if isinstance(each, ScanExtent)}
-    again = [
-        ledger
-        for topic in resolver.topics
-        for ledger in topic.ledgers
-        if ledger.unread is not None and (topic.full_name, ledger.ledger_id) in cut
-    ]
-    return total + _sum(concurrently(lambda ledger: _index_of(scan.tier, ledger), again))
 
 
 def _sum(requests: Iterable[Requests]) -> Requests:

@@ -357,7 +357,6 @@ def _extents(scan_ledger: ScanLedger) -> Iterator[ScanExtent]:
             marks=extent.marks,
             sequence_file=extent.sequence_file,
             checksum_key=extent.checksum_key,
-            resolved=extent.marks.is_settled,
             ends_by_time=scan_ledger.ends_by_time,
         )
 

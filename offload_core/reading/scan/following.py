@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.metadata.catalogue import Catalogue, Ledger, Topic, TopicName
+from offload_core.metadata.catalogue import Catalogue, Ledger, Topic, TopicName, concurrently
 from offload_core.reading.scan.extents import least, lose, report_lost_objects
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets
 from offload_core.reading.scan.select import Selection, select_topics
-from offload_core.reading.scan.transactions import TransactionResolver
+from offload_core.reading.scan.transactions import TailReader
+from offload_core.reading.scan.transactions.outcomes import Table, name_transactions
 
 Frontier = Mapping[TopicName, Position]
 """The next position of each topic; one that is not in it is read from its beginning."""
@@ -282,15 +283,11 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, later: bool) -> Iterator[
                 )
 
 
-ResolverOf = Callable[[Sequence[Topic]], TransactionResolver]
-"""Makes a resolver for topics; its memory should outlive it."""
-
-
 class SettledAdvance:
     """Advances a stream of messages before transactions that are open; see `advance`."""
 
-    def __init__(self, resolver_of: ResolverOf) -> None:
-        self._resolver_of = resolver_of
+    def __init__(self, tails: TailReader) -> None:
+        self._tails = tails
         self._asked: tuple[object, ...] = ()
         self._topics: list[Topic] = []
         self._answer: dict[TopicName, Position] = {}
@@ -313,11 +310,10 @@ class SettledAdvance:
         )
         if same and asked == self._asked:
             return self._answer
-        resolver = self._resolver_of(topics)
         stops: dict[TopicName, Position] = {}
         while True:
             reached = advance(topics, start, replace(limit), stops=stops, fail_on_data_loss=fail_on_data_loss)
-            found = self._open_in(resolver, topics, start, reached)
+            found = self._open_in(topics, start, reached)
             if not found:
                 break
             stops |= found  # each topic is stopped once, where its first open entry is
@@ -325,30 +321,31 @@ class SettledAdvance:
         self._waits = {name: at for name, at in self._waits.items() if name in stops}
         return reached
 
-    def _open_in(
-        self, resolver: TransactionResolver, topics: Sequence[Topic], start: Frontier, end: Frontier
-    ) -> dict[TopicName, Position]:
+    def _open_in(self, topics: Sequence[Topic], start: Frontier, end: Frontier) -> dict[TopicName, Position]:
         """The position of the first open entry of each topic between two frontiers."""
-        narrowed, _, _ = between(topics, start, end)
-        ranges = {}
-        for topic in narrowed:
-            if topic.name is not None:
-                first, last = start.get(topic.name, BEGINNING), end[topic.name]
-                ranges[topic.name] = (first.ledger_id, first.entry_id), (last.ledger_id, last.entry_id)
+        moved = {topic.name for topic in between(topics, start, end)[0]}
+        asked = [topic for topic in topics if topic.name in moved]
+
+        def open_in(topic: Topic) -> Table:
+            assert topic.name is not None
+            first, last = start.get(topic.name, BEGINNING), end[topic.name]
+            return self._tails.open_in(
+                topic, (first.ledger_id, first.entry_id), (last.ledger_id, last.entry_id)
+            )
+
         found = {}
-        for name, outcome in resolver.open_in(ranges).items():
-            if outcome.first_open is None:
+        for topic, unsettled in zip(asked, concurrently(open_in, asked), strict=True):
+            if not len(unsettled) or topic.name is None:
                 continue
-            found[name] = Position(*outcome.first_open)
-            if self._waits.get(name) != found[name]:
-                self._waits[name] = found[name]
-                count, named = outcome.name_open()
+            at = found[topic.name] = Position(*unsettled[0, :2].tolist())
+            if self._waits.get(topic.name) != at:
+                self._waits[topic.name] = at
                 _log.info(
                     "%s: the stream waits at %d:%d for the outcome of %d transactions: %s",
-                    name,
-                    *outcome.first_open,
-                    count,
-                    named,
+                    topic.name,
+                    at.ledger_id,
+                    at.entry_id,
+                    *name_transactions(unsettled),
                 )
         return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,6 +26,8 @@ from offload_core.reading.scan.tasks import (
     DEFAULT_MAX_MESSAGE_BYTES,
     DEFAULT_MAX_PENDING_CHUNK_BYTES,
     DEFAULT_TIME_SLACK_MS,
+    DEFAULT_TRANSACTION_SEARCH_BYTES,
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
     Chunks,
     Isolation,
     KeyProviderSpec,
@@ -65,8 +66,10 @@ class ScanOptions:
         time_slack_ms: how many milliseconds older than a message before it a message may be to be found by a range of
             times. Default: 60,000.
         isolation: `committed` for what a consumer sees of transactions, `uncommitted` for all. Default: `committed`.
-        summaries: a path or URL where summaries of ledgers are kept, so that transactions are looked up only once.
-            Default: None.
+        transaction_timeout_ms: how many milliseconds a transaction may be open at most: a longer one is not searched
+            for at the end of a topic. Default: 600,000.
+        transaction_search_bytes: the most stored bytes in which transactions are searched for: at the end of a topic,
+            and their ends before and after a task. Default: 64 MiB. `UnresolvedTransactionError`.
         schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
             provider's name. The columns are then those of the payload in place of `value`. Default: None.
             `SchemaError`, `PluginError`.
@@ -105,7 +108,8 @@ class ScanOptions:
     stop_time: int | datetime | None = None
     time_slack_ms: int = DEFAULT_TIME_SLACK_MS
     isolation: Isolation = "committed"
-    summaries: str | os.PathLike[str] | None = field(default=None, repr=False)
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    transaction_search_bytes: int = DEFAULT_TRANSACTION_SEARCH_BYTES
     schemas: SchemaSource | Payloads | None = field(default=None, repr=False)
     reader_schema: int | str | None = None
     mode: Mode = "FAILFAST"
@@ -225,7 +229,8 @@ WORDS: dict[str, tuple[str, Parser]] = {
     "stop_time": ("endingTime", parse_time),
     "time_slack_ms": ("timeSlack", _milliseconds),
     "isolation": ("isolation", OneOf(get_args(Isolation))),
-    "summaries": ("summaries", _text),
+    "transaction_timeout_ms": ("transactionTimeout", _milliseconds),
+    "transaction_search_bytes": ("transactionSearchBytes", parse_number),
     "schemas": ("schemas", _text),
     "reader_schema": ("readerSchema", _text),
     "mode": ("mode", OneOf(MODES)),

@@ -14,9 +14,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.extent import ENTRIES_AT_ONCE, EntryCursor, LedgerExtent
 from offload_core.format.codec.mapfile.crc_files import (
     CHECKSUM_BYTES,
@@ -25,19 +25,26 @@ from offload_core.format.codec.mapfile.crc_files import (
     parse_checksum_head,
 )
 from offload_core.format.messages.arrow_arrays import Constant, new_bytes, new_offsets
-from offload_core.format.messages.kernels.entry_fields import ABORTED, COMMITTED, OPEN
 from offload_core.format.messages.message_columns import arrow_schema
-from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
+from offload_core.format.messages.message_decoder import BATCH_BYTES
 from offload_core.format.messages.payload_opener import PayloadOpener
 from offload_core.format.schemas import PayloadDecoder, decoded
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan.chunks_around import TaskOpening
 from offload_core.reading.scan.extents import extents_ahead, lose
 from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
-from offload_core.reading.scan.windows import Window, fetch_windows, message_decoder, walk_windows
+from offload_core.reading.scan.transactions.deciding import Ends, HeldEntries, TopicTransactions
+from offload_core.reading.scan.transactions.outcomes import States
+from offload_core.reading.scan.windows import (
+    ExtentEntries,
+    Window,
+    fetch_windows,
+    message_decoder,
+    walk_windows,
+)
 from offload_core.storage.tier import Tier
 from offload_hooks.counts import StoreCounts, counting
-from offload_hooks.errors import BadLengthError, RangeError, placed
+from offload_hooks.errors import BadLengthError, RangeError, UnresolvedTransactionError, placed
 
 _log = logging.getLogger(__name__)
 _task_log = logging.getLogger("offload_core.reading.scan.metrics")
@@ -129,27 +136,25 @@ ReadWindow = Callable[[EntryCursor], Iterator[pa.RecordBatch]]
 
 
 def read_task(
-    tier: Tier, task: ScanTask, options: ReadOptions, report: Report | None = None
+    tier: Tier,
+    task: ScanTask,
+    options: ReadOptions,
+    report: Report | None = None,
+    *,
+    ends: Ends | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read a task's extents. `report` is called at the end with what that took, which is logged as well.
+
+    `ends` shows where the reads of topics end, if all tasks of a scan are read one after another.
 
     Raises:
         FormatError: bytes that the format does not allow.
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
-        UnresolvedTransactionError: the task is none of those that `Scan.tasks` has, and it would have to know more.
+        UnresolvedTransactionError: a transaction has no end near its entries, and was not found open by the plan.
         OptionError, PluginError: the key provider cannot be used.
     """
-    return measured(_read_task(tier, task, options), report)
-
-
-def _read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Generator[pa.RecordBatch, None, None]:
-    typing, opening = _Typing(options), TaskOpening(tier, task, options)
-    if options.times is None:
-        yield from _read_extents(tier, task.extents, typing, opening, options)
-        return
-    for _, of_topic in itertools.groupby(task.extents, key=lambda extent: extent.topic):
-        yield from _read_extents(tier, tuple(of_topic), typing, opening, options)
+    return measured(_TaskReader(tier, task, options, ends).read(), report)
 
 
 class _Typing:
@@ -171,59 +176,155 @@ class _Typing:
         return arrow_schema("messages", typed.needed), typed
 
 
-def _read_extents(
-    tier: Tier,
-    planned: Sequence[ScanExtent | ScanLedger],
-    typing: _Typing,
-    opening: TaskOpening,
-    options: ReadOptions,
-) -> Iterator[pa.RecordBatch]:
-    # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
-    with (
-        contextlib.closing(extents_ahead(tier, planned, options.fail_on_data_loss)) as extents,
-        contextlib.closing(fetch_windows(tier, extents)) as fetched,
-    ):
-        ended = False
-        for extent, windows in itertools.groupby(fetched, key=lambda window: window.extent):
-            opener = opening.of(extent)
-            with placed(key=extent.data_key, ledger_id=extent.ledger_id):
-                verifier = checksum_verifier(tier, extent) if options.verify_checksums else None
-                ended = yield from _read_extent(extent, windows, typing, options, verifier, opener)
-            if ended:
-                break
-        opening.finish(is_over=ended)
+class _ExtentReader:
+    """Makes batches of an extent's messages."""
 
+    def __init__(
+        self, extent: ScanExtent, opener: PayloadOpener, typing: _Typing, options: ReadOptions
+    ) -> None:
+        self.extent = extent
+        schema, self._typed = typing.of(extent)
+        self._decoder = message_decoder(extent, schema, options, opener)
+        self._end_ms = None if options.times is None else options.times.end_ms
 
-def _read_extent(
-    extent: ScanExtent,
-    windows: Iterator[Window],
-    typing: _Typing,
-    options: ReadOptions,
-    verifier: ChecksumVerifier | None,
-    opener: PayloadOpener,
-) -> Generator[pa.RecordBatch, None, bool]:
-    """Read an extent's batches; return True if what follows of its topic is after the range of times."""
-    schema, typed = typing.of(extent)
-    decoder = message_decoder(extent, schema, options, opener)
-    end_ms = None if options.times is None else options.times.end_ms
-    read = entry_reader(extent, schema) if options.level == "entries" else message_reader(extent, decoder)
-    ended = False
-    for _, cursor in walk_windows(extent, _verified(windows, verifier)):
-        yield from read(cursor) if typed is None else decoded(read(cursor), typed)
-        ended = end_ms is not None and decoder.earliest_ms >= end_ms
-        if ended:
-            break
-    if typed is not None:
-        typed.report()
-    elif decoder.names_schemas:
-        _log.info(
-            "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
-            extent.label,
-            extent.ledger_id,
+    def read(self, entries: LocatedEntries, states: States | None) -> Iterator[pa.RecordBatch]:
+        """The batches of some entries with the states of their transactions; None where these are not known.
+
+        Raises:
+            UnresolvedTransactionError: they would have to be known; before the first batch.
+        """
+        extent, entry_ids = self.extent, entries.entry_ids
+        batches = self._decoder.decode(
+            *entries,
+            start_batch=extent.start_batch if entry_ids[0] == extent.start_entry_id else 0,
+            stop_batch=extent.stop_batch or None if entry_ids[-1] + 1 == extent.stop_entry_id else None,
+            states=states,
         )
-    if not ended:
-        _check_extent(extent, cursor.next_entry_id, cursor.payload_bytes, options.fail_on_data_loss)
-    return ended
+        return batches if self._typed is None else decoded(batches, self._typed)
+
+    @property
+    def is_over(self) -> bool:
+        """True if what follows of the topic is after the range of times."""
+        return self._end_ms is not None and self._decoder.earliest_ms >= self._end_ms
+
+    def report(self) -> None:
+        """Report what was noticed."""
+        if self._typed is not None:
+            self._typed.report()
+        elif self._decoder.names_schemas:
+            _log.info(
+                "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed "
+                "columns",
+                self.extent.label,
+                self.extent.ledger_id,
+            )
+
+
+class _TaskReader:
+    """Reads the extents of one task."""
+
+    def __init__(self, tier: Tier, task: ScanTask, options: ReadOptions, ends: Ends | None) -> None:
+        self._tier = tier
+        self._task = task
+        self._options = options
+        self._ends = ends
+        self._typing = _Typing(options)
+        self._cuts = dict(task.cuts)
+        self._opening = TaskOpening(tier, task, options, self._cuts)
+
+    def read(self) -> Generator[pa.RecordBatch, None, None]:
+        """The batches, in order."""
+        if self._options.times is None:
+            yield from self._read_extents(self._task.extents)
+            return
+        for _, of_topic in itertools.groupby(self._task.extents, key=lambda extent: extent.topic):
+            yield from self._read_extents(tuple(of_topic))
+
+    def _read_extents(self, planned: Sequence[ScanExtent | ScanLedger]) -> Iterator[pa.RecordBatch]:
+        tier, fail = self._tier, self._options.fail_on_data_loss
+        # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
+        with (
+            contextlib.closing(extents_ahead(tier, planned, fail)) as extents,
+            contextlib.closing(fetch_windows(tier, extents)) as windows,
+        ):
+            if self._options.level == "entries":
+                yield from self._read_entries(windows)
+                return
+            ended = yield from self._read_messages(planned, HeldEntries(self._located(windows)))
+            self._opening.finish(is_over=ended)
+
+    def _by_extent(self, windows: Iterable[Window]) -> Iterator[tuple[ScanExtent, Iterator[Window]]]:
+        """The windows of each extent, verified by its checksums where it has some."""
+        for extent, of_one in itertools.groupby(windows, key=lambda window: window.extent):
+            assert isinstance(extent, ScanExtent)
+            verifies = self._options.verify_checksums
+            yield extent, _verified(of_one, checksum_verifier(self._tier, extent) if verifies else None)
+
+    def _read_entries(self, windows: Iterable[Window]) -> Iterator[pa.RecordBatch]:
+        for extent, of_one in self._by_extent(windows):
+            read = entry_reader(extent, self._options.schema)
+            with placed(key=extent.data_key, ledger_id=extent.ledger_id):
+                for _, cursor in walk_windows(extent, of_one):
+                    yield from read(cursor)
+                self._check(extent, cursor.next_entry_id, cursor.payload_bytes)
+
+    def _located(self, windows: Iterable[Window]) -> Iterator[ExtentEntries]:
+        """The entries of the task, about as many at a time as a batch takes, and the ends of its extents."""
+        for extent, of_one in self._by_extent(windows):
+            with placed(key=extent.data_key, ledger_id=extent.ledger_id):
+                for _, cursor in walk_windows(extent, of_one):
+                    for entries in cursor.located(BATCH_BYTES):
+                        yield ExtentEntries(extent, entries)
+            yield ExtentEntries(extent, None, cursor.next_entry_id, cursor.payload_bytes)
+
+    def _read_messages(
+        self, planned: Sequence[ScanExtent | ScanLedger], held: HeldEntries
+    ) -> Generator[pa.RecordBatch, None, bool]:
+        """Read the messages; return True if what follows of the topic is after the range of times."""
+        reader: _ExtentReader | None = None
+        transactions: TopicTransactions | None = None
+        for item in held:
+            extent = item.extent
+            if reader is None or reader.extent is not extent:
+                reader = _ExtentReader(extent, self._opening.of(extent), self._typing, self._options)
+            if transactions is not None and transactions.topic != extent.topic:
+                transactions, held.keeps = None, False
+            with placed(key=extent.data_key, ledger_id=extent.ledger_id):
+                if item.entries is None:
+                    reader.report()
+                    self._check(extent, item.next_entry_id, item.payload_bytes)
+                    continue
+                if transactions is None:
+                    try:
+                        yield from reader.read(item.entries, None)
+                    except UnresolvedTransactionError:
+                        item, held.keeps = item.kept(), True
+                        transactions = TopicTransactions(
+                            self._tier, self._task, self._options, held, self._ends, extent
+                        )
+                if transactions is not None:
+                    decided = transactions.decide(item)
+                    if transactions.cut is not None:
+                        self._cuts[extent.topic] = transactions.cut
+                    if decided is not None:
+                        yield from reader.read(*decided)
+                    elif planned[-1].topic == extent.topic:
+                        reader.report()
+                        return False
+            if reader.is_over:
+                reader.report()
+                return True
+        return False
+
+    def _check(self, extent: ScanExtent, reached: int, payload_bytes: int) -> None:
+        """Check an extent's end, as far as it is visible."""
+        cut = self._cuts.get(extent.topic)
+        if cut is not None and extent.ledger_id >= cut[0]:
+            before = extent.stopping_at(cut[1]) if extent.ledger_id == cut[0] else None
+            if before is None:
+                return
+            extent = before
+        _check_extent(extent, reached, payload_bytes, self._options.fail_on_data_loss)
 
 
 def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> Iterator[Window]:
@@ -269,33 +370,6 @@ def entry_reader(extent: ScanExtent, schema: pa.Schema) -> ReadWindow:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return read
-
-
-def message_reader(extent: ScanExtent, decoder: MessageDecoder) -> ReadWindow:
-    """Make the reader of an extent's windows at level `messages`."""
-
-    def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
-        for located in cursor.located(BATCH_BYTES):
-            entry_ids = located.entry_ids
-            yield from decoder.decode(
-                *located,
-                start_batch=extent.start_batch if entry_ids[0] == extent.start_entry_id else 0,
-                stop_batch=extent.stop_batch or None if entry_ids[-1] + 1 == extent.stop_entry_id else None,
-                states=_states(extent, entry_ids),
-            )
-
-    return read
-
-
-def _states(extent: ScanExtent, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] | None:
-    """The outcome of each entry's transaction, as the decoder takes it."""
-    states = None
-    for ranges, state in ((extent.aborted, ABORTED), (extent.open, OPEN)):
-        mask = ranges.mask(entry_ids)
-        if mask is not None:
-            states = np.full(len(entry_ids), COMMITTED, dtype=np.int8) if states is None else states
-            states[mask] = state
-    return states
 
 
 def _check_extent(extent: ScanExtent, reached: int, payload_bytes: int, fail: bool) -> None:

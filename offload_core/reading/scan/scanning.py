@@ -1,13 +1,12 @@
 """`scan`: from topics and options to tasks that read them, and their batches.
 
-The tasks are planned when the scan is made; they are picklable, and any process that has the Tier can read one. What
-became of transactions is looked up when `tasks` is first asked for. A caller that iterates over the scan itself pays
-for that only in topics that have transactions, from the first one on.
+The tasks are planned when the scan is made; they are picklable, and any process that has the Tier can read one. Where
+topics end, before transactions that are open, is found when `tasks` is first asked for. A caller that iterates over the
+scan itself pays for that only in topics that have transactions.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -26,7 +25,6 @@ from offload_core.metadata.catalogue import (
     record_catalogue,
 )
 from offload_core.reading.scan.chunks_around import key_provider_of, key_provider_spec
-from offload_core.reading.scan.extents import extents_of, read_scan_ledger
 from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
@@ -34,11 +32,11 @@ from offload_core.reading.scan.positions import Position
 from offload_core.reading.scan.pruning import Condition, restrict_times, time_range
 from offload_core.reading.scan.read import read_task
 from offload_core.reading.scan.select import Selection, select_records, select_topics
-from offload_core.reading.scan.tasks import Neighbours, ReadOptions, ScanExtent, ScanLedger, ScanTask
-from offload_core.reading.scan.transactions import TransactionResolver
+from offload_core.reading.scan.tasks import ReadOptions, ScanTask
+from offload_core.reading.scan.transactions import Cuts
 from offload_core.reading.schema_providers import choose_payloads, open_provider
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import MissingExtraError, OptionError, UnresolvedTransactionError
+from offload_hooks.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,23 +49,23 @@ class Scan:
 
     What takes Arrow's streams (`__arrow_c_stream__`) takes a scan: `polars.DataFrame(scan)`, `duckdb.sql("FROM scan")`.
 
-    `planned` are the tasks before transactions are resolved, `resolver` is what resolves them; None if nothing that is
-    read depends on it.
+    `planned` are the tasks before it is known where topics end, `cuts` is what finds that; None if nothing that is read
+    depends on it.
     """
 
     tier: Tier
     planned: tuple[ScanTask, ...]
     options: ReadOptions
-    resolver: TransactionResolver | None = None
+    cuts: Cuts | None = None
 
     @cached_property
     def tasks(self) -> tuple[ScanTask, ...]:
         """The tasks, for any worker.
 
         Raises:
-            FormatError, StoreError: of the objects that transactions are looked up in.
+            FormatError, StoreError: of the ends of topics, in which open transactions are searched for.
         """
-        return self.planned if self.resolver is None else self.resolver.resolve_all(self.planned)
+        return self.planned if self.cuts is None else self.cuts.plan(self.planned)
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,29 +83,13 @@ class Scan:
             yield from batches
 
     def parts(self) -> Iterator[tuple[ScanTask, Iterator[pa.RecordBatch]]]:
-        """The scan's tasks in order, each with its batches, to be read to their end before the next is asked for.
-
-        A task in which a topic's first transaction is met ends there, and goes on as another.
-        """
-        # Transactions in what conditions leave out count as well, so all are resolved before.
-        looks_before = self.resolver is not None and self.resolver.bounds is not None
-        rest = deque(self.tasks if looks_before else self.planned)
-        while rest:
-            task = rest.popleft()
-            met: list[UnresolvedTransactionError] = []
-            yield task, self._read(task, met)
-            if met and self.resolver is not None:
-                remaining, topic = _rest_of(self.tier, task, met[0], self.options.fail_on_data_loss)
-                rest = deque(self.resolver.resolve((remaining, *rest), topic))
-
-    def _read(self, task: ScanTask, met: list[UnresolvedTransactionError]) -> Iterator[pa.RecordBatch]:
-        """A task's batches, up to a transaction that is not resolved: then that is put into `met`."""
-        try:
-            yield from read_task(self.tier, task, self.options)
-        except UnresolvedTransactionError as error:
-            if self.resolver is None:
-                raise
-            met.append(error)
+        """The scan's tasks in order, each with its batches, to be read to their end before the next is asked for."""
+        # Transactions in what conditions leave out count as well, so where topics end is found before.
+        is_cut_before = self.cuts is not None and self.cuts.counts_more
+        for planned in self.tasks if is_cut_before else self.planned:
+            task = planned if self.cuts is None else self.cuts.cut(planned)
+            if task is not None:
+                yield task, read_task(self.tier, task, self.options, ends=self.cuts)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The batches as Arrow's own reader."""
@@ -219,18 +201,11 @@ def scan(
         bounds,
         min_partitions=min_partitions,
         task_bytes=task_bytes,
-        neighbour_bytes=asked.chunk_look_back_bytes if read.joins_chunks else None,
+        neighbour_bytes=read.neighbour_bytes,
         around=selected,
     )
-    resolver = TransactionResolver(
-        tier=tier, topics=tuple(selected), asked=asked, bounds=bounds if conditions else None
-    )
-    return Scan(
-        tier=tier.store,
-        planned=tuple(tasks),
-        options=read,
-        resolver=resolver if read.needs_outcomes else None,
-    )
+    cuts = Cuts(tier.store, asked, tasks, selected, bounds if conditions else None)
+    return Scan(tier=tier.store, planned=tuple(tasks), options=read, cuts=cuts if read.hides_open else None)
 
 
 def select_catalogue(
@@ -303,31 +278,3 @@ def _require(library: str) -> None:
         raise MissingExtraError(
             f"{library} is not installed", hint=f"Install it: pip install 'pulsar-offload[{library}]'"
         )
-
-
-def _with_read(
-    near: Neighbours, read: Sequence[ScanExtent | ScanLedger | None], topic: str | None
-) -> Neighbours:
-    """Neighbours of the rest of a task, whose first part has been read: chunks may begin there."""
-    of_topic = tuple(each for each in read if each is not None and each.topic == topic)
-    return replace(near, before=(*near.before, *of_topic))
-
-
-def _rest_of(
-    tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
-) -> tuple[ScanTask, str | None]:
-    """The rest of a task from where its read stopped, and the topic that it stopped in."""
-    for i, each in enumerate(task.extents):
-        if each.ledger_id != met.ledger_id or met.entry_id is None:
-            continue
-        extents = (
-            (each,) if isinstance(each, ScanExtent) else tuple(extents_of(read_scan_ledger(tier, each), fail))
-        )
-        for j, extent in enumerate(extents):
-            if extent.data_key == met.key:
-                rest = (extent.starting_at(met.entry_id), *extents[j + 1 :], *task.extents[i + 1 :])
-                read = (*task.extents[:i], *extents[:j], extent.stopping_at(met.entry_id))
-                near = _with_read(task.neighbours.get(extent.topic, Neighbours()), read, extent.topic)
-                neighbours = {**task.neighbours, extent.topic: near}
-                return replace(task, extents=rest, neighbours=neighbours), extent.topic
-    raise AssertionError("a read stops in an extent of its task")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.extent import LedgerExtent
@@ -22,67 +21,15 @@ from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Ledger
 from offload_core.reading.scan.positions import Position
 from offload_hooks.errors import OptionError
 
-Longs = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class EntryRanges:
-    """Half-open ranges of entry ids, ascending and apart from one another.
-
-    `packed` has them as pairs of int64, first and stop, in the order of bytes of this machine.
-    """
-
-    packed: bytes = b""
-
-    @classmethod
-    def of(cls, bounds: Longs) -> Self:
-        """The ranges of an int64 array, a row (first, stop) each; those that adjoin are joined."""
-        if len(bounds) == 0:
-            return cls()
-        begins = np.append(True, bounds[1:, 0] > bounds[:-1, 1])
-        ends = np.append(begins[1:], True)
-        joined = np.stack([bounds[begins, 0], bounds[ends, 1]], axis=1)
-        return cls(np.ascontiguousarray(joined, dtype=np.int64).tobytes())
-
-    @property
-    def bounds(self) -> Longs:
-        """The ranges as int64, a row (first, stop) each."""
-        return np.frombuffer(self.packed, dtype=np.int64).reshape(-1, 2)
-
-    def within(self, first: int, stop: int | None) -> EntryRanges:
-        """The ranges that overlap the entries `first` … `stop` − 1."""
-        if not self.packed:
-            return self
-        bounds = self.bounds
-        begin = int(np.searchsorted(bounds[:, 1], first, side="right"))
-        end = len(bounds) if stop is None else int(np.searchsorted(bounds[:, 0], stop))
-        return EntryRanges(bounds[begin:end].tobytes())
-
-    def mask(self, entry_ids: Longs) -> npt.NDArray[np.bool_] | None:
-        """Mark the entries (ids that ascend) that lie in one of them; None if none does."""
-        bounds = self.within(int(entry_ids[0]), int(entry_ids[-1]) + 1).bounds
-        if len(bounds) == 0:
-            return None
-        begins, ends = (
-            np.bincount(np.searchsorted(entry_ids, border), minlength=len(entry_ids) + 1)
-            for border in bounds.T
-        )
-        steps = begins - ends
-        mask: npt.NDArray[np.bool_] = np.cumsum(steps[:-1]) != 0
-        return mask if mask.any() else None
-
-    def __len__(self) -> int:
-        return len(self.packed) // 16
-
-
-NO_ENTRIES = EntryRanges()
-"""No ranges at all."""
-
+Place = tuple[int, int]
+"""Ledger and entry."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
 DEFAULT_TIME_SLACK_MS = 60_000
 DEFAULT_CHUNK_LOOK_BACK_BYTES = 128 << 20
 DEFAULT_MAX_PENDING_CHUNK_BYTES = 256 << 20
+DEFAULT_TRANSACTION_TIMEOUT_MS = 600_000
+DEFAULT_TRANSACTION_SEARCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +87,8 @@ class ReadOptions:
     chunks: Chunks = "joined"
     chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
     max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    transaction_search_bytes: int = DEFAULT_TRANSACTION_SEARCH_BYTES
 
     @property
     def schema(self) -> pa.Schema:
@@ -175,6 +124,20 @@ class ReadOptions:
         return self.level == "messages" and wanted
 
     @property
+    def hides_open(self) -> bool:
+        """True if nothing is read from a topic's first open transaction on."""
+        return self.level == "messages" and self.isolation == "committed"
+
+    @property
+    def neighbour_bytes(self) -> int | None:
+        """Stored bytes around a task that its read may depend on; None for nothing."""
+        bytes_around = (
+            *((self.chunk_look_back_bytes,) if self.joins_chunks else ()),
+            *((self.transaction_search_bytes,) if self.needs_outcomes else ()),
+        )
+        return max(bytes_around, default=None)
+
+    @property
     def joins_chunks(self) -> bool:
         """True if messages are joined from chunks."""
         return self.level == "messages" and self.chunks == "joined"
@@ -199,8 +162,6 @@ class ScanExtent(LedgerExtent):
             loss.
         payload_bytes: the size of the ledger's entries by its metadata, if all of them are read here.
         ends_by_time: somewhere in its last block the range of times is expected to end.
-        aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
-        resolved: these two are known; otherwise a read that needs them refuses entries of transactions.
     """
 
     topic: str | None
@@ -210,9 +171,6 @@ class ScanExtent(LedgerExtent):
     next_entry_id: int | None = None
     payload_bytes: int | None = None
     ends_by_time: bool = False
-    aborted: EntryRanges = NO_ENTRIES
-    open: EntryRanges = NO_ENTRIES
-    resolved: bool = False
 
     @property
     def label(self) -> str:
@@ -300,7 +258,9 @@ class ScanLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """The ledgers and extents around a task's extents of one topic, in order, as far as messages in chunks may reach.
+    """The ledgers and extents around a task's extents of one topic, in order.
+
+    As far as transactions and messages in chunks may reach.
 
     Attributes:
         before: what ends where the task begins; `reaches_beginning` if there is nothing before it.
@@ -317,11 +277,14 @@ class Neighbours:
 class ScanTask:
     """Extents that one worker reads one after another, and ledgers whose indexes it reads to find theirs.
 
-    `neighbours`: what lies around them, by their topics.
+    Attributes:
+        neighbours: what lies around them, by their topics.
+        cuts: the positions from which on nothing of a topic is visible, since a transaction is open there.
     """
 
     extents: tuple[ScanExtent | ScanLedger, ...]
     neighbours: Mapping[str | None, Neighbours] = field(default_factory=dict)
+    cuts: Mapping[str | None, Place] = field(default_factory=dict)
 
     @property
     def data_bytes(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import IndexedBlock
 from offload_core.format.messages.chunks import Chunk
@@ -71,15 +72,19 @@ class Range:
         return isinstance(extent, ScanExtent) and extent.ends_by_time and self.blocks[-1] == extent.blocks[-1]
 
 
-def fetch_windows(tier: Tier, extents: Iterable[LedgerExtent]) -> Generator[Window, None, None]:
+def fetch_windows(
+    tier: Tier, extents: Iterable[LedgerExtent], *, step_bytes: int | None = None
+) -> Generator[Window, None, None]:
     """Fetch all bytes of all blocks of all extents, in order. Close it when not read to the end.
 
     As many ranges as the driver declares to be best (`ranges_ahead`) are fetched while one is decoded; one at a
-    time where the reader may stop at any of them.
+    time where the reader may stop at any of them. With `step_bytes` ranges are no larger than that, and nothing is
+    fetched before it is asked for.
     """
     capabilities = tier.describe().capabilities
-    ranges = (planned for extent in extents for planned in ranges_of(extent, range_bytes_of(tier)))
-    if capabilities.ranges_ahead < 1:
+    range_bytes = min(step_bytes or range_bytes_of(tier), range_bytes_of(tier))
+    ranges = (planned for extent in extents for planned in ranges_of(extent, range_bytes))
+    if capabilities.ranges_ahead < 1 or step_bytes is not None:
         yield from _one_by_one(tier, ranges)
         return
     results = bounded_map(
@@ -160,6 +165,24 @@ def walk_windows(extent: LedgerExtent, windows: Iterable[Window]) -> Iterator[tu
         window.walked_to(cursor.reached)
 
 
+@dataclass(frozen=True, slots=True)
+class ExtentEntries:
+    """Some entries of an extent, in order; at its end, without `entries`, the next id and the bytes of its payloads."""
+
+    extent: ScanExtent
+    entries: LocatedEntries | None
+    next_entry_id: int = 0
+    payload_bytes: int = 0
+
+    def kept(self) -> ExtentEntries:
+        """The same in arrays of their own: a cursor uses its arrays again."""
+        if self.entries is None:
+            return self
+        array, base, *columns = self.entries
+        array = array.copy() if base is None else array  # inflated: its memory may be used again as well
+        return replace(self, entries=LocatedEntries(array, base, *(each.copy() for each in columns)))
+
+
 def message_decoder(
     extent: ScanExtent, schema: pa.Schema, options: ReadOptions, opener: PayloadOpener | None = None
 ) -> MessageDecoder:
@@ -173,7 +196,7 @@ def message_decoder(
         max_message_bytes=options.max_message_bytes,
         times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
         hide_unsettled=options.isolation == "committed",
-        refuse_transactions=options.needs_outcomes and not extent.resolved,
+        refuse_transactions=options.needs_outcomes and not extent.marks.is_settled,
         opener=opener,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from managed_ledgers import NAME, environment_of
 from mapfiles import mapfile
 
+from offload_core.format.codec.block_layout import padding
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.messages.entry import (
     NewMessage,
@@ -29,6 +31,7 @@ from offload_core.writing.managed_ledger import (
     TransactionalTopic,
     open_managed_ledger,
 )
+from offload_hooks.errors import FormatError
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
@@ -164,10 +167,36 @@ def found_in(entries, first_entry_id):
     return ranges, markers, tombstones, (min(times), max(times))
 
 
+def last_entries_of(data, next_entry_id, least, gaps, is_entry):
+    """The begin and id of the earliest frame that is linked to the end: the reference of `find_last_entries`."""
+    found, end = len(data), len(data)
+    for position in range(len(data) - 12, -1, -1):
+        length, entry_id = struct.unpack_from(">iq", data, position)
+        stop = position + 12 + length
+        if position + 12 > end or length < 0 or stop > end or not max(least, 0) <= entry_id:
+            continue
+        if next_entry_id >= 0 and not (entry_id < next_entry_id if gaps else entry_id == next_entry_id - 1):
+            continue
+        if stop < end and not (found == len(data) and data[stop:] == padding(len(data) - stop)):
+            continue
+        if is_entry(data[position + 12 : stop]):
+            found, end, next_entry_id = position, position, entry_id
+    return found, next_entry_id
+
+
+def is_entry(payload):
+    """True if it is an entry of Pulsar's, by its form and its checksum."""
+    try:
+        split_entry(payload)
+    except FormatError:
+        return False
+    return True
+
+
 def outcomes_of(ranges, markers):
     """The reference implementation of `outcomes`, by looking at all markers for each range."""
     states = []
-    for part, first, *ids in ranges:
+    for part, first, _, *ids in ranges:
         deciding = sorted(tuple(each) for each in markers if list(each[2:4]) == ids and each[4] in (21, 22))
         later = [each for each in deciding if each[:2] > (part, first)]
         before = [each for each in deciding if each[:2] < (part, first)]

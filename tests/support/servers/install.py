@@ -24,6 +24,7 @@ AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
+OTHER_SPARKS = ("4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
 
 _AZURITE = Path(__file__).with_name("azure")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
@@ -136,6 +137,17 @@ def chromium() -> tuple[Path, dict[str, str]]:
     return root / "usr" / "lib" / "chromium" / CHROMIUM, {
         "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries))
     }
+
+
+def pyspark(version: str) -> Path:
+    """A folder with another PySpark, to be put before the installed one: one of `OTHER_SPARKS`."""
+    pinned = Path(__file__).with_name("pyspark") / f"requirements-{version}.txt"
+
+    def build(folder: Path, run: Run) -> None:
+        options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
+        run([sys.executable, "-m", "pip", "install", *options, "--requirement", str(pinned)], {})
+
+    return built_once(f"pyspark-{version}-{digest(pinned)}", build)
 
 
 def main() -> int:

@@ -1,19 +1,5 @@
-"""Which entries of transactions a consumer sees: found by a pass over metadata only, kept in summaries."""
+"""The entries of transactions that a consumer sees: where a topic ends, and what became of each entry before."""
 
-from offload_core.reading.scan.transactions.resolve import TransactionResolver
-from offload_core.reading.scan.transactions.summaries import (
-    LedgerSummary,
-    SummaryMemory,
-    SummaryStore,
-    pack_summary,
-    parse_summary,
-)
+from offload_core.reading.scan.transactions.cuts import Cuts, TailReader
 
-__all__ = [
-    "LedgerSummary",
-    "SummaryMemory",
-    "SummaryStore",
-    "TransactionResolver",
-    "pack_summary",
-    "parse_summary",
-]
+__all__ = ["Cuts", "TailReader"]

@@ -1,0 +1,103 @@
+"""Versions of Spark other than the suite's: the same rows by a query and by a stream, and sources beside ours."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from servers import install
+from tiers import lay_out_broker_objects
+
+from pulsar_offload import open_tier, scan
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
+
+
+def rows(path):
+    with pa.memory_map(str(path)) as file:
+        found = pa.ipc.open_file(file).read_all().to_pylist(maps_as_pydicts="strict")
+    return sorted(found, key=lambda row: [row[name] for name in PLACE])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", install.OTHER_SPARKS)
+def test_each_version_reads_the_same_rows(version, java, tmp_path):
+    site = install.pyspark(version)
+    lay_out_broker_objects(tmp_path / "tier")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [version, version]
+    with open_tier(tmp_path / "tier") as tier:
+        expected = scan(tier).to_table().to_pylist(maps_as_pydicts="strict")
+    expected.sort(key=lambda row: [row[name] for name in PLACE])
+    assert rows(tmp_path / "batch.arrow") == expected
+    assert rows(tmp_path / "stream.arrow") == expected
+
+
+BEFORE_LIMITS = """
+import sys
+import pyspark.sql.datasource as datasource
+sys.modules["pyspark.sql.streaming.datasource"] = None
+parent = datasource.Filter
+for name, each in [*vars(datasource).items()]:
+    if isinstance(each, type) and issubclass(each, parent):
+        delattr(datasource, name)
+del datasource.DataSourceReader.pushFilters
+from offload_core.interfaces.spark import PulsarOffloadDataSource
+options = {"path": sys.argv[1]}
+source = PulsarOffloadDataSource(options)
+stream = source.streamReader(source.schema())
+offset = stream.latestOffset()
+rows = [batch.num_rows for part in stream.partitions({}, offset) for batch in stream.read(part)]
+print(sum(rows), stream.latestOffset() == offset, len(source.reader(source.schema()).partitions()) > 0)
+try:
+    PulsarOffloadDataSource(options | {"maxbytespertrigger": "5"}).streamReader(source.schema())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def run(program, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_without_what_newer_versions_have_topics_are_read_and_limits_refused(tmp_path):
+    lay_out_broker_objects(tmp_path, topics=["jstring"])
+    counts, refusal = run(BEFORE_LIMITS, str(tmp_path))
+    assert counts == "100 True True"
+    assert refusal.startswith("OptionError this Spark has no limits of micro-batches of Python sources")
+
+
+BROKEN = """
+import sys
+sys.modules["offload_core.interfaces.spark"] = None
+from pyspark_pulsar_offload import DefaultSource
+print(DefaultSource.name())
+try:
+    DefaultSource({})
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_source_that_cannot_be_imported_says_so_where_it_is_used_and_hides_no_other():
+    name, reason = run(BROKEN)
+    assert name == "pulsar_offload"
+    assert reason.startswith("the data source pulsar_offload cannot be imported: ")
