@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from offload_core.format.codec.object_format import parse_key as parse_key
     from offload_core.format.messages.entry import NewMessage as NewMessage
     from offload_core.format.messages.entry import pack_entry as pack_entry
-    from offload_core.interfaces.spark import PulsarOffloadDataSource as PulsarOffloadDataSource
-    from offload_core.interfaces.spark import explain as explain
-    from offload_core.interfaces.spark import measure_reads as measure_reads
     from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
+    from offload_core.interfaces.spark.frames import read_offloaded as read_offloaded
+    from offload_core.interfaces.spark.metrics import measure_reads as measure_reads
+    from offload_core.interfaces.spark.source import PulsarOffloadDataSource as PulsarOffloadDataSource
+    from offload_core.interfaces.spark.source import explain as explain
     from offload_core.maintenance.gc import Collection as Collection
     from offload_core.maintenance.gc import Scope as Scope
     from offload_core.maintenance.inventory import RowLevel as RowLevel
@@ -179,8 +180,10 @@ _PLACES = {
     "offload_core.format.codec.ledger_metadata": "LedgerInfo",
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
     "offload_core.format.messages.entry": "NewMessage pack_entry",
-    "offload_core.interfaces.spark": "PulsarOffloadDataSource explain measure_reads",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
+    "offload_core.interfaces.spark.frames": "read_offloaded",
+    "offload_core.interfaces.spark.metrics": "measure_reads",
+    "offload_core.interfaces.spark.source": "PulsarOffloadDataSource explain",
     "offload_core.maintenance.gc": "Collection Scope",
     "offload_core.maintenance.inventory": "RowLevel measure rows_of",
     "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark import PulsarOffloadDataSource
+from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 
 WORKER = Path(__file__).with_name("worker_process.py")
 

@@ -1,6 +1,6 @@
-"""The job of `test_other_sparks`: reads a tier by a query and by a stream; its rows go to files of Arrow.
+"""The job of `test_other_sparks`: reads a tier in each way that a Spark has; its rows go to files of Arrow.
 
-Arguments: the tier, and the folder for the files.
+Arguments: the tier, and the folder for the files. Before Spark 4.0 there are no Python sources.
 """
 
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
+
+from pulsar_offload import read_offloaded
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 tier, folder = sys.argv[1], Path(sys.argv[2])
@@ -26,15 +28,21 @@ spark = (
 
 
 def write(name, frame):
-    table = frame.toArrow()
+    as_3_5 = not hasattr(frame, "toArrow")
+    table = pa.Table.from_batches(frame._collect_as_arrow()) if as_3_5 else frame.toArrow()
     with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
         out.write_table(table)
 
 
-write("batch.arrow", spark.read.format("pulsar_offload").option("maxPartitionBytes", "50000").load(tier))
-stream = spark.readStream.format("pulsar_offload").load(tier).writeStream.format("memory").queryName("rows")
-query = stream.trigger(availableNow=True).option("checkpointLocation", str(folder / "checkpoint")).start()
-query.awaitTermination()
-write("stream.arrow", spark.table("rows"))
+frame = read_offloaded(spark, tier, maxPartitionBytes=50_000)
+assert frame.rdd.getNumPartitions() > 5
+write("frame.arrow", frame)
+if hasattr(spark, "dataSource"):
+    reader = spark.read.format("pulsar_offload").option("maxPartitionBytes", "50000")
+    write("batch.arrow", reader.load(tier))
+    stream = spark.readStream.format("pulsar_offload").load(tier).writeStream.format("memory")
+    stream = stream.queryName("rows").option("checkpointLocation", str(folder / "checkpoint"))
+    stream.trigger(availableNow=True).start().awaitTermination()
+    write("stream.arrow", spark.table("rows"))
 print(pyspark.__version__, spark.version)
 spark.stop()

@@ -1,6 +1,1 @@
-"""Read tiers from Spark: the PySpark data source `pulsar_offload`."""
-
-from offload_core.interfaces.spark.metrics import ReadMetrics, measure_reads
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource, explain
-
-__all__ = ["PulsarOffloadDataSource", "ReadMetrics", "explain", "measure_reads"]
+"""Read tiers from Spark: the PySpark data source `pulsar_offload`, and `read_offloaded` for every Spark from 3.5 on."""

@@ -11,7 +11,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from offload_core.interfaces.spark.reader import OffloadReader
-from offload_core.interfaces.spark.source_options import open_source, parse_options, read_options
+from offload_core.interfaces.spark.source_options import (
+    open_source,
+    option_texts,
+    parse_options,
+    read_options,
+)
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
 from offload_core.reading.scan import Report, ScanEstimate
@@ -26,16 +31,8 @@ def explain(path: str | os.PathLike[str] | None = None, **options: object) -> Sc
     Raises:
         As the query itself.
     """
-    given = {name.lower(): _text(value) for name, value in options.items()}  # as Spark hands them over
-    if path is not None:
-        given["path"] = os.fspath(path)
-    source = PulsarOffloadDataSource(given)
-    return source.reader(source.schema()).explain()
-
-
-def _text(value: object) -> str:
-    """A value as Spark hands it to a data source."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    source = PulsarOffloadDataSource(option_texts(path, options))
+    return source.reader(source.schema()).tasks.explain()
 
 
 class PulsarOffloadDataSource(DataSource):

@@ -6,6 +6,7 @@ Source: docs/spark.md, whose table a test holds equal to `KNOWN`.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -117,6 +118,13 @@ KNOWN: dict[str, tuple[str, Parser]] = {
     "refreshIntervalMs": ("refresh_interval_ms", parse_number),
 }
 """Every option but `storage.*` and `records.*`: its name → the field that it sets, and how its text is read."""
+
+
+def option_texts(path: str | os.PathLike[str] | None, options: Mapping[str, object]) -> dict[str, str]:
+    """Options as Spark hands them to a data source."""
+    texts = {name.lower(): str(value) for name, value in options.items()}
+    texts |= {name.lower(): str(value).lower() for name, value in options.items() if isinstance(value, bool)}
+    return texts if path is None else texts | {"path": os.fspath(path)}
 
 
 def open_source(options: SourceOptions) -> TierReader:

@@ -99,7 +99,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._settled: SettledAdvance | None = None
         self._reached: Frontier = {}
-        payloads = self._reader.read_options.payloads
+        payloads = self._reader.tasks.read_options.payloads
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -138,7 +138,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         if not isinstance(limit, read_limits.ReadAllAvailable):
             of_batch.max_bytes = self._options.max_bytes_per_trigger
             of_batch.max_entries = self._options.max_offsets_per_trigger
-        if self._reader.read_options.hides_open:
+        if self._reader.tasks.read_options.hides_open:
             if self._settled is None:
                 tails = TailReader(tier=self._opened[0].store, asked=self._options.scan)
                 self._settled = SettledAdvance(tails)
@@ -167,7 +167,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         Raises:
             SchemaError: a topic that is new has other columns than the stream.
         """
-        topics, read = self._follower.topics(), self._reader.read_options
+        topics, read = self._follower.topics(), self._reader.tasks.read_options
         first, last = _positions(start), _positions(end)
         moved = {name: position for name, position in last.items() if first.get(name) != position}
         check_topics(moved, {topic.name for topic in topics if topic.name}, "the stream's offset")

@@ -1,14 +1,12 @@
 """Estimate the requests and bytes of a planned scan by its own tasks, before any of them is read.
 
-Planning is done, and counted, the search for open transactions at the ends of topics included.
-
 The ranges of an extent are those that the reader will fetch. The index of a ledger that is left to its task is read
 here, unless the whole ledger fits into one range. Source: docs/cost.md; ADR 0041.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +17,9 @@ from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
 from offload_core.reading.scan.extents import extents_of, read_ledger, read_scan_ledger
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.scanning import Scan, scan
-from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger
+from offload_core.reading.scan.transactions.cuts import Cuts
+from offload_core.reading.scan.transactions.pieces import FIRST_STEP_BYTES
 from offload_core.reading.scan.windows import range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
@@ -33,9 +33,9 @@ class ScanEstimate:
         planning: the requests of planning itself: listing, lookups, indexes. Counted.
         reading: what its tasks ask for: indexes, blocks, checksums.
         by_topic: the same, by topic.
-        transactions: what the process that plans, such as Spark's driver, reads besides: the ends of topics, to find
-            transactions that are open. Counted. A scan that is iterated over here asks for it in topics that have
-            transactions only.
+        transactions: about the most that the process that plans, such as Spark's driver, reads besides: the ends of
+            topics, to find transactions that are open. Less where the last minutes of a topic have fewer bytes. A scan
+            that is iterated over here asks for it in topics that have transactions only.
         ends_early: reading stops where a range of times ends, so that less may be asked for.
     """
 
@@ -69,25 +69,21 @@ def explain_scan(
     """Estimate the cost of a scan before it is read (docs/cost.md); arguments and errors are those of `scan`."""
     measured = MeasuredTier(tier.store)
     planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
-    planning = measured.requests
-    tasks = planned.tasks
-    return _estimate(replace(planned, tier=tier.store), tasks, planning, measured.requests - planning)
+    return _estimate(replace(planned, tier=tier.store), measured.requests)
 
 
-def _estimate(
-    scan: Scan, tasks: Sequence[ScanTask], planning: Requests, transactions: Requests
-) -> ScanEstimate:
-    planned = [each for task in tasks for each in task.extents]
+def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
+    planned = [each for task in scan.planned for each in task.extents]
     expected = concurrently(lambda each: _expected(scan, each), planned)
     by_topic: dict[str, Requests] = {}
     for each, takes in zip(planned, expected, strict=True):
         by_topic[each.label] = by_topic.get(each.label, Requests()) + takes.reading
     return ScanEstimate(
-        partitions=len(tasks),
+        partitions=len(scan.planned),
         planning=planning,
         reading=_sum(by_topic.values()),
         by_topic=by_topic,
-        transactions=transactions,
+        transactions=Requests() if scan.cuts is None else _ends_of_topics(scan.tier, scan.cuts),
         ends_early=any(each.ends_by_time for each in planned),
     )
 
@@ -146,6 +142,24 @@ def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions) -> Re
 def _ranges(extent: LedgerExtent, range_bytes: int) -> Requests:
     lengths = [each.length for each in ranges_of(extent, range_bytes)]
     return Requests(gets=len(lengths), read_bytes=sum(lengths))
+
+
+def _ends_of_topics(tier: Tier, cuts: Cuts) -> Requests:
+    """About the most that the search for open transactions takes: the ends of topics as far as they are searched."""
+    total = Requests()
+    for topic, start in cuts.searched():
+        left, step = cuts.search_bytes, FIRST_STEP_BYTES
+        for ledger in reversed(topic.ledgers):
+            if ledger.ledger_id < start[0] or left <= 0:
+                break
+            size = ledger.data_bytes
+            if size:
+                total += _index_of(tier, ledger)
+            while size > 0 and left > 0:
+                total += Requests(gets=1, read_bytes=min(step, size))
+                size, left = size - step, left - step
+                step = min(2 * step, range_bytes_of(tier))
+    return total
 
 
 def _sum(requests: Iterable[Requests]) -> Requests:

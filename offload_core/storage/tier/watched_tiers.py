@@ -6,11 +6,10 @@ lookups, ranges and bytes.
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeVar
 
 from offload_core.format.codec.object_format import parse_key
@@ -152,14 +151,13 @@ class Requests:
     read_bytes: int = 0
 
     def __add__(self, other: Requests) -> Requests:
-        return self._with(other, operator.add)
-
-    def __sub__(self, other: Requests) -> Requests:
-        return self._with(other, operator.sub)
-
-    def _with(self, other: Requests, made: Callable[[int, int], int]) -> Requests:
-        theirs = asdict(other)
-        return Requests(**{name: made(number, theirs[name]) for name, number in asdict(self).items()})
+        return Requests(
+            lists=self.lists + other.lists,
+            heads=self.heads + other.heads,
+            gets=self.gets + other.gets,
+            puts=self.puts + other.puts,
+            read_bytes=self.read_bytes + other.read_bytes,
+        )
 
     @property
     def total(self) -> int:

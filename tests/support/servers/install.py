@@ -24,7 +24,7 @@ AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
-OTHER_SPARKS = ("4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
+OTHER_SPARKS = ("3.5.9", "4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
 
 _AZURITE = Path(__file__).with_name("azure")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"

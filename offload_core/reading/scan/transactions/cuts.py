@@ -141,9 +141,13 @@ class Cuts:
         self._topics = {topic.full_name: topic for topic in topics}
         self._bounds = bounds
         self._ranges: dict[str | None, tuple[Place, Place]] = {}
+        unsettled: dict[str | None, None] = {}
         for each in (each for task in planned for each in task.extents):
             begin, _ = self._ranges.get(each.topic, (_begin_of(each), None))
             self._ranges[each.topic] = begin, _end_of(each)
+            if not _is_resolved(each):
+                unsettled[each.topic] = None
+        self._unsettled = list(unsettled)
         self._places: dict[str | None, Place | None] = {}
         self.counts_more = bounds is not None
 
@@ -184,10 +188,19 @@ class Cuts:
             entry_id,
         )
 
+    @property
+    def search_bytes(self) -> int:
+        """The most stored bytes of a topic's end that are read."""
+        return self._asked.transaction_search_bytes
+
+    def searched(self) -> Iterator[tuple[Topic, Place]]:
+        """The topics whose ends `plan` reads, each with the first position of its range."""
+        for name in self._unsettled:
+            yield self._topics[name], self._ranges[name][0]
+
     def plan(self, tasks: Sequence[ScanTask]) -> tuple[ScanTask, ...]:
         """Cut all tasks where their topics end; errors as of `of`, and DataLossError."""
-        unsettled = (each.topic for task in tasks for each in task.extents if not _is_resolved(each))
-        concurrently(self.of, list(dict.fromkeys(unsettled)))
+        concurrently(self.of, self._unsettled)
         return tuple(cut for task in tasks if (cut := self.cut(task)) is not None)
 
     def cut(self, task: ScanTask) -> ScanTask | None:
