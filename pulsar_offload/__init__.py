@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from offload_core.format.messages.entry import NewMessage as NewMessage
     from offload_core.format.messages.entry import pack_entry as pack_entry
     from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
-    from offload_core.interfaces.spark.frames import read_offloaded as read_offloaded
     from offload_core.interfaces.spark.metrics import measure_reads as measure_reads
+    from offload_core.interfaces.spark.offloaded_frame import read_offloaded as read_offloaded
     from offload_core.interfaces.spark.source import PulsarOffloadDataSource as PulsarOffloadDataSource
     from offload_core.interfaces.spark.source import explain as explain
     from offload_core.maintenance.gc import Collection as Collection
@@ -181,7 +181,7 @@ _PLACES = {
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
     "offload_core.format.messages.entry": "NewMessage pack_entry",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
-    "offload_core.interfaces.spark.frames": "read_offloaded",
+    "offload_core.interfaces.spark.offloaded_frame": "read_offloaded",
     "offload_core.interfaces.spark.metrics": "measure_reads",
     "offload_core.interfaces.spark.source": "PulsarOffloadDataSource explain",
     "offload_core.maintenance.gc": "Collection Scope",

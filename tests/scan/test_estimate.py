@@ -28,7 +28,8 @@ def estimated_and_counted(tier, **scanned):
     planned = scan(TierReader(measured), **scanned)
     most, counted = told.planning + told.transactions, searched.requests
     assert (counted.lists, counted.heads) == (most.lists, most.heads)
-    assert counted.read_bytes <= most.read_bytes
+    # An entry that a range cuts off is read again by the next one: here they may be no larger than entries.
+    assert counted.read_bytes <= 2 * most.read_bytes
     for task in tasks:
         for _ in read_task(measured, task, planned.options):
             pass

@@ -36,8 +36,12 @@ def test_an_s3_service_gets_the_requests_that_were_told(versitygw, tmp_path, iso
                 pass
         got = Counter(kind_of(request) for request in front.requests)
         answered = sum(_range_length(request) for request in front.requests if kind_of(request) == "get")
-    assert got == {"list": told.total.lists, "head": told.total.heads, "get": told.total.gets}
-    assert answered == told.total.read_bytes
+    assert (got["list"], got["head"]) == (told.total.lists, told.total.heads)
+    if isolation == "committed":
+        # Of the ends of topics the most is told; what tasks look for around them is not.
+        assert told.planning.read_bytes + told.reading.read_bytes < answered <= 1.1 * told.total.read_bytes
+    else:
+        assert (got["get"], answered) == (told.total.gets, told.total.read_bytes)
 
 
 def _range_length(request):

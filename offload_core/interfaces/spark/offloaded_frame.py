@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import warnings
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -32,7 +33,9 @@ def read_offloaded(
     """
     reader = TaskReader(parse_options(option_texts(path, options)), None)
     tasks = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(reader.tasks())]
-    frame = spark.createDataFrame(tasks, "number int, task binary")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used here
+        frame = spark.createDataFrame(tasks, "number int, task binary")
     if len(tasks) > 1:
         frame = frame.repartitionByRange(len(tasks), "number")
     return frame.mapInArrow(functools.partial(_read, reader), spark_schema(reader.read_options.schema))
