@@ -36,9 +36,9 @@ def read_offloaded(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used here
         frame = spark.createDataFrame(tasks, "number int, task binary")
-    if len(tasks) > 1:
-        frame = frame.repartitionByRange(len(tasks), "number")
-    return frame.mapInArrow(functools.partial(_read, reader), spark_schema(reader.read_options.schema))
+        if len(tasks) > 1:
+            frame = frame.repartitionByRange(len(tasks), "number")
+        return frame.mapInArrow(functools.partial(_read, reader), spark_schema(reader.read_options.schema))
 
 
 def _read(reader: TaskReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
