@@ -122,8 +122,10 @@ KNOWN: dict[str, tuple[str, Parser]] = {
 
 def option_texts(path: str | os.PathLike[str] | None, options: Mapping[str, object]) -> dict[str, str]:
     """Options as Spark hands them to a data source."""
-    texts = {name.lower(): str(value) for name, value in options.items()}
-    texts |= {name.lower(): str(value).lower() for name, value in options.items() if isinstance(value, bool)}
+    texts = {
+        name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
     return texts if path is None else texts | {"path": os.fspath(path)}
 
 

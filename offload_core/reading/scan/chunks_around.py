@@ -15,7 +15,7 @@ from dataclasses import replace
 from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
 from offload_core.format.messages.encryption import Decryptor
 from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
-from offload_core.reading.scan.extents import extents_around, least
+from offload_core.reading.scan.extents import extents_around
 from offload_core.reading.scan.tasks import (
     KeyProviderSpec,
     Neighbours,
@@ -277,21 +277,11 @@ class TaskOpening:
         near, cut = self._task.neighbours.get(extent.topic, Neighbours()), self._cuts.get(extent.topic)
         if cut is None:
             return near
-        after = tuple(each for each in (_before_cut(each, cut) for each in near.after) if each is not None)
+        after = tuple(each for each in (each.before(cut) for each in near.after) if each is not None)
         return replace(near, after=after, reaches_end=near.reaches_end or after != near.after)
 
     def _read_chunks(self, opener: PayloadOpener) -> ReadChunks:
         return functools.partial(read_chunks, self._tier, options=self._options, opener=opener)
-
-
-def _before_cut(planned: ScanExtent | ScanLedger, cut: Place) -> ScanExtent | ScanLedger | None:
-    """What of it is visible; None for nothing."""
-    if planned.ledger_id != cut[0]:
-        return planned if planned.ledger_id < cut[0] else None
-    if isinstance(planned, ScanExtent):
-        return planned.stopping_at(cut[1])
-    stop = least(planned.asked.stop, cut[1])
-    return replace(planned, asked=replace(planned.asked, stop=stop)) if planned.asked.start < cut[1] else None
 
 
 def _tell(label: str, counts: EntryCounts) -> None:

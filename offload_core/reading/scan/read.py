@@ -257,8 +257,11 @@ class _TaskReader:
         """The windows of each extent, verified by its checksums where it has some."""
         for extent, of_one in itertools.groupby(windows, key=lambda window: window.extent):
             assert isinstance(extent, ScanExtent)
-            verifies = self._options.verify_checksums
-            yield extent, _verified(of_one, checksum_verifier(self._tier, extent) if verifies else None)
+            verifier = None
+            if self._options.verify_checksums:
+                with placed(ledger_id=extent.ledger_id):
+                    verifier = checksum_verifier(self._tier, extent)
+            yield extent, _verified(of_one, verifier)
 
     def _read_entries(self, windows: Iterable[Window]) -> Iterator[pa.RecordBatch]:
         for extent, of_one in self._by_extent(windows):
@@ -319,12 +322,9 @@ class _TaskReader:
     def _check(self, extent: ScanExtent, reached: int, payload_bytes: int) -> None:
         """Check an extent's end, as far as it is visible."""
         cut = self._cuts.get(extent.topic)
-        if cut is not None and extent.ledger_id >= cut[0]:
-            before = extent.stopping_at(cut[1]) if extent.ledger_id == cut[0] else None
-            if before is None:
-                return
-            extent = before
-        _check_extent(extent, reached, payload_bytes, self._options.fail_on_data_loss)
+        visible = extent if cut is None else extent.before(cut)
+        if visible is not None:
+            _check_extent(visible, reached, payload_bytes, self._options.fail_on_data_loss)
 
 
 def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> Iterator[Window]:

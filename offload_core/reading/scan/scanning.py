@@ -204,8 +204,10 @@ def scan(
         neighbour_bytes=read.neighbour_bytes,
         around=selected,
     )
-    cuts = Cuts(tier.store, asked, tasks, selected, bounds if conditions else None)
-    return Scan(tier=tier.store, planned=tuple(tasks), options=read, cuts=cuts if read.hides_open else None)
+    cuts = None
+    if read.hides_open:
+        cuts = Cuts(tier.store, asked, tasks, selected, bounds if conditions else None)
+    return Scan(tier=tier.store, planned=tuple(tasks), options=read, cuts=cuts)
 
 
 def select_catalogue(

@@ -192,6 +192,12 @@ class ScanExtent(LedgerExtent):
             payload_bytes=None,
         )
 
+    def before(self, place: Place) -> ScanExtent | None:
+        """The extent without what comes from a place of its topic on; None if it is empty."""
+        if self.ledger_id != place[0]:
+            return self if self.ledger_id < place[0] else None
+        return self.stopping_at(place[1])
+
     def stopping_at(self, entry_id: int) -> ScanExtent | None:
         """The extent without the entries from one on; None if it is empty."""
         if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
@@ -254,6 +260,15 @@ class ScanLedger:
     def data_bytes(self) -> int:
         """Bytes of all the ledger's blocks."""
         return self.ledger.data_bytes
+
+    def before(self, place: Place) -> ScanLedger | None:
+        """The ledger without what comes from a place of its topic on; None if nothing is left."""
+        if self.ledger_id != place[0]:
+            return self if self.ledger_id < place[0] else None
+        if self.asked.start >= place[1]:
+            return None
+        stop = place[1] if self.asked.stop is None else min(self.asked.stop, place[1])
+        return replace(self, asked=replace(self.asked, stop=stop))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,25 +211,25 @@ class Cuts:
         if not places:
             return task
         extents: list[ScanExtent | ScanLedger] = []
-        behind: dict[str | None, list[ScanExtent | ScanLedger]] = {topic: [] for topic in places}
+        cut_off: dict[str | None, list[ScanExtent | ScanLedger]] = {topic: [] for topic in places}
         for each in task.extents:
             place = places.get(each.topic)
             if place is None or each.ledger_id < place[0]:
                 extents.append(each)
             elif each.ledger_id > place[0]:
-                behind[each.topic].append(each)
+                cut_off[each.topic].append(each)
             else:
                 for extent in self._extents_of(each):
                     before = extent.stopping_at(place[1])
                     extents += [] if before is None else [before]
-                    behind[each.topic] += [] if before is extent else [extent.starting_at(place[1])]
+                    cut_off[each.topic] += [] if before is extent else [extent.starting_at(place[1])]
         if not extents:
             return None
-        # The ends of transactions before the cut may lie behind it.
+        # The ends of transactions before the cut may come after it.
         neighbours = dict(task.neighbours)
-        for topic, cut_off in behind.items():
+        for topic, of_topic in cut_off.items():
             near = neighbours.get(topic, Neighbours())
-            neighbours[topic] = replace(near, after=(*cut_off, *near.after))
+            neighbours[topic] = replace(near, after=(*of_topic, *near.after))
         return replace(task, extents=tuple(extents), neighbours=neighbours, cuts=places)
 
     def _extents_of(self, planned: ScanExtent | ScanLedger) -> Iterable[ScanExtent]:

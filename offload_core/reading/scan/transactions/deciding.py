@@ -1,7 +1,7 @@
 """Decide the entries of a task's transactions while they are read.
 
 Nothing is done before a topic's first entry of a transaction. From then on entries are held until the ends of their
-transactions have come; each byte of the task is fetched once. Behind the task's last entry its neighbours are
+transactions have come; each byte of the task is fetched once. After the task's last entry its neighbours are
 read on, in small steps, and before its first one back, for what came to a transaction after its abort.
 Source: docs/transactions.md.
 """
@@ -34,7 +34,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
 
 HELD_BYTES = 64 << 20
-"""The most bytes of entries that wait for the ends of their transactions; what lies behind is fetched twice."""
+"""The most bytes of entries that wait for the ends of their transactions; what comes after is fetched twice."""
 
 
 class Ends(Protocol):
@@ -121,9 +121,9 @@ class TopicTransactions:
         self._surveyed: deque[tuple[ExtentEntries, Piece]] = deque()
         self._markers, self._passed = NO_RANGES, [NO_RANGES]
         self._last: Place = (0, 0)
-        self._is_behind = False
-        self._behind: Iterator[Piece] | None = None
-        self._behind_at, self._left, self._behind_ms = self._last, 0, 0
+        self._is_past = False
+        self._after: Iterator[Piece] | None = None
+        self._after_at, self._left, self._after_ms = self._last, 0, 0
         self._reached = False
         self._before: Iterator[Piece] | None = None
         self._markers_before = NO_RANGES
@@ -154,7 +154,7 @@ class TopicTransactions:
         self._markers = self._markers[later]
         return entries, _spread(ranges, states, entries)
 
-    # --- what is known -------------------------------------------------------------------------
+    # --- markers and states -------------------------------------------------------------------------
 
     def _piece_of(self, item: ExtentEntries) -> Piece:
         if self._surveyed and self._surveyed[0][0] is item:
@@ -166,8 +166,8 @@ class TopicTransactions:
         piece = piece_of(item.extent, [item.entries], 0, verify_checksums=self._options.verify_checksums)
         self._add(piece)
         self._last = piece.stop
-        if self._behind is not None and self._behind_at < self._last:
-            self._is_behind, self._behind = False, None  # the task has come to what was read ahead of it
+        if self._after is not None and self._after_at < self._last:
+            self._is_past, self._after = False, None  # the task has come to what was read ahead of it
         return piece
 
     def _add(self, piece: Piece) -> None:
@@ -189,30 +189,30 @@ class TopicTransactions:
 
     def _look_ahead(self, latest_ms: int) -> bool:
         """Read on; False if there is nothing more, or nothing near enough: in bytes, or published up to `latest_ms`."""
-        while not self._is_behind:
+        while not self._is_past:
             item = self._held.ahead()
             if item is None or item.extent.topic != self.topic:
-                self._is_behind = True
+                self._is_past = True
             elif item.entries is not None:
                 self._surveyed.append((item, self._survey(item)))
                 return True
-        if self._behind is None:
-            self._behind, self._behind_at = self._reader.forwards(self._extents_behind()), self._last
-            self._left, self._behind_ms = self._options.transaction_search_bytes, 0
-        if self._left <= 0 and self._behind_ms > latest_ms:
+        if self._after is None:
+            self._after, self._after_at = self._reader.forwards(self._extents_after()), self._last
+            self._left, self._after_ms = self._options.transaction_search_bytes, 0
+        if self._left <= 0 and self._after_ms > latest_ms:
             return False
-        piece = next(self._behind, None)
+        piece = next(self._after, None)
         if piece is None:
             self._reached = self._neighbours.reaches_end
             return False
-        self._behind_at = piece.stop
+        self._after_at = piece.stop
         self._left -= piece.data_bytes
-        self._behind_ms = max(self._behind_ms, piece.first_ms or 0)
+        self._after_ms = max(self._after_ms, piece.first_ms or 0)
         self._add(piece)
         return True
 
-    def _extents_behind(self) -> Iterator[LedgerExtent]:
-        """What comes after the last entry that was looked at: of the task, if too much was held, and behind it."""
+    def _extents_after(self) -> Iterator[LedgerExtent]:
+        """What comes after the last entry that was looked at: of the task, if too much was held, and after it."""
         begin = self._last
         for each in chain(self._extents, self._neighbours.after):
             if each.ledger_id < begin[0]:
