@@ -12,6 +12,7 @@ from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position, read_task
+from offload_core.reading.scan.extents import extents_around
 from offload_core.reading.scan.transactions.outcomes import NO_RANGES
 from offload_core.reading.scan.transactions.pieces import PieceReader
 from offload_core.storage.tier import Tier
@@ -231,3 +232,14 @@ def test_whatever_the_limits_no_row_is_too_much_or_missing(history, search_bytes
         except UnresolvedTransactionError:
             continue
         assert found == seen.committed
+
+
+def test_nothing_of_a_later_ledger_comes_before_a_place_and_all_of_an_earlier_one_does():
+    tier = in_memory(*(pip17_object([entry(b"%d" % i) for i in range(9)], ledger_id=each) for each in (1, 2)))
+    unread = [each for task in scan(tier, TOPIC).planned for each in task.extents]
+    read = [extent for each in unread for extent in extents_around(tier.store, each)]
+    for first, second in (unread, read):
+        assert (first.before((1, 0)), second.before((1, 5))) == (None, None)
+        assert (first.before((2, 0)), second.before((2, 0))) == (first, None)
+        assert second.before((3, 0)) == second
+    assert (unread[1].before((2, 5)).asked.stop, read[1].before((2, 5)).stop_entry_id) == (5, 5)
