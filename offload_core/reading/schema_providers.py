@@ -2,8 +2,10 @@
 
 What a user gives as `schemas` is one of
 saved schemas           a path or URL of a directory or file: ./schemas, s3://bucket/prefix/schemas, orders.json
+a definition in a file  a path or URL: orders.avsc, orders.json
 a literal schema        JSON: {"type": "record", …}
 a broker                the URL of its admin REST: http://broker:8080
+messages                infer, or infer:messages=5000: JSON, from a topic's first ones
 a provider              its name, with options: literal:type=STRING, or an object that has `history`
 
 In a directory the file of a topic is `<tenant>/<namespace>/<topic>.schemas.json`, the topic's name URL-encoded, and its
@@ -14,16 +16,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+
 from offload_core.format.messages.message_columns import MODES, Mode
+from offload_core.format.schemas.inferred import infer_definition
 from offload_core.format.schemas.payloads import CORRUPT_RECORD, Payloads
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
-from offload_core.format.schemas.schema_history import MOST_BYTES, history_from_rest, parse_saved, saved_bytes
+from offload_core.format.schemas.schema_history import (
+    MOST_BYTES,
+    history_from_rest,
+    history_of_definition,
+    is_definition,
+    parse_saved,
+    saved_bytes,
+    type_of_definition,
+)
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import name_of
 from offload_core.storage.tier import (
@@ -42,11 +55,12 @@ from offload_hooks.errors import (
     SchemaError,
     placed,
 )
-from offload_hooks.json_text import read_json
+from offload_hooks.json_text import read_json, whole_number
 from offload_hooks.schemas import SchemaHistory, SchemaProvider, SchemaVersion
 
 SUFFIX = ".schemas.json"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+_FILES = (".json", ".avsc")
 FOLDER = "schemas"
 """Folder of a tier's own schema files, below its root."""
 
@@ -54,8 +68,8 @@ FOLDER = "schemas"
 class SchemaFiles:
     """Files of schemas in a store: below `folder`, a file per topic, or the one `file`, whatever topic is asked for."""
 
-    def __init__(self, store: Tier, *, folder: str = "", file: str = "") -> None:
-        self._store, self._folder, self._file = store, folder, file
+    def __init__(self, store: Tier, *, folder: str = "", file: str = "", kind: str = "") -> None:
+        self._store, self._folder, self._file, self._kind = store, folder, file, kind
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store!r})"
@@ -71,9 +85,17 @@ class SchemaFiles:
                 raise BadLengthError(
                     "a file of schemas is too large", expected=f"at most {MOST_BYTES} bytes", found=size
                 )
-            data = self._store.read_range(key, 0, size) if size else b""
-            _, history = parse_saved(bytes(data))
-        return history
+            data = bytes(self._store.read_range(key, 0, size)) if size else b""
+            return self._parse(data) if self._file else parse_saved(data)[1]
+
+    def _parse(self, data: bytes) -> SchemaHistory:
+        """What the one file has: saved schemas, or a definition."""
+        declared = read_json(data, "a file of schemas", error=SchemaError)
+        if is_definition(declared):
+            return history_of_definition(data.decode(), self._kind or type_of_definition(declared))
+        if self._kind:
+            raise SchemaError("a file of saved schemas has types of its own", found=f"type={self._kind}")
+        return parse_saved(data)[1]
 
     def save(self, topic: str, history: SchemaHistory) -> str:
         """Save the whole history of a topic; answers the key of its file. An older one is replaced."""
@@ -107,17 +129,26 @@ class SavedSchemas(SchemaFiles):
     """The schema provider `saved`.
 
     Args:
-        path: path or URL of a directory, or of one file (its name ends with `.json`), whatever topic is asked for.
+        path: path or URL of a directory, or of one file (`.json` or `.avsc`), whatever topic is asked for: saved
+            schemas, or a definition.
+        type: Pulsar's name of the type of a definition. Default: AVRO or PROTOBUF_NATIVE, by its form.
         tier: a tier that is open: a URL of its driver is opened with `options`, another with none.
         options: of the driver of the URL.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, tier: Tier | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        type: str = "",  # noqa: A002 - the option's name
+        tier: Tier | None = None,
+        **options: Any,
+    ) -> None:
         text = os.fspath(path)
-        if text.endswith(".json") and not _URL.match(text):
+        if text.endswith(_FILES) and not _URL.match(text):
             text = str(Path(text).expanduser().resolve())  # the file itself, where a link leads to it
         folder, file = text, ""
-        if text.endswith(".json"):
+        if text.endswith(_FILES):
             before, slash, file = text.rpartition("/")
             folder = before or ("/" if slash else ".")
         if not folder:
@@ -125,7 +156,7 @@ class SavedSchemas(SchemaFiles):
         if "/" not in folder:
             folder = os.path.abspath(folder)  # noqa: PTH100 - of a path, never a driver's name
         store = open_store(folder, **options) if tier is None else open_like(tier, folder, **options)
-        super().__init__(store, file=file)
+        super().__init__(store, file=file, kind=type.upper())
 
 
 def saved_in(tier: Tier) -> SchemaFiles:
@@ -160,7 +191,7 @@ class LiteralSchema:
     def __init__(self, definition: str = "", type: str = "") -> None:  # noqa: A002 - the option's name
         kind = type.upper()
         if kind in PRIMITIVE_TYPES:
-            self._history = _for_all(SchemaVersion(version=0, type=kind))
+            self._history = history_of_definition("", kind)
             return
         declared = read_json(definition, "a literal schema", error=OptionError)
         try:
@@ -171,8 +202,7 @@ class LiteralSchema:
                 return
         except SchemaError as error:
             raise OptionError(f"a literal schema has another form: {error}") from error
-        kind = kind or type_of_definition(declared)
-        self._history = _for_all(SchemaVersion(version=0, type=kind, definition=definition))
+        self._history = history_of_definition(definition, kind or type_of_definition(declared))
 
     def history(self, topic: str) -> SchemaHistory:
         """See `SchemaProvider`: the same for every topic."""
@@ -183,31 +213,58 @@ class LiteralSchema:
         """Do nothing: no resource is open."""
 
 
-def type_of_definition(declared: Any) -> str:
-    """The schema type of a definition that comes without one."""
-    is_native = isinstance(declared, dict) and "fileDescriptorSet" in declared
-    return "PROTOBUF_NATIVE" if is_native else "AVRO"
+Sample = Callable[[str, int], pa.Array]
+"""The payloads of a topic's first messages, given its name and their number."""
 
 
-def _for_all(version: SchemaVersion) -> SchemaHistory:
-    return SchemaHistory(versions=(version,), stands_for_all=True)
+class InferredSchemas:
+    """The schema provider `infer`: JSON, inferred from a topic's first messages.
+
+    Args:
+        sample: what reads them.
+        messages: how many are looked at. Default: 1,000.
+    """
+
+    def __init__(self, sample: Sample, messages: int | str = 1000) -> None:
+        count = whole_number(str(messages))
+        if not count:
+            raise OptionError("infer:messages is not a number", expected="1 or more", found=messages)
+        self._sample, self._count = sample, count
+
+    def history(self, topic: str) -> SchemaHistory:
+        """See `SchemaProvider`.
+
+        Raises:
+            SchemaError: no schema can be inferred.
+        """
+        try:
+            return history_of_definition(infer_definition(self._sample(topic, self._count)), "JSON")
+        except SchemaError as error:
+            raise SchemaError(f"{topic}: {error.what}", found=error.found, hint=error.hint) from error
+
+    def close(self) -> None:
+        """Do nothing: no resource is open."""
 
 
 SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | SchemaProvider
 """A path, URL or literal schema; a provider's name, alone, as text with options, or as a pair; or a provider."""
 
+_INFER = "infer"
 _NAME = re.compile(r"\s*([A-Za-z0-9_-]+)\s*(:|$)")
 
 
-def open_provider(source: SchemaSource, tier: Tier, options: Mapping[str, object]) -> SchemaProvider:
+def open_provider(
+    source: SchemaSource, tier: Tier, options: Mapping[str, object], sample: Sample
+) -> SchemaProvider:
     """The provider that is meant; `options` are those that `tier` was opened with, for files beside it.
+
+    `sample` reads messages for the provider `infer`.
 
     Raises:
         OptionError, UnknownPluginError, MissingExtraError, BrokenPluginError.
     """
     if isinstance(source, tuple):
-        name, given = source
-        return make_schema_provider(name, given)
+        return _named_provider(*source, sample)
     if not isinstance(source, str | os.PathLike):
         return source
     text = os.fspath(source)
@@ -216,10 +273,18 @@ def open_provider(source: SchemaSource, tier: Tier, options: Mapping[str, object
     if text.lower().startswith(("http://", "https://")):
         return make_schema_provider("admin", {"url": text})
     named = _NAME.match(text)
-    if isinstance(source, str) and named is not None and is_schema_provider(named[1]):
-        name, given = parse_plugin(text, "schema provider")
-        return make_schema_provider(name, given)
+    if isinstance(source, str) and named is not None and (named[1] == _INFER or is_schema_provider(named[1])):
+        return _named_provider(*parse_plugin(text, "schema provider"), sample)
     return SavedSchemas(text, tier=tier, **options)
+
+
+def _named_provider(name: str, options: Mapping[str, object], sample: Sample) -> SchemaProvider:
+    if name != _INFER:
+        return make_schema_provider(name, options)
+    others = options.keys() - {"messages"}
+    if others:
+        raise OptionError("infer has no such option", expected="messages", found=", ".join(sorted(others)))
+    return InferredSchemas(sample, **options)  # type: ignore[arg-type]
 
 
 def choose_payloads(

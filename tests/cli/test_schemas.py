@@ -41,6 +41,19 @@ def test_histories_are_pulled_from_a_broker(offload, tmp_path):
     assert "persistent://acme/cold/jstring: has no schema" in pulled.out
 
 
+def test_a_schema_is_inferred_saved_and_read_from_there(offload, tmp_path):
+    lay_out_broker_objects(tmp_path, {"json"})
+    pulled = offload("schemas", "pull", tmp_path, "--from", "infer:messages=10")
+    assert pulled.code == 0, pulled.err
+    assert "version 0 (JSON) saved as schemas/acme/cold/json.schemas.json" in pulled.out
+    done = offload(
+        "cat", tmp_path, "-t", "acme/cold/json", "--schemas", tmp_path / "schemas", "--format", "jsonl", "--columns", "id"
+    )  # fmt: skip
+    assert done.code == 0, done.err  # of all versions, which messages name
+    ids = [json.loads(line)["id"] for line in done.out.splitlines()]
+    assert ids == [row["value"]["id"] for row in topic_rows("json")]
+
+
 def test_histories_are_pulled_into_a_directory(offload, tier, tmp_path):
     there = tmp_path / "elsewhere"
     there.mkdir()

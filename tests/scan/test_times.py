@@ -291,7 +291,10 @@ def test_a_lost_ledger_that_may_be_in_the_range_is_an_error(tmp_path, start, sto
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start_time": datetime(2024, 1, 1)}, "a time has no zone"),
+        ({"start_time": datetime(2024, 1, 1)}, "start_time has no zone"),
+        ({"stop_time": "2024-01-01T00:00:00"}, "stop_time has no zone"),
+        ({"start_time": "yesterday"}, "start_time is not a time"),
+        ({"start_time": 1.5}, "start_time is not a time: .* found 1.5"),
         ({"stop_time": T0, "time_slack_ms": -1}, "the slack of times is negative"),
         ({"stop_time": T0, "level": "entries"}, "a range of times is for messages"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from golden import BROKER
 from network.admin import AdminRest, raises_without, reason
 from network.fronts import Answer
+from scenes.schemas import unread
 from servers.process import free_port
 
 from offload_core.format.schemas import history_from_rest
@@ -83,7 +84,7 @@ def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path):
     with AdminRest() as rest, open_tier(tmp_path) as tier:
         rest.rule = rule
         text = f"admin:url={rest.url},token_file={tmp_path / 'token'}"
-        provider = open_provider(text, tier.store, {})
+        provider = open_provider(text, tier.store, {}, unread)
         assert provider.history(TOPIC) == history_from_rest(ANSWER)
         assert SECRET not in repr(provider)
     assert shown == [f"Bearer {SECRET}"]
@@ -101,10 +102,12 @@ def test_the_token_is_shown_to_the_broker_and_to_nobody_else(tmp_path):
 )
 def test_options_that_make_no_sense_are_refused(options, tmp_path):
     with open_tier(tmp_path) as tier, pytest.raises(OptionError):
-        open_provider(("admin", options), tier.store, {})
+        open_provider(("admin", options), tier.store, {}, unread)
 
 
 def test_a_url_of_a_broker_is_a_source(tmp_path):
     with open_tier(tmp_path) as tier:
-        assert isinstance(open_provider("http://broker:8080", tier.store, {}), AdminSchemas)
-        assert isinstance(open_provider("HTTPS://broker-1:8443,broker-2:8443", tier.store, {}), AdminSchemas)
+        assert isinstance(open_provider("http://broker:8080", tier.store, {}, unread), AdminSchemas)
+        assert isinstance(
+            open_provider("HTTPS://broker-1:8443,broker-2:8443", tier.store, {}, unread), AdminSchemas
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from golden import BROKER
-from scenes.schemas import TOPIC, Known, history, record, version
+from scenes.schemas import TOPIC, Known, history, record, unread, version
 from tiers import lay_out_broker_objects
 
 from offload_core.format.schemas.schema_history import parse_saved, saved_bytes
@@ -138,7 +138,7 @@ def test_what_is_meant_by_a_source(tmp_path, monkeypatch):
     with open_tier(tmp_path) as tier:
 
         def kind(source):
-            return type(open_provider(source, tier.store, {}))
+            return type(open_provider(source, tier.store, {}, unread))
 
         (tmp_path / "literal").mkdir()
         assert kind(json.dumps(record(id="int"))) is LiteralSchema
@@ -151,7 +151,7 @@ def test_what_is_meant_by_a_source(tmp_path, monkeypatch):
         assert kind("orders.json") is SavedSchemas
         assert kind("./literal") is SavedSchemas
         given = Known({})
-        assert open_provider(given, tier.store, {}) is given
+        assert open_provider(given, tier.store, {}, unread) is given
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_is_meant_by_a_source(tmp_path, monkeypatch):
 )
 def test_a_source_that_makes_no_sense_is_refused(source, kind, tmp_path):
     with open_tier(tmp_path) as tier, pytest.raises(kind):
-        open_provider(source, tier.store, {})
+        open_provider(source, tier.store, {}, unread)
 
 
 def test_a_plugin_that_is_no_provider_is_refused(monkeypatch):

@@ -75,7 +75,7 @@ class AirflowHome:
 
     def _done(self, command: list[str], more: dict[str, str]) -> str:
         log = self._folder / "command.log"
-        options = {"env": os.environ | self._env | more, "stderr": subprocess.STDOUT, "timeout": 60}
+        options = {"env": os.environ | self._env | more, "stderr": subprocess.STDOUT, "timeout": 300}
         with log.open("w") as file:
             done = subprocess.run(command, stdout=file, check=False, **options)
         assert done.returncode == 0, log.read_text()

@@ -6,6 +6,7 @@ Source: docs/formats/schemas.md.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from offload_hooks.errors import SchemaError, UnsupportedVersionError
@@ -57,7 +58,28 @@ def parse_saved(data: bytes) -> tuple[str | None, SchemaHistory]:
     topic = saved.get("topic")
     if not isinstance(topic, str):
         raise SchemaError("a file of schemas does not say of which topic", expected="topic")
-    return topic, history_from_rest({_REST_FIELD: saved["schemas"]})
+    history = history_from_rest({_REST_FIELD: saved["schemas"]})
+    return topic, replace(history, stands_for_all=saved.get("stands_for_all") is True)
+
+
+def is_definition(declared: Any) -> bool:
+    """True for the JSON of one schema's definition, false for that of a topic's schemas."""
+    if not isinstance(declared, dict):
+        return isinstance(declared, str)
+    is_saved = {"version", "type", "data"} <= declared.keys()
+    return not is_saved and ("fileDescriptorSet" in declared or "type" in declared)
+
+
+def type_of_definition(declared: Any) -> str:
+    """The schema type of a definition that comes without one."""
+    is_native = isinstance(declared, dict) and "fileDescriptorSet" in declared
+    return "PROTOBUF_NATIVE" if is_native else "AVRO"
+
+
+def history_of_definition(definition: str, kind: str) -> SchemaHistory:
+    """The history of one definition that stands for all versions; `kind` is Pulsar's name of its type."""
+    version = SchemaVersion(version=0, type=kind, definition=definition)
+    return SchemaHistory(versions=(version,), stands_for_all=True)
 
 
 def saved_bytes(topic: str, history: SchemaHistory) -> bytes:
@@ -77,7 +99,8 @@ def schema_to_json(topic: str, history: SchemaHistory) -> dict[str, Any]:
         }
         for each in history.versions
     ]
-    return {"version": FORMAT_VERSION, "topic": topic, "schemas": schemas}
+    of_all = {"stands_for_all": True} if history.stands_for_all else {}
+    return {"version": FORMAT_VERSION, "topic": topic, **of_all, "schemas": schemas}
 
 
 def _version(each: Any) -> SchemaVersion:

@@ -13,6 +13,8 @@ from offload_core.format.schemas import schema_to_json
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
 from offload_core.interfaces.cli.terminal import cell, out
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
+from offload_core.reading.scan import ScanOptions
+from offload_core.reading.scan.scanning import sampler
 from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
 from offload_hooks.errors import SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaProvider
@@ -37,7 +39,7 @@ def pull(
 ) -> None:
     """Save the whole history of topics' schemas, where scans find them when no broker is asked any more."""
     with where.open() as tier:
-        provider = open_provider(source, tier.store, tier.options)
+        provider = _provider(source, tier)
         saved = saved_in(tier.store) if to is None else SavedSchemas(to, tier=tier.store, **tier.options)
         for name in _topics(tier, topic, records):
             history = provider.history(name.base)
@@ -64,7 +66,7 @@ def show(
     """Show the versions of topics' schemas; with --json their definitions as well."""
     with where.open() as tier:
         provider: SchemaProvider
-        provider = saved_in(tier.store) if source is None else open_provider(source, tier.store, tier.options)
+        provider = saved_in(tier.store) if source is None else _provider(source, tier)
         histories = {name.base: provider.history(name.base) for name in _topics(tier, topic, records)}
         if topic and not any(histories.values()):
             raise SchemaError(
@@ -86,6 +88,10 @@ def show(
                     cell(definition if len(definition) <= 60 else f"{definition[:59]}…"),
                 )
         out.print(table)
+
+
+def _provider(source: str, tier: TierReader) -> SchemaProvider:
+    return open_provider(source, tier.store, tier.options, sampler(tier, ScanOptions()))
 
 
 def _topics(tier: TierReader, names: Sequence[str] | None, records: RecordOptions) -> list[TopicName]:

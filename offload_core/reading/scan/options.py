@@ -10,7 +10,6 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, get_args
 
 from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
@@ -19,7 +18,7 @@ from offload_core.format.schemas import CORRUPT_RECORD, Payloads
 from offload_core.metadata.catalogue import RecordSource
 from offload_core.reading.scan.chunks_around import key_provider_spec
 from offload_core.reading.scan.positions import Offsets, parse_offsets
-from offload_core.reading.scan.pruning import parse_time
+from offload_core.reading.scan.pruning import Time, parse_time
 from offload_core.reading.scan.select import Selection
 from offload_core.reading.scan.tasks import (
     DEFAULT_CHUNK_LOOK_BACK_BYTES,
@@ -60,8 +59,8 @@ class ScanOptions:
             `DataLossError` if its ledger is not there.
         stop: where to stop, exclusive: `latest`, `earliest`, or a position per topic. Default: `latest`.
             `DataLossError` if entries before it are not there.
-        start_time: read only messages published from then on: milliseconds since the epoch, or a time with a zone.
-            Blocks that cannot hold any are found by binary search, and not read. Default: None.
+        start_time: read only messages published from then on: milliseconds since the epoch, or a time with a zone,
+            also as ISO 8601 text. Blocks that cannot hold any are found by binary search, and not read. Default: None.
         stop_time: read only messages published before then, as `start_time`. Default: None.
         time_slack_ms: how many milliseconds older than a message before it a message may be to be found by a range of
             times. Default: 60,000.
@@ -104,8 +103,8 @@ class ScanOptions:
     columns: Sequence[str] | None = None
     start: Offsets = "earliest"
     stop: Offsets = "latest"
-    start_time: int | datetime | None = None
-    stop_time: int | datetime | None = None
+    start_time: Time | None = None
+    stop_time: Time | None = None
     time_slack_ms: int = DEFAULT_TIME_SLACK_MS
     isolation: Isolation = "committed"
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS

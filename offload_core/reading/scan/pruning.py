@@ -266,17 +266,26 @@ _MOST_PASSED = 8
 """At most this many blocks, or ledgers, are probed for one that has times."""
 
 
-def time_range(start: int | datetime | None, stop: int | datetime | None, slack_ms: int) -> TimeRange | None:
-    """A range of publish times: milliseconds since the epoch, or times that know their zone. None without bounds.
+Time = int | datetime | str
+"""Milliseconds since the epoch, a time that knows its zone, or either as text, as `parse_time` reads it."""
+
+
+def time_range(start: Time | None, stop: Time | None, slack_ms: int) -> TimeRange | None:
+    """A range of publish times. None without bounds.
 
     Raises:
-        OptionError: a time without a zone, or a negative slack.
+        OptionError: a time in another form or without a zone, or a negative slack.
     """
     if slack_ms < 0:
         raise OptionError("the slack of times is negative", expected="0 or more", found=slack_ms)
     if start is None and stop is None:
         return None
-    return TimeRange(start_ms=_rounded_up(start), stop_ms=_rounded_up(stop), slack_ms=slack_ms)
+    return TimeRange(
+        start_ms=_rounded_up(start, "start_time"), stop_ms=_rounded_up(stop, "stop_time"), slack_ms=slack_ms
+    )
+
+
+_TIMES = "milliseconds since the epoch, or a time like 2026-11-21T08:30:00Z"
 
 
 def parse_time(text: str, option: str) -> int | datetime:
@@ -287,24 +296,25 @@ def parse_time(text: str, option: str) -> int | datetime:
     """
     if (milliseconds := whole_number(text)) is not None:
         return milliseconds
-    expected = "milliseconds since the epoch, or a time like 2026-11-21T08:30:00Z"
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise OptionError(f"{option} is not a time", expected=expected, found=text) from error
+        raise OptionError(f"{option} is not a time", expected=_TIMES, found=text) from error
     if time.tzinfo is None:
-        raise OptionError(f"{option} has no zone", expected=expected, found=text)
+        raise OptionError(f"{option} has no zone", expected=_TIMES, found=text)
     return time
 
 
-def _rounded_up(time: int | datetime | None) -> int | None:
+def _rounded_up(time: Time | None, option: str) -> int | None:
     """Rounded up: publish times are whole milliseconds, so both an inclusive start and an exclusive stop stay right."""
+    if isinstance(time, str):
+        time = parse_time(time, option)
     if time is None or isinstance(time, int):
         return time
+    if not isinstance(time, datetime):
+        raise OptionError(f"{option} is not a time", expected=_TIMES, found=repr(time))
     if time.tzinfo is None:
-        raise OptionError(
-            "a time has no zone", expected="one with tzinfo, or milliseconds since the epoch", found=str(time)
-        )
+        raise OptionError(f"{option} has no zone", expected=_TIMES, found=str(time))
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 

@@ -34,7 +34,7 @@ from offload_core.reading.scan.read import read_task
 from offload_core.reading.scan.select import Selection, select_records, select_topics
 from offload_core.reading.scan.tasks import ReadOptions, ScanTask
 from offload_core.reading.scan.transactions import Cuts
-from offload_core.reading.schema_providers import choose_payloads, open_provider
+from offload_core.reading.schema_providers import Sample, choose_payloads, open_provider
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import MissingExtraError, OptionError
 
@@ -185,7 +185,7 @@ def scan(
         if not isinstance(asked.schemas, Payloads) and any(topic.name is None for topic in selected):
             raise OptionError("ledgers whose topic is not known have no schema")
         names = [topic.name for topic in selected if topic.name is not None]
-        read = replace(read, payloads=payloads_of(tier, asked, names))
+        read = replace(read, payloads=payloads_of(tier, asked, names, catalogue))
         read.check()
     bounds = Bounds(
         start=start,
@@ -252,7 +252,9 @@ def read_options(
     return ReadOptions(**made, **{name: getattr(asked, name) for name in same})
 
 
-def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName]) -> Payloads | None:
+def payloads_of(
+    tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName], catalogue: Catalogue | None = None
+) -> Payloads | None:
     """Load the schemas by which payloads of topics become columns; None to leave `value` as it is.
 
     Raises:
@@ -261,7 +263,7 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
     source = asked.schemas
     if source is None or isinstance(source, Payloads):
         return source
-    provider = open_provider(source, tier.store, tier.options)
+    provider = open_provider(source, tier.store, tier.options, sampler(tier, asked, catalogue))
     try:
         return choose_payloads(
             provider,
@@ -273,6 +275,20 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
     finally:
         if provider is not source:
             provider.close()
+
+
+def sampler(tier: TierReader, asked: ScanOptions, catalogue: Catalogue | None = None) -> Sample:
+    """Reads payloads of a topic's first messages, as a scan with these options would."""
+    plain = asked.having(
+        columns=("value",), level="messages", topics_pattern=None, schemas=None, reader_schema=None
+    )
+    if catalogue is not None:
+        plain = plain.having(prefix="", records=None, records_options=None)
+
+    def sample(topic: str, count: int) -> pa.Array:
+        return scan(tier, topic, plain, catalogue=catalogue).head(count).column("value").combine_chunks()
+
+    return sample
 
 
 def _require(library: str) -> None:

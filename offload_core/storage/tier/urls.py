@@ -9,9 +9,11 @@ An option that is given by the URL and by name, with different values, is refuse
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
     """The name of a plugin and its options, all of them text; `OptionError` for another form."""
     matched = _LAYER.fullmatch(text)
     options: dict[str, object] = {}
-    for option in (matched[2] or "").split(",") if matched else ():
+    for option in _split_options(matched[2] or "") if matched else ():
         name, separator, value = option.partition("=")
         if separator and name.strip() and name.strip() not in options:
             options[name.strip()] = value.strip()
@@ -52,6 +54,19 @@ def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
             expected="NAME or NAME:OPTION=VALUE,OPTION=VALUE",
         )
     return matched[1], options
+
+
+def _split_options(text: str) -> Iterator[str]:
+    """The options of a plugin as they are written, with commas between them; a value that is JSON may have its own."""
+    while text:
+        end = text.find(",")
+        name, separator, value = text.partition("=")
+        if separator and "," not in name and value.startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):  # else it only begins like JSON
+                _, length = json.JSONDecoder().raw_decode(value)
+                end = text.find(",", len(name) + 1 + length)
+        yield text if end < 0 else text[:end]
+        text = "" if end < 0 else text[end + 1 :]
 
 
 def parse_layers(text: str) -> tuple[str, ...]:

@@ -52,6 +52,11 @@ class Known:
         self.asked.append("close")
 
 
+def unread(topic: str, count: int) -> pa.Array:
+    """Stands for messages that nothing asks for."""
+    raise AssertionError(f"{count} messages of {topic} are read")
+
+
 def history(*versions: SchemaVersion) -> SchemaHistory:
     return SchemaHistory(versions=versions)
 
