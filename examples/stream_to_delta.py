@@ -30,7 +30,7 @@ def append_once(batch: DataFrame, number: int, table: str) -> None:
 
 def follow(spark: SparkSession, url: str, table: str, checkpoint: str, **options: object) -> StreamingQuery:
     """Start a query that appends what arrives in the tier to a Delta table."""
-    reader = spark.readStream.format("pulsar_offload")
+    reader = spark.readStream.format("pulsar_offload").option("startingOffsets", "earliest")
     for name, value in options.items():
         reader = reader.option(name, str(value))
     columns = ("__topic", "__publishTime", "__key", "value", "__ledgerId", "__entryId", "__batchIndex")

@@ -140,7 +140,7 @@ class SavedSchemas(SchemaFiles):
         self,
         path: str | os.PathLike[str],
         *,
-        type: str = "",  # noqa: A002 - the option's name
+        type: object = "",  # noqa: A002 - the option's name
         tier: Tier | None = None,
         **options: Any,
     ) -> None:
@@ -156,7 +156,7 @@ class SavedSchemas(SchemaFiles):
         if "/" not in folder:
             folder = os.path.abspath(folder)  # noqa: PTH100 - of a path, never a driver's name
         store = open_store(folder, **options) if tier is None else open_like(tier, folder, **options)
-        super().__init__(store, file=file, kind=type.upper())
+        super().__init__(store, file=file, kind=str(type).upper())
 
 
 def saved_in(tier: Tier) -> SchemaFiles:

@@ -46,9 +46,8 @@ def test_a_schema_is_inferred_saved_and_read_from_there(offload, tmp_path):
     pulled = offload("schemas", "pull", tmp_path, "--from", "infer:messages=10")
     assert pulled.code == 0, pulled.err
     assert "version 0 (JSON) saved as schemas/acme/cold/json.schemas.json" in pulled.out
-    done = offload(
-        "cat", tmp_path, "-t", "acme/cold/json", "--schemas", tmp_path / "schemas", "--format", "jsonl", "--columns", "id"
-    )  # fmt: skip
+    saved = ("--schemas", tmp_path / "schemas", "--columns", "id", "--format", "jsonl")
+    done = offload("cat", tmp_path, "-t", "acme/cold/json", *saved)
     assert done.code == 0, done.err  # of all versions, which messages name
     ids = [json.loads(line)["id"] for line in done.out.splitlines()]
     assert ids == [row["value"]["id"] for row in topic_rows("json")]

@@ -8,7 +8,7 @@ from tiers import in_memory
 
 from offload_core.metadata.catalogue import TopicName
 from offload_core.reading.scan import Position, parse_offsets, parse_position
-from offload_core.reading.scan.positions import position_of
+from offload_core.reading.scan.positions import position_of, position_of_message_id
 from offload_hooks.errors import OptionError
 from pulsar_offload import scan
 
@@ -100,6 +100,47 @@ def test_json_gives_a_position_for_each_topic_and_partition():
         TopicName("persistent://acme/cold/one-partition-2"): "latest",
         TopicName("persistent://acme/cold/one-partition-3"): Position(8, 9),
     }
+
+
+def test_message_ids_are_read_as_pulsar_spark_writes_them():
+    first = position_of_message_id(bytes([8, 11, 16, 101, 24, 1, 32, 1]))
+    assert first == Position(11, 101, 1)
+    latest = [8, *[-1] * 8, 127, 16, *[-1] * 8, 127]
+    text = json.dumps(
+        {
+            "acme/cold/orders": [8, 11, 16, 101, 32, 1],
+            "acme/cold/parts-partition-1": [8, 11, 16, 101, 24, 1, 32, 1],
+            "acme/cold/parts-partition-2": latest,
+            "acme/cold/parts-partition-3": [each & 0xFF for each in latest],
+        }
+    )
+    assert parse_offsets(text, "startingOffsets") == {
+        ORDERS: first,
+        TopicName("persistent://acme/cold/parts-partition-1"): first,
+        TopicName("persistent://acme/cold/parts-partition-2"): "latest",
+        TopicName("persistent://acme/cold/parts-partition-3"): "latest",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([8, 11, 16], "not a message id"),
+        ([], "not a message id"),
+        ([8, 256], "startingOffsets has another form at 'acme/cold/orders'"),
+        ([8, "x"], "startingOffsets has another form at 'acme/cold/orders'"),
+        ([8, 11, 16, 101, 24, 1], "a message id is not of"),
+    ],
+)
+def test_lists_that_are_no_message_ids_are_refused(given, message):
+    with pytest.raises(OptionError, match=message):
+        parse_offsets(json.dumps({"acme/cold/orders": given}), "startingOffsets")
+
+
+def test_kafkas_numbers_are_refused_with_what_helps():
+    with pytest.raises(OptionError) as caught:
+        parse_offsets('{"acme/cold/orders": {"0": 23}}', "startingOffsets")
+    assert "Kafka" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def test_a_query_and_a_stream_of_a_topic_with_gaps(spark, tmp_path):
     found = frame.filter("__entryId >= 8 and __entryId < 27 and __ledgerId = 5").select("__entryId")
     assert sorted(row[0] for row in found.collect()) == [8, 25, 26]
     assert frame.filter("__entryId between 11 and 23").count() == 0
-    stream = spark.readStream.format("pulsar_offload").options(**options, maxOffsetsPerTrigger="90")
+    stream = spark.readStream.format("pulsar_offload").options(
+        **options, startingOffsets="earliest", maxOffsetsPerTrigger="90"
+    )
     writer = stream.load(str(tmp_path / "tier")).select(*PLACE, "value").writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
     query = writer.start(str(tmp_path / "out"))

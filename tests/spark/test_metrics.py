@@ -40,7 +40,8 @@ def test_accumulators_have_what_all_tasks_read(spark, tier, metrics):
 
 
 def test_micro_batches_of_a_stream_add_to_them(spark, tier, metrics, tmp_path):
-    stream = spark.readStream.format("pulsar_offload").options(**OPTIONS).load(str(tier))
+    reader = spark.readStream.format("pulsar_offload").options(**OPTIONS, startingOffsets="earliest")
+    stream = reader.load(str(tier))
     query = (
         stream.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)

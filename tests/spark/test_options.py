@@ -2,7 +2,9 @@
 
 import pytest
 
-from offload_core.interfaces.spark.source_options import parse_options
+from offload_core.interfaces.spark.source_options import option_texts, parse_options
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.reading.scan.positions import Position
 from offload_hooks.errors import OptionError
 
 
@@ -39,6 +41,11 @@ def test_options_of_the_source_come_in_the_lower_case_that_spark_hands_over():
         ({"path": "x", "topic": "a/b/c", "topics": "a/b/d"}, "topics are asked for twice"),
         ({"path": "x", "topic": "a/b/c", "topicspattern": ".*"}, "topics are asked for twice"),
         ({"path": "x", "records.token": "y"}, "where are the records"),
+        ({"path": "x", "subscribe": "a/b/c", "topics": "a/b/d"}, "topics are asked for twice"),
+        (
+            {"path": "x", "subscribepattern": ".*", "topicspattern": ".*"},
+            "option topicsPattern is given twice",
+        ),
         ({"path": "x", "topics": " , "}, "option topics is empty"),
         ({"path": "x", "minpartitions": "0"}, "option minPartitions is not a number"),
         ({"path": "x", "minpartitions": "²"}, "option minPartitions is not a number"),
@@ -52,6 +59,51 @@ def test_options_of_the_source_come_in_the_lower_case_that_spark_hands_over():
 def test_what_makes_no_sense_is_refused(options, says):
     with pytest.raises(OptionError, match=says):
         parse_options(options)
+
+
+def test_words_of_the_source_for_kafka_are_ours():
+    kafkas = {"subscribe": "a/b/c,a/b/d", "startingtimestamp": "5", "endingtimestamp": "2026-11-21T08:30:00Z"}
+    ours = {"topics": "a/b/c,a/b/d", "startingtime": "5", "endingtime": "2026-11-21T08:30:00Z"}
+    assert parse_options({"path": "x"} | kafkas) == parse_options({"path": "x"} | ours)
+    assert parse_options({"path": "x", "subscribepattern": "a/.*"}).scan.topics_pattern == "a/.*"
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("kafka.bootstrap.servers", "not Kafka. Name the bucket by path"),
+        ("service.url", "No broker is asked: name the bucket by path"),
+        ("admin.url", "schemas=http://"),
+        ("pulsar.client.authParams", "credentials by storage"),
+        ("pulsar.reader.subscriptionName", "No broker is asked"),
+        ("subscriptionPrefix", "leave it out"),
+        ("groupIdPrefix", "leave it out"),
+        ("assign", "Name partitions as topics"),
+        ("startingOffsetsByTimestamp", "startingTime"),
+        ("waitingForNonExistedTopic", "topicsPattern"),
+        ("includeHeaders", "__messageProperties"),
+    ],
+)
+def test_words_of_other_sources_that_mean_nothing_here_are_refused_with_what_helps(option, says):
+    with pytest.raises(OptionError, match="has no option") as caught:
+        parse_options({"path": "x", option.lower(): "1"})
+    assert says in caught.value.hint
+
+
+def test_options_of_python_are_texts():
+    given = {"topics": ["a/b/c", "a/b/d"], "failOnDataLoss": False, "minPartitions": 3}
+    given["startingOffsets"] = {"a/b/c": {"-1": "1:2"}}
+    options = parse_options(option_texts("x", given))
+    assert (options.topics, options.min_partitions) == (("a/b/c", "a/b/d"), 3)
+    assert not options.scan.fail_on_data_loss
+    assert options.scan.start == {parse_topic("a/b/c"): Position(1, 2)}
+
+
+def test_a_query_starts_at_the_earliest_message_and_a_stream_at_the_latest():
+    options = parse_options({"path": "x"})
+    assert (options.scan.start, options.stream_start) == ("earliest", "latest")
+    options = parse_options({"path": "x", "startingoffsets": "earliest"})
+    assert (options.scan.start, options.stream_start) == ("earliest", "earliest")
 
 
 def test_values_of_storage_and_records_options_are_not_shown():

@@ -26,6 +26,7 @@ def streamed(spark, world, **more):
         "level": "entries",
         "refreshIntervalMs": "1",
         "maxOffsetsPerTrigger": "15",
+        "startingOffsets": "earliest",
         **more,
     }
     stream = spark.readStream.format("pulsar_offload").options(**options).load(str(world.folder / "source"))

@@ -12,14 +12,18 @@ from entries import pip17_object
 from golden import COLUMNS, assert_topic_is_as_expected
 from pyspark.errors import StreamingQueryException
 from streamed import WRITER
+from streams import Query
 from tiers import Names, lay_out, lay_out_broker_objects
 
 from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnknownTopicError
 from pulsar_offload import open_tier, scan
+
+PLACE = ("__ledgerId", "__entryId")
+ORDERS = "persistent://acme/cold/orders"
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
@@ -36,7 +40,7 @@ class Followed:
         self._spark = spark
         self._root = root
         self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
-        self._options = {"level": "entries", "refreshIntervalMs": 1} | options
+        self._options = {"level": "entries", "refreshIntervalMs": 1, "startingOffsets": "earliest"} | options
         self.batches = 0
 
     def run(self):
@@ -110,6 +114,28 @@ def test_a_query_begins_where_it_is_told(spark, tmp_path, starting, expected):
     put(root, 3, [b"d"])
     followed.run()
     assert followed.values() == expected
+
+
+def test_a_query_begins_with_what_comes_and_its_backlog_is_known(tmp_path):
+    put(tmp_path, 1, [b"a", b"b"])
+    query = Query(tmp_path, columns=PLACE, level="entries", startingOffsets="latest")
+    assert not query.trigger()
+    put(tmp_path, 2, [b"c", b"d"])
+    time.sleep(0.01)  # more than refreshIntervalMs
+    assert query.reader.reportLatestOffset() == {ORDERS: {"-1": "3:0:0"}}
+    assert query.run() == [(2, 0), (2, 1)]
+
+
+def test_a_mistyped_topic_is_refused_where_the_query_begins_and_a_pattern_waits(tmp_path):
+    put(tmp_path, 1, [b"a"])
+    with pytest.raises(UnknownTopicError, match="no topic persistent://acme/cold/ordesr") as caught:
+        Query(tmp_path, topics="acme/cold/ordesr,acme/cold/orders").trigger()
+    assert "pattern" in caught.value.hint
+    waiting = Query(tmp_path, columns=PLACE, level="entries", topicsPattern="acme/cold/late")
+    assert not waiting.trigger()
+    put(tmp_path, 2, [b"b"], topic="late")
+    waiting.restart()
+    assert waiting.run() == [(2, 0)]
 
 
 def test_loss_stops_the_query_with_its_ledger(spark, tmp_path):

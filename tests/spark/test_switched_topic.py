@@ -103,6 +103,7 @@ def test_a_stream_sees_a_segment_as_soon_as_it_is_complete(spark, request, tmp_p
         switched.topic.complete_segment(60)
         reader = spark.readStream.format("pulsar_offload").options(**store.spark_options())
         reader = reader.option("topic", TOPIC).option("records", switched.records)
+        reader = reader.option("startingOffsets", "earliest")
         frame = reader.option("level", "entries").option("refreshIntervalMs", 1).load()
         query = frame.writeStream.format("memory").queryName(f"segments_{store_name}").start()
         try:

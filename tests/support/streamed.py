@@ -17,7 +17,11 @@ def main(tier: str, out: str, checkpoint: str) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
-    reader = spark.readStream.format("pulsar_offload").option("level", "entries")
+    reader = (
+        spark.readStream.format("pulsar_offload")
+        .option("level", "entries")
+        .option("startingOffsets", "earliest")
+    )
     frame = reader.option("maxOffsetsPerTrigger", "30").option("refreshIntervalMs", "1").load(tier)
     stream = frame.writeStream.format("parquet").option("checkpointLocation", checkpoint)
     stream.start(out).awaitTermination()

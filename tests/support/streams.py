@@ -24,6 +24,7 @@ class Query:
             "path": str(root),
             "columns": ",".join(columns),
             "refreshIntervalMs": "1",
+            "startingOffsets": "earliest",
             **{name: str(value) for name, value in options.items()},
         }
         self._reader: OffloadStreamReader | None = None

@@ -6,6 +6,7 @@ Source: docs/spark.md, whose table a test holds equal to `KNOWN`.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from offload_core.reading.scan import (
     select_topics,
 )
 from offload_core.reading.scan.options import WORDS, Parser, parse_names, parse_number
+from offload_core.reading.scan.positions import Offsets
 from offload_core.reading.scan.scanning import payloads_of
 from offload_core.reading.scan.scanning import read_options as options_of
 from offload_core.storage.tier import parse_layers
@@ -38,6 +40,7 @@ class SourceOptions:
         tiers: URLs or paths of tiers from which is read what this one lacks.
         topics: names of topics; empty for all (or those of `scan`).
         scan: which of their messages are read, and how.
+        stream_start: where a stream without a checkpoint starts, in place of `scan.start`.
     """
 
     path: str | None = field(default=None, repr=False)
@@ -52,6 +55,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     refresh_interval_ms: int = 10_000
     scan: ScanOptions = field(default_factory=ScanOptions)
+    stream_start: Offsets = "latest"
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -64,7 +68,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     scan: dict[str, object] = {}
     storage: dict[str, str] = {}
     records: dict[str, str] = {}
-    known = {word.lower(): word for word in KNOWN}
+    known = {word.lower(): word for word in KNOWN} | {word.lower(): ours for word, ours in _KAFKAS.items()}
     for name, text in options.items():
         lowered = name.lower()
         if lowered.startswith(STORAGE_PREFIX):
@@ -74,15 +78,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             records[name[len(RECORDS_PREFIX) :]] = text
             continue
         if lowered not in known:
-            close = difflib.get_close_matches(lowered, known, n=1)
-            raise OptionError(
-                f"the source pulsar_offload has no option {name!r}",
-                expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*"]),
-                hint=f"Did you mean {known[close[0]]!r}?" if close else None,
-            )
+            raise _unknown(name, known)
         target, parse = KNOWN[known[lowered]]
-        if target in values:
+        if target == "topics" and target in values:
             raise OptionError("topics are asked for twice", expected="one of topic, topics, topicsPattern")
+        if target in values or target in scan:
+            raise OptionError(f"option {known[lowered]} is given twice", found=f"{name}={text}")
         (scan if target in WORDS else values)[target] = parse(text, known[lowered])
     if values.get("topics") and scan.get("topics_pattern"):
         raise OptionError("topics are asked for twice", expected="one of topic, topics, topicsPattern")
@@ -96,7 +97,51 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             "where are the records?", expected=f'option "records" with the options "{RECORDS_PREFIX}*"'
         )
     made = ScanOptions(**scan, records_options=records or None)  # type: ignore[arg-type]
+    if "start" in scan:
+        values["stream_start"] = made.start
     return SourceOptions(**values, storage=storage, scan=made)  # type: ignore[arg-type]
+
+
+_KAFKAS = {
+    "subscribe": "topics",
+    "subscribePattern": "topicsPattern",
+    "startingTimestamp": "startingTime",
+    "endingTimestamp": "endingTime",
+}
+"""Words of Spark's source for Kafka, and ours of the same meaning."""
+
+_NO_BROKER = "No broker is asked: name the bucket by path, and its credentials by storage.*."
+_NO_CONSUMER = "Nothing subscribes or consumes here: leave it out. A stream's checkpoint has what was read."
+_ELSEWHERE = {
+    "kafka.": "This reads what Pulsar offloaded, not Kafka. Name the bucket by path, and topics by topics.",
+    "service.url": _NO_BROKER,
+    "admin.url": f"{_NO_BROKER} Records and schemas may come from a broker: records=http://…, schemas=http://….",
+    "pulsar.": _NO_BROKER,
+    "polltimeoutms": _NO_BROKER,
+    "predefinedsubscription": _NO_CONSUMER,
+    "subscriptionprefix": _NO_CONSUMER,
+    "groupidprefix": _NO_CONSUMER,
+    "assign": 'Name partitions as topics: topics="tenant/namespace/topic-partition-0,…".',
+    "startingoffsetsbytimestamp": "Times are of all topics: startingTime.",
+    "endingoffsetsbytimestamp": "Times are of all topics: endingTime.",
+    "waitingfornonexistedtopic": "A stream waits for topics of topicsPattern, and refuses names of absent ones.",
+    "allowdifferenttopicschemas": "Without schemas, value is binary whatever a topic's schema is.",
+    "includeheaders": "Ask for the column __messageProperties: it has what Kafka's headers have.",
+}
+"""Beginnings of options of Spark's sources for Kafka and Pulsar that mean nothing here, and what helps instead."""
+
+
+def _unknown(name: str, known: Mapping[str, str]) -> OptionError:
+    lowered = name.lower()
+    hint = next((hint for start, hint in _ELSEWHERE.items() if lowered.startswith(start)), None)
+    close = difflib.get_close_matches(lowered, known, n=1)
+    if hint is None and close:
+        hint = f"Did you mean {known[close[0]]!r}?"
+    return OptionError(
+        f"the source pulsar_offload has no option {name!r}",
+        expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*"]),
+        hint=hint,
+    )
 
 
 def _text(text: str, _: str) -> str:
@@ -121,12 +166,17 @@ KNOWN: dict[str, tuple[str, Parser]] = {
 
 
 def option_texts(path: str | os.PathLike[str] | None, options: Mapping[str, object]) -> dict[str, str]:
-    """Options as Spark hands them to a data source."""
-    texts = {
-        name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-    }
+    """Options as Spark hands them to a data source; a list is written with commas, a dictionary as JSON."""
+    texts = {name.lower(): _option_text(value) for name, value in options.items()}
     return texts if path is None else texts | {"path": os.fspath(path)}
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def open_source(options: SourceOptions) -> TierReader:

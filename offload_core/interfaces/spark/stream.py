@@ -103,12 +103,17 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The start of a new query. A topic without a position in it is read from its beginning."""
+        """The start of a new query. A topic without a position in it is read from its beginning.
+
+        Raises:
+            UnknownTopicError: a topic that is named is not here.
+        """
+        self._follower.check_named()
         self._reached = self._initial_frontier()
         return offsets_to_json(self._reached)
 
     def _initial_frontier(self) -> Frontier:
-        starting = self._options.scan.start
+        starting = self._options.stream_start
         if starting == "earliest":
             return {}
         topics = self._follower.topics()
@@ -147,6 +152,11 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
             reached = advance(topics, frontier, of_batch, fail_on_data_loss=fail)
         self._reached = reached
         return start if start is not None and reached == frontier else offsets_to_json(reached)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Up to where there is something to read, for the progress of a query; Spark asks from 4.2 on."""
+        ends = advance(self._follower.topics(), self._reached, BatchLimit(), fail_on_data_loss=False)
+        return offsets_to_json(ends) or None
 
     def getDefaultReadLimit(self) -> read_limits.ReadLimit:  # noqa: N802
         """The limits of the options; where there are both, `latestOffset` keeps the other one as well."""

@@ -21,6 +21,7 @@ from offload_core.reading.scan.positions import Offsets, Position, check_offsets
 from offload_core.reading.scan.select import Selection, select_topics
 from offload_core.reading.scan.transactions import TailReader
 from offload_core.reading.scan.transactions.outcomes import Table, name_transactions
+from offload_hooks.errors import UnknownTopicError
 
 Frontier = Mapping[TopicName, Position]
 """The next position of each topic; one that is not in it is read from its beginning."""
@@ -388,6 +389,20 @@ class TopicFollower:
             catalogue = self._catalogue = self._look(catalogue)
             self._looked_at = self._clock()
         return select_topics(catalogue, self._selection)
+
+    def check_named(self) -> None:
+        """Refuse names of topics of which nothing is here yet.
+
+        Raises:
+            UnknownTopicError: there is one.
+        """
+        self.topics()
+        assert self._catalogue is not None
+        try:
+            select_topics(self._catalogue, replace(self._selection, may_be_absent=False))
+        except UnknownTopicError as error:
+            error.hint = "A pattern of topics waits for those that come later; so does one that is a name."
+            raise
 
     def freeze(self) -> None:
         """List once more, and then never again."""

@@ -2,7 +2,8 @@
 
 The JSON is `{"topic": {"<partition>": "<ledger>:<entry>[:<batch index>]"}}`, the partition −1 for a topic without
 partitions; a topic that is not named keeps `earliest` or `latest`. A start is inclusive, an end exclusive. In place of
-a position a message id (Pulsar's `MessageIdData` bytes, the column `__messageId`) stands as `base64:…` or `hex:…`.
+a position a message id (Pulsar's `MessageIdData` bytes, the column `__messageId`) stands as `base64:…` or `hex:…`, or,
+in place of all partitions, as the list of its bytes: so pulsar-spark writes it, `{"topic": [8,11,16,101]}`.
 Source: docs/spark.md, docs/formats/entry.md.
 """
 
@@ -105,7 +106,10 @@ def parse_offsets(text: str, option: str) -> Offsets:
     if not isinstance(parsed, dict):
         raise OptionError(f"{option} has another form", expected=expected, found=shortened(text))
     offsets: dict[TopicName, Position | Literal["earliest", "latest"]] = {}
-    for topic, partitions in parsed.items():
+    for topic, given in parsed.items():
+        partitions = given
+        if isinstance(given, list):
+            partitions = {str(parse_topic(topic).partition): f"hex:{_hex_of(given, option, topic)}"}
         if not isinstance(partitions, dict):
             raise OptionError(f"{option} has another form at {topic!r}", expected=expected, found=partitions)
         for partition, position in partitions.items():
@@ -114,12 +118,25 @@ def parse_offsets(text: str, option: str) -> Offsets:
                     f"{option} has another form at {topic!r}",
                     expected=expected,
                     found=f"{partition}: {position}",
+                    hint=_NO_NUMBERS if isinstance(position, int) else None,
                 )
             name = parse_topic(topic)
             if partition != "-1" and name.partition != int(partition):
                 name = TopicName(f"{name.full}-partition-{int(partition)}")
             offsets[name] = _parse_place(position, name)
     return offsets
+
+
+_NO_NUMBERS = "Pulsar has no numbers of messages as Kafka has: give ledger:entry, or start by time."
+
+
+def _hex_of(given: list[object], option: str, topic: str) -> str:
+    """The bytes of a list, which may have signs, as hexadecimal digits."""
+    if not all(type(each) is int and -128 <= each <= 255 for each in given):
+        raise OptionError(
+            f"{option} has another form at {topic!r}", expected="the bytes of a message id", found=str(given)
+        )
+    return bytes(each & 0xFF for each in given).hex()  # type: ignore[operator]
 
 
 def _parse_place(text: str, topic: TopicName) -> Position | Literal["earliest", "latest"]:
