@@ -32,7 +32,7 @@ def bounded_map(
         at_once: the number of threads.
         name: of the threads.
         ahead: the most items that are drawn and whose result is not taken; twice `at_once` by default.
-        waits_after: true of an item after which none is drawn until its result is taken.
+        waits_after: true of an item after which none is drawn until the next result is asked for.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
     yield from pool_map(
@@ -70,7 +70,7 @@ def pool_map(
                 item = next(source)
             except StopIteration:
                 return
-            room = 1 if waits_after is not None and waits_after(item) else ahead
+            room = 0 if waits_after is not None and waits_after(item) else ahead
             under_way.append(submit(item))
             under_way[-1].add_done_callback(note)
 
@@ -81,6 +81,9 @@ def pool_map(
             fill()
             yield result
             del result  # it may be large
+            if not under_way:
+                room = ahead
+                fill()
     finally:
         # The garbage collector may close a generator in a thread of this pool, which must not wait for itself.
         pool.shutdown(wait=threading.get_ident() == caller, cancel_futures=True)

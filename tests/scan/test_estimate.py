@@ -42,6 +42,16 @@ def check(tier, **scanned):
     return told
 
 
+@pytest.mark.parametrize("block_bytes", [300_000, 2_000_000, 16_000_000])
+@pytest.mark.parametrize("task_bytes", [1 << 30, 2_000_000])
+def test_the_first_range_of_a_task_is_smaller_where_ranges_are_fetched_ahead(block_bytes, task_bytes):
+    payloads = [entry(b"z" * (127 << 10)) for _ in range(40)]
+    written = [pip17_object(payloads, ledger_id=i, max_block_bytes=block_bytes) for i in range(2)]
+    for ledgers in (written[:1], written):
+        tier = in_memory(*ledgers, ranges_ahead=3)
+        check(tier, level="entries", task_bytes=task_bytes)
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
     root = tmp_path_factory.mktemp("broker")

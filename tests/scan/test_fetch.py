@@ -144,6 +144,34 @@ def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes, reads):
 # --- memory and threads ------------------------------------------------------------------------
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("level", ["entries", "messages"])
+@pytest.mark.parametrize(
+    ("block_bytes", "reads"),
+    [
+        (16 * MIB, [(0, MIB), (MIB, 4 * MIB), (5 * MIB, 4 * MIB)]),  # a large block, whose rest is cut
+        (3 * MIB, [(0, MIB), (MIB, 2 * MIB), (3 * MIB, 3 * MIB)]),  # the rest of a small one
+        (MIB // 2, [(0, MIB // 2), (MIB // 2, 4 * MIB), (9 * MIB // 2, 4 * MIB)]),
+    ],
+)
+def test_a_head_takes_one_small_range_and_the_rest_is_fetched_when_it_is_asked_for(level, block_bytes, reads):
+    payloads = [entry(b"z" * (127 << 10)) for _ in range(80)]
+    written = pip17_object(payloads, ledger_id=7, max_block_bytes=block_bytes)
+    for count, expected in ((1, reads[:1]), (16, reads)):
+        recorded = Recorded(written, range_bytes=4 * MIB, ranges_ahead=2)
+        assert scan(recorded.tier, level=level).head(count).num_rows == count
+        assert sorted(recorded.reads_of_data())[: len(reads)] == expected
+    assert scan(Recorded(written, ranges_ahead=2).tier, level=level).to_table().num_rows == len(payloads)
+
+
+def test_what_is_no_larger_than_a_head_takes_one_range():
+    recorded = Recorded(blocks_of_1000(7), ranges_ahead=2)
+    assert scan(recorded.tier, level="entries").head(1).num_rows == 1
+    assert recorded.reads_of_data() == [(0, 7000)]
+
+
 class Watched:
     """Hands out arrays, and notes how many of the earlier ones are still alive."""
 

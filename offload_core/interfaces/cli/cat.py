@@ -90,11 +90,11 @@ def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.Recor
     with byte_bar(shown=shown) as progress:
         bar = progress.add_task("reading", total=scan.data_bytes)
         for task, batches in scan.parts():
-            for batch in batches:
-                if left <= 0:
-                    return
+            for batch in batches if left > 0 else ():
                 yield batch.slice(0, left)
                 left -= batch.num_rows
+                if left <= 0:
+                    return
             progress.advance(bar, task.data_bytes)
 
 

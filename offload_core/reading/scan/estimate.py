@@ -6,21 +6,20 @@ here, unless the whole ledger fits into one range. Source: docs/cost.md; ADR 004
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offload_core.format.codec.extent import LedgerExtent
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import Ledger, TierReader, concurrently
 from offload_core.reading.scan.extents import extents_of, read_ledger, read_scan_ledger
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.scanning import Scan, scan
-from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger
+from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.transactions.cuts import Cuts
 from offload_core.reading.scan.transactions.pieces import FIRST_STEP_BYTES
-from offload_core.reading.scan.windows import range_bytes_of, ranges_of
+from offload_core.reading.scan.windows import FIRST_RANGE_BYTES, range_bytes_of, ranges_of
 from offload_core.storage.tier import MeasuredTier, Requests, Tier
 
 
@@ -74,7 +73,8 @@ def explain_scan(
 
 def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
     planned = [each for task in scan.planned for each in task.extents]
-    expected = concurrently(lambda each: _expected(scan, each), planned)
+    heads = [head for task in scan.planned for head in _heads(scan, task)]
+    expected = concurrently(lambda each: _expected(scan, *each), list(zip(planned, heads, strict=True)))
     by_topic: dict[str, Requests] = {}
     for each, takes in zip(planned, expected, strict=True):
         by_topic[each.label] = by_topic.get(each.label, Requests()) + takes.reading
@@ -88,20 +88,35 @@ def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
     )
 
 
-def _expected(scan: Scan, planned: ScanExtent | ScanLedger) -> _Expected:
+def _heads(scan: Scan, task: ScanTask) -> Iterator[int]:
+    """For each of a task's extents the most of its first range; 0 where it is as large as the others."""
+    has_heads = scan.tier.describe().capabilities.ranges_ahead > 0
+    before: ScanExtent | ScanLedger | None = None
+    for each in task.extents:
+        is_first = before is None or (scan.options.times is not None and before.topic != each.topic)
+        yield FIRST_RANGE_BYTES if has_heads and is_first else 0
+        before = each
+
+
+def _expected(scan: Scan, planned: ScanExtent | ScanLedger, head_bytes: int) -> _Expected:
     range_bytes = range_bytes_of(scan.tier)
     index, extents = Requests(), tuple[ScanExtent, ...]()
     if isinstance(planned, ScanExtent):
         extents = (planned,)
     elif _is_one_range(planned, range_bytes):
-        blocks = Requests(gets=1, read_bytes=planned.data_bytes)
+        gets = 2 if 0 < head_bytes < planned.data_bytes else 1
+        blocks = Requests(gets=gets, read_bytes=planned.data_bytes)
         return _Expected(reading=_index_of(scan.tier, planned.ledger) + blocks, extents=None)
     else:
         measured = MeasuredTier(scan.tier)
         extents = tuple(extents_of(read_scan_ledger(measured, planned), scan.options.fail_on_data_loss))
         index = measured.requests
     return _Expected(
-        reading=index + _sum(_of_extent(extent, range_bytes, scan.options) for extent in extents),
+        reading=index
+        + _sum(
+            _of_extent(extent, range_bytes, scan.options, head_bytes if i == 0 else 0)
+            for i, extent in enumerate(extents)
+        ),
         extents=extents,
     )
 
@@ -129,19 +144,15 @@ def _index_of(tier: Tier, ledger: Ledger) -> Requests:
     return measured.requests
 
 
-def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions) -> Requests:
+def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions, head_bytes: int) -> Requests:
     """The blocks of an extent, and the checksums that verify them."""
-    blocks = _ranges(extent, range_bytes)
+    lengths = [each.length for each in ranges_of(extent, range_bytes, head_bytes)]
+    blocks = Requests(gets=len(lengths), read_bytes=sum(lengths))
     if not options.verify_checksums or extent.checksum_key is None or extent.sequence_file is None:
         return blocks
     begin, end = extent.blocks[0].offset, extent.blocks[-1].offset + extent.blocks[-1].length
     covered = -(-end // CHUNK_BYTES) - begin // CHUNK_BYTES
     return blocks + Requests(gets=2, read_bytes=HEAD_BYTES + covered * CHECKSUM_BYTES)
-
-
-def _ranges(extent: LedgerExtent, range_bytes: int) -> Requests:
-    lengths = [each.length for each in ranges_of(extent, range_bytes)]
-    return Requests(gets=len(lengths), read_bytes=sum(lengths))
 
 
 def _ends_of_topics(tier: Tier, cuts: Cuts) -> Requests:

@@ -36,6 +36,7 @@ from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger,
 from offload_core.reading.scan.transactions.deciding import Ends, HeldEntries, TopicTransactions
 from offload_core.reading.scan.transactions.outcomes import States
 from offload_core.reading.scan.windows import (
+    FIRST_RANGE_BYTES,
     ExtentEntries,
     Window,
     fetch_windows,
@@ -245,7 +246,7 @@ class _TaskReader:
         # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
         with (
             contextlib.closing(extents_ahead(tier, planned, fail)) as extents,
-            contextlib.closing(fetch_windows(tier, extents)) as windows,
+            contextlib.closing(fetch_windows(tier, extents, head_bytes=FIRST_RANGE_BYTES)) as windows,
         ):
             if self._options.level == "entries":
                 yield from self._read_entries(windows)

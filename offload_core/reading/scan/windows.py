@@ -7,6 +7,7 @@ does not depend on the size of block or ledger.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,8 @@ from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import placed
 
 LEAST_RANGE_BYTES = 512
+FIRST_RANGE_BYTES = 1 << 20
+"""The most of a task's first range: a head of a topic costs no more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,27 +67,36 @@ class Range:
     blocks: tuple[IndexedBlock, ...]
     offset: int
     length: int
+    is_head: bool = False
 
     @property
     def is_perhaps_last(self) -> bool:
         """True if the reader may stop before its end, so that what follows should not be fetched yet."""
         extent = self.extent
-        return isinstance(extent, ScanExtent) and extent.ends_by_time and self.blocks[-1] == extent.blocks[-1]
+        ends_by_time = isinstance(extent, ScanExtent) and extent.ends_by_time
+        return self.is_head or (ends_by_time and self.blocks[-1] == extent.blocks[-1])
 
 
 def fetch_windows(
-    tier: Tier, extents: Iterable[LedgerExtent], *, step_bytes: int | None = None
+    tier: Tier, extents: Iterable[LedgerExtent], *, step_bytes: int | None = None, head_bytes: int = 0
 ) -> Generator[Window, None, None]:
     """Fetch all bytes of all blocks of all extents, in order. Close it when not read to the end.
 
     As many ranges as the driver declares to be best (`ranges_ahead`) are fetched while one is decoded; one at a
     time where the reader may stop at any of them. With `step_bytes` ranges are no larger than that, and nothing is
-    fetched before it is asked for.
+    fetched before it is asked for. With `head_bytes` the first range is no larger than that, and what follows is
+    fetched once it is asked for: who needs no more than the first rows reads no more.
     """
     capabilities = tier.describe().capabilities
     range_bytes = min(step_bytes or range_bytes_of(tier), range_bytes_of(tier))
-    ranges = (planned for extent in extents for planned in ranges_of(extent, range_bytes))
-    if capabilities.ranges_ahead < 1 or step_bytes is not None:
+    is_one_by_one = capabilities.ranges_ahead < 1 or step_bytes is not None
+    heads = itertools.chain((0 if is_one_by_one else head_bytes,), itertools.repeat(0))
+    ranges = (
+        planned
+        for extent, head in zip(extents, heads, strict=False)
+        for planned in ranges_of(extent, range_bytes, head)
+    )
+    if is_one_by_one:
         yield from _one_by_one(tier, ranges)
         return
     results = bounded_map(
@@ -122,38 +134,42 @@ def _fetch(tier: Tier, planned: Range) -> memoryview:
     return tier.read_range(planned.extent.data_key, planned.offset, planned.length)
 
 
-def ranges_of(extent: LedgerExtent, range_bytes: int) -> Iterator[Range]:
-    """The ranges of an extent: large blocks in parts, small ones that adjoin together."""
+def ranges_of(extent: LedgerExtent, range_bytes: int, head_bytes: int = 0) -> Iterator[Range]:
+    """The ranges of an extent: large blocks in parts, small ones that adjoin together.
+
+    With `head_bytes` the first one has at most so many bytes of the first block, if there are more in the extent.
+    """
+    spans = [(block, block.offset, block.offset + block.length) for block in extent.blocks]
+    if 0 < head_bytes < sum(block.length for block in extent.blocks):
+        block, begin, end = spans[0]
+        head_end = min(begin + head_bytes, end)
+        yield Range(extent=extent, blocks=(block,), offset=begin, length=head_end - begin, is_head=True)
+        spans[:1] = [(block, head_end, end)] if head_end < end else []
     together: list[IndexedBlock] = []
-    for block in extent.blocks:
+    from_, until = 0, 0
+    for block, begin, end in spans:
+        if together and begin == until and end - from_ <= range_bytes:
+            together.append(block)
+            until = end
+            continue
         if together:
-            begin, end = together[0].offset, together[-1].offset + together[-1].length
-            if block.offset == end and block.offset + block.length - begin <= range_bytes:
-                together.append(block)
-                continue
-            yield Range(extent=extent, blocks=tuple(together), offset=begin, length=end - begin)
+            yield Range(extent=extent, blocks=tuple(together), offset=from_, length=until - from_)
             together = []
-        if block.length <= range_bytes:
-            together = [block]
-        else:
-            end = block.offset + block.length
-            for offset in range(block.offset, end, range_bytes):
-                yield Range(
-                    extent=extent, blocks=(block,), offset=offset, length=min(range_bytes, end - offset)
-                )
+        if end - begin <= range_bytes:
+            together, from_, until = [block], begin, end
+            continue
+        for offset in range(begin, end, range_bytes):
+            yield Range(extent=extent, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
     if together:
-        begin, end = together[0].offset, together[-1].offset + together[-1].length
-        yield Range(extent=extent, blocks=tuple(together), offset=begin, length=end - begin)
+        yield Range(extent=extent, blocks=tuple(together), offset=from_, length=until - from_)
 
 
 def _windows(fetched: Range, data: memoryview) -> Iterator[Window]:
-    if len(fetched.blocks) == 1:
-        yield Window(extent=fetched.extent, block=fetched.blocks[0], offset=fetched.offset, data=data)
-        return
     for block in fetched.blocks:
-        start = block.offset - fetched.offset
-        part = data[start : start + block.length]
-        yield Window(extent=fetched.extent, block=block, offset=block.offset, data=part)
+        begin = max(block.offset, fetched.offset)
+        end = min(block.offset + block.length, fetched.offset + fetched.length)
+        part = data[begin - fetched.offset : end - fetched.offset]
+        yield Window(extent=fetched.extent, block=block, offset=begin, data=part)
 
 
 def walk_windows(extent: LedgerExtent, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
