@@ -200,9 +200,18 @@ def beheaded():
     return in_memory(segment(7, 4, 8))
 
 
-@pytest.mark.parametrize(
-    "bounds", [{}, {"start": at(7, 3)}, {"stop": at(7, 2)}, {"start": at(7, 1), "stop": at(7, 3)}]
-)
+@pytest.mark.parametrize("bounds", [{}, {"stop": at(7, 2)}, {"stop": at(7, 6)}])
+def test_the_earliest_entry_is_the_first_that_there_is(bounds, caplog):
+    """Without records nobody knows whether a topic's first entries were trimmed."""
+    (stop,) = (position.entry_id for position in bounds.get("stop", at(7, 8)).values())
+    assert read(beheaded(), **bounds) == payloads(7, 4, max(stop, 4))
+    assert caplog.messages == [
+        f"the first entries of a ledger of {TOPIC} have no copy here (ledger 7): entries from 4 on. "
+        "They were trimmed, or are lost"
+    ]
+
+
+@pytest.mark.parametrize("bounds", [{"start": at(7, 3)}, {"start": at(7, 1), "stop": at(7, 3)}])
 def test_first_entries_that_are_missing_are_an_error_or_passed_over(bounds, caplog):
     error = lose(beheaded(), **bounds)
     assert str(error) == (

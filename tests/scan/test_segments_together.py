@@ -42,5 +42,8 @@ def test_it_is_loss_where_an_object_does_not_tell_what_it_holds():
     assert "it is not known which entries" in lose(in_memory(broken, ending_one(4)), topics=TOPIC).what
 
 
-def test_a_segment_of_one_ledger_would_have_gone_with_it():
-    assert lose(in_memory(segment(5, 4, 6), whole(6)), topics=TOPIC).ledger_id == 5
+def test_a_topic_without_its_first_segment_is_read_from_where_it_begins_here(caplog):
+    tier = in_memory(segment(5, 4, 6), whole(6))
+    assert read(tier, topics=TOPIC) == payloads(5, 4, 6) + payloads(6, 0, 3)
+    assert "They were trimmed, or are lost" in caplog.text
+    assert lose(tier, topics=TOPIC, start=at(5, 2)).ledger_id == 5

@@ -141,15 +141,23 @@ class Ledger:
     for a catalogue from the bucket alone. With a record, a ledger may have no attempts: it is in BookKeeper only.
 
     Attributes:
-        may_be_trimmed: its first entries are lost, or it was trimmed and these are in one object with a later ledger.
-            For a topic's first ledger, without a record.
+        is_first: it is the first of its topic, of which no object is unknown what it holds. Without a record nobody
+            knows then whether its first entries were ever here.
     """
 
     ledger_id: int
     extents: tuple[LedgerExtent, ...]
     attempts: tuple[StoredObject, ...]
     record: LedgerRecord | None = None
-    may_be_trimmed: bool = False
+    is_first: bool = False
+
+    @property
+    def may_be_trimmed(self) -> bool:
+        """True if its first entries are lost, or it was trimmed and lies in one object with a later ledger."""
+        if not self.is_first or not self.extents or not self.extents[0].first_entry_id:
+            return False
+        index = self.stored(self.extents[0]).index
+        return index is not None and any(each.ledger_id > self.ledger_id for each in index.ledgers)
 
     @property
     def entries(self) -> int | None:
@@ -365,17 +373,8 @@ def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bo
     """A topic's ledgers, by the attempts at each; `is_all` if of no object of it is unknown what it holds."""
     ledgers = [build_ledger(ledger_id, attempts[ledger_id]) for ledger_id in sorted(attempts)]
     if is_all:
-        ledgers[0] = as_first(ledgers[0])
+        ledgers[0] = replace(ledgers[0], is_first=True)
     return tuple(ledgers)
-
-
-def as_first(ledger: Ledger) -> Ledger:
-    """The first ledger of a topic of which no object is unknown what it holds; it may have been trimmed."""
-    if not ledger.extents or not ledger.extents[0].first_entry_id:
-        return ledger
-    index = ledger.stored(ledger.extents[0]).index
-    with_later = index is not None and any(each.ledger_id > ledger.ledger_id for each in index.ledgers)
-    return replace(ledger, may_be_trimmed=with_later)
 
 
 def build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:

@@ -20,7 +20,7 @@ from typing import Any, Generic, Self, TypeVar
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
 from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
-from offload_core.metadata.catalogue.model import Ledger, StoredObject, as_first, build_ledger
+from offload_core.metadata.catalogue.model import Ledger, StoredObject, build_ledger
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
@@ -241,7 +241,7 @@ class LedgerSurvey(Survey[StoredObject]):
                 yield FoundLedger(
                     managed_ledger=managed_ledger,
                     cluster=cluster,
-                    ledger=as_first(ledger) if is_first else ledger,
+                    ledger=replace(ledger, is_first=is_first),
                 )
                 is_first = False
 

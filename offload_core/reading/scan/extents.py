@@ -303,7 +303,7 @@ def extents_of(scan_ledger: ScanLedger, fail: bool) -> Iterator[ScanExtent]:
             f"the first entries of a ledger of {scan_ledger.label} have no copy here",
             f"entries from {there} on",
         )
-        if ledger.may_be_trimmed and not asked.start:
+        if ledger.is_first and not asked.start:
             _log.warning("%s (ledger %d): %s. They were trimmed, or are lost", what, ledger.ledger_id, found)
         else:
             lose(what, ledger.ledger_id, fail, found=found)
