@@ -1,13 +1,18 @@
-"""`offload cat`: messages or entries of a topic or ledger, as a table, JSON lines or a Parquet file."""
+"""`offload cat`: messages or entries of a topic or ledger, as a table, JSON lines or a Parquet file.
+
+`offload head`: the first messages of each topic.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import enum
 import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,9 +27,11 @@ from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
 from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, printable
-from offload_core.reading.scan import Scan
+from offload_core.metadata.catalogue import Topic
+from offload_core.reading.scan import Scan, select_catalogue, select_topics
 from offload_core.reading.scan import scan as scan_tier
-from offload_hooks.errors import OptionError
+from offload_hooks.bounded_map import bounded_map
+from offload_hooks.errors import OffloadError, OptionError
 
 _TABLE_ROWS = 20
 _TABLE_COLUMNS = (
@@ -37,6 +44,7 @@ _TABLE_COLUMNS = (
     "__messageProperties",
 )
 _TASK_BYTES = 16 << 20
+_TOPICS_AT_ONCE = 16
 
 
 class RowFormat(enum.StrEnum):
@@ -77,6 +85,64 @@ def cat(
         else:
             in_sight = output is not None or not sys.stdout.isatty()
             write_jsonl(_batches(rows, limit, shown=in_sight), output)
+
+
+class HeadFormat(enum.StrEnum):
+    """Format of the rows of several topics."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+
+
+@command()
+def head(
+    where: TierOptions,
+    scan: MessagesRead,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Of each topic at most so many rows.")
+    ] = 5,
+    format_: Annotated[
+        HeadFormat, typer.Option("--format", "-f", help="How to write rows.")
+    ] = HeadFormat.TABLE,
+) -> None:
+    """Show the first messages of each topic: one listing for all, and one small range of each.
+
+    Without --topic and --topics-pattern of all. A topic that cannot be read is reported, and the command ends with 1.
+    """
+    options = scan.options()
+    with scan.open(where) as tier:
+        if options.columns is None and options.schemas is None:
+            options = options.having(columns=_columns(options.level, RowFormat(format_)))
+        selection = options.selection(scan.topics)
+        catalogue = select_catalogue(tier, selection, options, read_indexes=False)
+        alone = options.having(prefix="", records=None, records_options=None, topics_pattern=None)
+
+        def read(topic: Topic) -> tuple[Topic, pa.Table | OffloadError]:
+            names = () if topic.name is None else topic.name.full
+            try:
+                rows = scan_tier(tier, names, alone, catalogue=replace(catalogue, topics=(topic,)))
+                return topic, rows.head(limit)
+            except OffloadError as error:
+                return topic, error
+
+        topics = select_topics(catalogue, selection)
+        if not topics:
+            raise OptionError("no topic is here", found=str(tier.store))
+        has_failed = False
+        heads = bounded_map(read, topics, at_once=_TOPICS_AT_ONCE, name="offload-head")
+        with contextlib.closing(heads):
+            for topic, found in heads:
+                if isinstance(found, OffloadError):
+                    has_failed = True
+                    err.print(Text(f"{topic.label}: {found}"))
+                elif format_ is HeadFormat.JSONL:
+                    write_jsonl(found.to_batches(), None)
+                else:
+                    out.print(Text(topic.label, style="bold"))
+                    print_table(found.schema, found.to_batches(), limit)
+                    out.print()
+        if has_failed:
+            raise typer.Exit(1)
 
 
 def _columns(level: Level, format_: RowFormat) -> tuple[str, ...] | None:

@@ -54,6 +54,11 @@ COMMANDS = (
         "ls",
         "List what a tier holds, by topic, ledger or other groups: entries, sizes, formats, ages and problems.",
     ),
+    _command(
+        "head",
+        "Show the first messages of each topic: one listing for all, and one small range of each.",
+        module="cat",
+    ),
     _command("du", "Count the bytes of a tier: data and index objects of all attempts, read or not."),
     _command(
         "inspect", "Show an object's index and blocks, and whether each block's header agrees with the index."

@@ -239,9 +239,7 @@ class LedgerSurvey(Survey[StoredObject]):
             for ledger_id, parts in groupby(of_topic, key=itemgetter(2)):
                 ledger = build_ledger(ledger_id, [self._value(number) for *_, number in parts])
                 yield FoundLedger(
-                    managed_ledger=managed_ledger,
-                    cluster=cluster,
-                    ledger=replace(ledger, is_first=is_first),
+                    managed_ledger=managed_ledger, cluster=cluster, ledger=replace(ledger, is_first=is_first)
                 )
                 is_first = False
 
