@@ -235,6 +235,29 @@ def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
     assert not (copy / "~").exists()
 
 
+SHARE = "\nfrom offload_core.format.kernel import share_compiled\nassert share_compiled()\n"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_what_the_owner_of_the_sources_shares_is_run_by_all_users_unless_others_can_write_there(
+    copy, tmp_path
+):
+    copy.chmod(0o755)
+    nowhere = {"NUMBA_CACHE_DIR": None, "HOME": None, "XDG_CACHE_HOME": None}
+    assert run(copy, READ_A_PROPERTY + SHARE, **nowhere)[0] == RIGHT
+    (folder,) = (copy / "offload_core" / "format" / "__pycache__").glob(FOLDERS)
+    program = AS_ANOTHER_USER.format(program=READ_A_PROPERTY)
+    assert run(copy, program, **nowhere) == (RIGHT + RIGHT, "")
+    for path in folder.iterdir():
+        path.write_bytes(b"cos\n_exit\n(I7\ntR.")
+    with pytest.raises(AssertionError, match="returncode"):
+        run(copy, program, **nowhere)  # so that this test would see it
+    folder.chmod(0o777)
+    shown, _ = run(copy, NUMBA_CACHE_DIR=None, HOME=str(tmp_path), XDG_CACHE_HOME=None)
+    assert shown == RIGHT
+
+
 def test_kernels_import_from_modules_of_kernels_only():
     """Else the digest would not see a change in what is compiled into them."""
     digested = {"offload_core.format.kernel"}

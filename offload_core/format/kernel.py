@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = "pulsar-offload-kernels-"
 _BYTECODE = Path(__file__).parent / "__pycache__"
+_SHARED_MODE = 0o755
 _KEPT = 8
 """Digests whose machine code is kept in one place: those of other versions, and of bounds-checked runs."""
 
@@ -103,9 +104,9 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, str]) -> Any:
     import numba
 
     compiled = numba.njit(nogil=True, **options)(function)
-    folder = _folder()
-    if folder is not None and not numba.config.DISABLE_JIT:
-        compiled._cache = _Cache(folder, function)
+    own, shared = _folder(), _shared_folder()
+    if (own is not None or shared is not None) and not numba.config.DISABLE_JIT:
+        compiled._cache = _Cache(own, shared, function)
     return compiled
 
 
@@ -118,9 +119,10 @@ def _intrinsic(function: Callable[..., Any], _: dict[str, str]) -> Any:
 class _Cache:
     """The machine code of one kernel, a file for each of its signatures; numba calls these methods under its lock."""
 
-    def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
-        self.cache_path = str(folder)
-        self._folder = folder
+    def __init__(self, own: Path | None, shared: Path | None, function: Callable[..., Any]) -> None:
+        self.cache_path = str(own or shared)
+        self._own = own
+        self._places = [place for place in (own, shared) if place is not None]
         self._name = f"{function.__module__}.{function.__qualname__}"
 
     def load_overload(self, signature: Any, target: Any) -> Any:
@@ -128,14 +130,16 @@ class _Cache:
         from numba.core.compiler import CompileResult
 
         target.refresh()
-        try:
-            stored = self._path(signature, target.codegen()).read_bytes()
-            return CompileResult._rebuild(target, *pickle.loads(stored))  # noqa: S301 - code, as what imports it
-        except FileNotFoundError:
-            return None
-        except Exception:  # cut off by a crash, for instance: pickle has no one error for that
-            _log.debug("compiled code of %s cannot be read", self._name, exc_info=True)
-            return None
+        name = self._file(signature, target.codegen())
+        for place in self._places:
+            try:
+                stored = (place / name).read_bytes()
+                return CompileResult._rebuild(target, *pickle.loads(stored))  # noqa: S301 - code, as what imports it
+            except FileNotFoundError:
+                continue
+            except Exception:  # cut off by a crash, for instance: pickle has no one error for that
+                _log.debug("compiled code of %s cannot be read", self._name, exc_info=True)
+        return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Store a compiled function; if that fails, the next process compiles it again."""
@@ -145,10 +149,12 @@ class _Cache:
             )
         from numba.core.serialize import dumps
 
-        path = self._path(signature, compiled.codegen)
+        if self._own is None:
+            return
+        path = self._own / self._file(signature, compiled.codegen)
         partial = path.with_name(f"{path.name}.{uuid4().hex}")
         with suppress(OSError):
-            _make_private(self._folder)
+            _make_private(self._own)
             try:
                 descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
                 with os.fdopen(descriptor, "wb") as file:
@@ -161,9 +167,9 @@ class _Cache:
     def flush(self) -> None:
         """Forget nothing: another digest has another folder."""
 
-    def _path(self, signature: Any, codegen: Any) -> Path:
+    def _file(self, signature: Any, codegen: Any) -> str:
         key = (signature, codegen.magic_tuple(), sys.implementation.cache_tag, getattr(sys, "abiflags", ""))
-        return self._folder / f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"
+        return f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"
 
 
 def _digest() -> str:
@@ -222,11 +228,42 @@ def _folder() -> Path | None:
         if is_new:
             _delete_old(place)
         return folder
+    if _shared_folder() is not None:
+        return None
     _log.warning(
         "kernels are compiled in each process, which takes up to a minute: no place for compiled code can be written;"
         " set NUMBA_CACHE_DIR to a folder that this user alone can write"
     )
     return None
+
+
+@functools.cache
+def _shared_folder() -> Path | None:
+    """The folder beside the sources that their owner made for all users, by `share_compiled`; None if there is none.
+
+    Who owns the sources can have any code run already; nobody else may be able to write there.
+    """
+    with suppress(OSError):
+        folder = _BYTECODE / (_PREFIX + _digest())
+        found = folder.lstat()
+        is_for_all = found.st_mode & (_SHARED_MODE | 0o022) == _SHARED_MODE
+        if stat.S_ISDIR(found.st_mode) and is_for_all and found.st_uid in (0, Path(__file__).stat().st_uid):
+            return folder
+    return None
+
+
+def share_compiled() -> Path | None:
+    """Let all users of this machine, or image, read what is compiled now; answers where it is.
+
+    Of use beside the sources only: None if it is kept elsewhere.
+    """
+    folder = _folder()
+    if folder is None or folder.parent != _BYTECODE:
+        return None
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    folder.chmod(_SHARED_MODE)
+    return folder
 
 
 def _make_private(folder: Path) -> None:

@@ -8,6 +8,7 @@ from golden import topic_objects
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.entry import (
     NewMessage,
     TransactionId,
@@ -70,9 +71,15 @@ def test_what_the_python_client_sent_is_made_again_byte_for_byte(topic, producer
     assert made >= count
 
 
-@given(sent=st.lists(messages, min_size=1, max_size=5), sequence_id=st.integers(0, 2**40))
-def test_messages_are_read_back_as_they_were(sent, sequence_id):
-    entry = pack_entry(sent, producer_name="p", sequence_id=sequence_id, publish_time_ms=17)
+@given(
+    sent=st.lists(messages, min_size=1, max_size=5),
+    sequence_id=st.integers(0, 2**40),
+    compression=st.sampled_from(Compression),
+)
+def test_messages_are_read_back_as_they_were(sent, sequence_id, compression):
+    entry = pack_entry(
+        sent, producer_name="p", sequence_id=sequence_id, publish_time_ms=17, compression=compression
+    )
     parts = split_entry(entry)
     assert as_new(parts) == sent
     read = read_messages(parts, max_message_bytes=MAX_MESSAGE_BYTES)

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.messages.checksum import crc32c
-from offload_core.format.messages.compression import decompress_into
+from offload_core.format.messages.compression import Compression, compress, decompress_into
 from offload_hooks.errors import (
     BadLengthError,
     ChecksumError,
@@ -313,6 +313,7 @@ def pack_entry(
     publish_time_ms: int,
     schema_version: bytes | None = None,
     transaction: TransactionId | None = None,
+    compression: Compression = Compression.NONE,
 ) -> bytes:
     """An entry of these messages, at least one.
 
@@ -321,6 +322,7 @@ def pack_entry(
         publish_time_ms: in ms since 1970, UTC.
         schema_version: as Pulsar's schema registry names the schema of the values; None for plain bytes.
         transaction: that all messages of the entry are sent in; None for none.
+        compression: of all messages together.
 
     Raises:
         OptionError: no message.
@@ -329,10 +331,14 @@ def pack_entry(
         raise OptionError("an entry without messages")
     first = messages[0]
     most, least = (None, None) if transaction is None else _unsigned(transaction)
+    batch = b"".join(_in_batch(message, number) for number, message in enumerate(messages, sequence_id))
+    is_compressed = compression is not Compression.NONE
     metadata = MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,
         publish_time=publish_time_ms,
+        compression=compression if is_compressed else None,
+        uncompressed_size=len(batch) if is_compressed else None,
         partition_key=first.key,
         ordering_key=first.ordering_key,
         num_messages_in_batch=len(messages),
@@ -340,11 +346,7 @@ def pack_entry(
         txnid_most_bits=most,
         txnid_least_bits=least,
     ).SerializeToString()
-    parts = [metadata]
-    for number, message in enumerate(messages, sequence_id):
-        single = _single(message, number)
-        parts += struct.pack(">i", len(single)), single, message.value or b""
-    return _with_checksum(parts)
+    return _with_checksum([metadata, compress(compression, batch)])
 
 
 def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: int) -> bytes:
@@ -391,6 +393,12 @@ def _with_checksum(parts: Sequence[bytes]) -> bytes:
 def _unsigned(transaction: TransactionId) -> tuple[int, int]:
     most, least = transaction
     return most & _ALL_BITS, least & _ALL_BITS
+
+
+def _in_batch(message: NewMessage, sequence_id: int) -> bytes:
+    """A message as it stands in a batch: its metadata, with their length, and its value."""
+    single = _single(message, sequence_id)
+    return struct.pack(">i", len(single)) + single + (message.value or b"")
 
 
 def _single(message: NewMessage, sequence_id: int) -> bytes:

@@ -126,6 +126,7 @@ COMMANDS = (
         module="topic_commands",
         is_group=True,
     ),
+    _command("warm", "Compile what reading messages needs, so that the first query does not."),
     _command("rollback", "Go back from streaming offload to a version without it.", is_group=True),
 )
 
