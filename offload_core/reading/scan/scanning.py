@@ -109,7 +109,7 @@ class Scan:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        _require("pandas")
+        require_library("pandas")
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
@@ -118,7 +118,7 @@ class Scan:
         Raises:
             MissingExtraError: Polars is not installed.
         """
-        _require("polars")
+        require_library("polars")
         import polars
 
         return polars.DataFrame(self)
@@ -275,7 +275,8 @@ def payloads_of(tier: TierReader, asked: ScanOptions, topics: Iterable[TopicName
             provider.close()
 
 
-def _require(library: str) -> None:
+def require_library(library: str) -> None:
+    """Refuse to go on without a library that the extra of its name installs: `MissingExtraError`."""
     if find_spec(library) is None:
         raise MissingExtraError(
             f"{library} is not installed", hint=f"Install it: pip install 'pulsar-offload[{library}]'"
