@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from offload_core.interfaces.engines.engine_scan import EngineScan, TaskReading
-from offload_core.reading.scan import ScanTask
+from offload_core.interfaces.engines.engine_scan import EngineScan
 from offload_core.reading.scan.scanning import require_library
 
-require_library("daft")
-
-from daft import DataFrame, Schema  # noqa: E402 - if it is installed
-from daft.io.pushdowns import Pushdowns  # noqa: E402
-from daft.io.source import DataSource, DataSourceTask  # noqa: E402
-from daft.recordbatch import RecordBatch  # noqa: E402
+if TYPE_CHECKING:
+    from daft import DataFrame
 
 
 def read_daft(url: str | os.PathLike[str], topics: str | Iterable[str] = (), **options: Any) -> DataFrame:
@@ -24,56 +19,13 @@ def read_daft(url: str | os.PathLike[str], topics: str | Iterable[str] = (), **o
     Args:
         url: where the tier is, as `open_tier` takes it.
         topics: as `scan` takes them.
-        options: keywords of `scan` and `open_tier`.
+        options: keywords of `scan` and `open_tier`; `min_partitions` and `task_bytes` give the number of tasks.
 
     Raises:
-        MissingExtraError: Daft is not installed; where this is imported. Others: those of `open_tier` and `scan`, here
-            and when it is read; of tasks those of `read_task`.
+        MissingExtraError: Daft is not installed. Others: those of `open_tier` and `scan`, here and when it is read; of
+            tasks those of `read_task`.
     """
-    return _OffloadedSource(EngineScan.of(url, topics, options)).read()
+    require_library("daft")
+    from offload_core.interfaces.engines.daft_source import OffloadedSource
 
-
-class _OffloadedSource(DataSource):  # type: ignore[misc]  # untyped here
-    """Topics as a source of Daft."""
-
-    def __init__(self, source: EngineScan) -> None:
-        self._source = source
-        with source.planned() as planned:
-            self._schema = planned.schema
-
-    @property
-    def name(self) -> str:
-        """The name that plans show."""
-        return "pulsar-offload"
-
-    @property
-    def schema(self) -> Schema:
-        """The columns."""
-        return Schema.from_pyarrow_schema(self._schema)
-
-    async def get_tasks(self, pushdowns: Pushdowns) -> AsyncIterator[DataSourceTask]:
-        """The tasks of the scan, of the columns that a query uses."""
-        reading, tasks = self._source.plan()
-        if pushdowns.columns is not None:
-            used = {*pushdowns.columns, *pushdowns.filter_required_column_names()}
-            reading = reading.of_columns([name for name in self._schema.names if name in used])
-        for task in tasks:
-            yield _OffloadedTask(reading, task)
-
-
-class _OffloadedTask(DataSourceTask):  # type: ignore[misc]  # untyped here
-    """One task of a scan."""
-
-    def __init__(self, reading: TaskReading, task: ScanTask) -> None:
-        self._reading = reading
-        self._task = task
-
-    @property
-    def schema(self) -> Schema:
-        """The columns that are read."""
-        return Schema.from_pyarrow_schema(self._reading.schema)
-
-    async def read(self) -> AsyncIterator[RecordBatch]:
-        """The record batches of the task."""
-        for batch in self._reading.read(self._task):
-            yield RecordBatch.from_arrow_record_batches([batch], batch.schema)
+    return OffloadedSource(EngineScan.of(url, topics, options)).read()

@@ -39,7 +39,9 @@ class TaskReading:
 
     def of_columns(self, columns: Sequence[str] | None) -> TaskReading:
         """The reading of these columns only; of all for None."""
-        return self if columns is None else replace(self, options=replace(self.options, columns=tuple(columns)))
+        return (
+            self if columns is None else replace(self, options=replace(self.options, columns=tuple(columns)))
+        )
 
     def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
         """The record batches of a task. Errors: those of `read_task`."""
@@ -102,6 +104,10 @@ class EngineScan:
         except OptionError:
             # A word that is nearly one of a scan's is meant for it, whatever the driver makes of it.
             ScanOptions().having(
-                **{name: None for name in self.storage if difflib.get_close_matches(name, _OF_SCAN, cutoff=0.8)}
+                **{
+                    name: None
+                    for name in self.storage
+                    if difflib.get_close_matches(name, _OF_SCAN, cutoff=0.8)
+                }
             )
             raise

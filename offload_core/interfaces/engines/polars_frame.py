@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from offload_core.interfaces.engines.engine_scan import EngineScan
 from offload_core.reading.scan import Condition, Operator
@@ -19,7 +19,6 @@ from offload_core.reading.scan.scanning import require_library
 
 if TYPE_CHECKING:
     import polars as pl
-    from polars._typing import ClosedInterval
 
 _EQUAL, _IN = Operator.EQUAL, Operator.IN
 _FORMS: tuple[tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], Operator, bool], ...] = (
@@ -42,7 +41,7 @@ _FORMS: tuple[tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], Operator, bool], ...]
 )
 """Each comparison of a column with a value, its operator, and True if what does not hold must hold."""
 
-_CLOSED: dict[ClosedInterval, tuple[Operator, Operator]] = {
+_CLOSED: dict[Literal["both", "left", "right", "none"], tuple[Operator, Operator]] = {
     "both": (Operator.GREATER_OR_EQUAL, Operator.LESS_OR_EQUAL),
     "left": (Operator.GREATER_OR_EQUAL, Operator.LESS),
     "right": (Operator.GREATER, Operator.LESS_OR_EQUAL),
@@ -126,7 +125,9 @@ def _comparison(predicate: pl.Expr) -> Condition | None:
     if len(parts) != 2:
         return None
     for column, value in (parts, parts[::-1]):
-        for make, operator, is_negated in _FORMS if column.meta.is_column() and value.meta.is_literal() else ():
+        for make, operator, is_negated in (
+            _FORMS if column.meta.is_column() and value.meta.is_literal() else ()
+        ):
             if make(column, value).meta.eq(predicate):
                 return _condition(column, operator, value, is_negated)
     return None

@@ -55,7 +55,10 @@ class OffloadedDatasource(Datasource):  # type: ignore[misc]  # untyped here
         return self._data_bytes
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,  # noqa: ARG002 - Ray's signature
     ) -> list[ReadTask]:
         """The tasks of the scan: as many as Ray asks for, if there are enough blocks."""
         least = max(parallelism, self._source.options.get("min_partitions", 1))

@@ -20,15 +20,7 @@ from offload_core.interfaces.spark.source_options import SourceOptions, open_sou
 from offload_core.interfaces.spark.spark_types import spark_batch
 from offload_core.interfaces.spark.versions import check_versions, installed_versions
 from offload_core.metadata.catalogue import TierReader
-from offload_core.reading.scan import (
-    Condition,
-    Report,
-    Scan,
-    ScanEstimate,
-    ScanTask,
-    explain_scan,
-    scan,
-)
+from offload_core.reading.scan import Condition, Report, Scan, ScanEstimate, ScanTask, explain_scan, scan
 from offload_core.reading.scan.scanning import read_options as options_of
 from offload_core.reading.scan.worker_tier import WorkerTier
 from offload_hooks.schemas import SchemaHistory
