@@ -9,7 +9,8 @@ import pytest
 from entries import PUBLISH_TIME_MS, batch_entry, entry, pip17_object
 from tiers import TOPIC, lay_out
 
-from offload_core.interfaces.engines.polars_frame import conditions_of
+from offload_core.interfaces.engines.engine_scan import EngineScan
+from offload_core.interfaces.engines.polars_frame import _frames, conditions_of
 from offload_core.reading.scan import Condition, Operator
 from offload_hooks.errors import BadMagicError
 from pulsar_offload import scan_polars
@@ -124,10 +125,10 @@ def test_columns_that_a_query_does_not_use_are_not_made(lazy, monkeypatch):
     assert {tuple(sorted(names)) for names in made} == {("__entryId", "__ledgerId")}
 
 
-def test_frames_are_no_longer_than_polars_asks_for(lazy):
-    whole = lazy.collect()
-    sizes = [batch.height for batch in lazy.collect_batches(chunk_size=7, maintain_order=True)]
-    assert sum(sizes) == whole.height
+def test_frames_are_no_longer_than_polars_asks_for(tier, lazy):
+    frames = list(_frames(EngineScan.of(tier, TOPIC, {}), None, None, None, 3))
+    assert max(frame.height for frame in frames) == 3
+    assert pl.concat(frames).equals(lazy.collect())
 
 
 def test_what_comes_later_is_read_by_the_next_collect(tmp_path):

@@ -54,7 +54,7 @@ def test_duckdb_refuses_a_property_that_a_message_has_twice_and_reads_the_other_
         whole, only_values = scan(opened), scan(opened, columns=["value"])
         with pytest.raises(duckdb.InvalidInputException, match="duplicate key"):
             duckdb.sql("FROM whole").fetchall()
-        assert duckdb.sql("FROM only_values").fetchall() == [(b"a",)]
+        assert duckdb.from_arrow(only_values.to_reader()).fetchall() == [(b"a",)]
         assert whole.to_table()["__messageProperties"].to_pylist() == [[("k", "1"), ("k", "2")]]
     assert_same_rows(scan_polars(tmp_path).collect().to_arrow(), whole.to_table())
 

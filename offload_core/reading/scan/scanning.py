@@ -7,7 +7,7 @@ scan itself pays for that only in topics that have transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -77,7 +77,7 @@ class Scan:
         """Bytes that a full read fetches, without what the lookup of transactions does."""
         return sum(task.data_bytes for task in self.planned)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the batches, task after task, in order of topics and positions."""
         for _, batches in self.parts():
             yield from batches
