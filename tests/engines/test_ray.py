@@ -30,7 +30,7 @@ def test_a_topic_is_cut_into_as_many_tasks_as_ray_asks_for(tier):
     source = OffloadedDatasource(tier, "acme/cold/nobatch")
     one, many = source.get_read_tasks(1), source.get_read_tasks(3)
     assert (len(one), len(many)) == (1, 3)
-    assert len(OffloadedDatasource(tier, "acme/cold/nobatch", min_partitions=2).get_read_tasks(1)) == 2
+    assert len(OffloadedDatasource(tier, "acme/cold/nobatch", min_partitions=3).get_read_tasks(1)) == 3
     assert source.estimate_inmemory_data_size() == sum(task.metadata.size_bytes for task in many) > 0
     with open_tier(tier) as opened:
         expected = scan(opened, "acme/cold/nobatch").to_table()
