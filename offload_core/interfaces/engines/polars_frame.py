@@ -136,15 +136,16 @@ def _comparison(predicate: pl.Expr) -> Condition | None:
 def _condition(column: pl.Expr, operator: Operator, value: pl.Expr, is_negated: bool) -> Condition | None:
     import polars
 
-    (found,) = polars.select(value).to_series().to_list()
-    values = tuple(found) if isinstance(found, list) else (found,)
-    # What is compared with null is left to Polars, and so is a list of unknown form.
-    if None in values or isinstance(found, list) is not (operator is _IN):
-        return None
+    found = polars.select(value).to_series().to_list()
+    if operator is _IN and found and isinstance(found[0], list):
+        (found,) = found
+    values = tuple(found)
+    if None in values:
+        return None  # it holds for nothing, negated or not
     return Condition(
         column=column.meta.output_name(),
         operator=operator,
-        value=values if operator is _IN else found,
+        value=values if operator is _IN else values[0],
         is_negated=is_negated,
     )
 
