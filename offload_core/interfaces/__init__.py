@@ -1,1 +1,1 @@
-"""Serve people and programs: the command line, the REST service, Spark."""
+"""Serve people and programs: the command line, the REST service, Spark and other engines."""

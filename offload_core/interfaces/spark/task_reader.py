@@ -20,18 +20,9 @@ from offload_core.interfaces.spark.source_options import SourceOptions, open_sou
 from offload_core.interfaces.spark.spark_types import spark_batch
 from offload_core.interfaces.spark.versions import check_versions, installed_versions
 from offload_core.metadata.catalogue import TierReader
-from offload_core.reading.scan import (
-    Condition,
-    Report,
-    Scan,
-    ScanEstimate,
-    ScanTask,
-    explain_scan,
-    read_task,
-    scan,
-)
+from offload_core.reading.scan import Condition, Report, Scan, ScanEstimate, ScanTask, explain_scan, scan
 from offload_core.reading.scan.scanning import read_options as options_of
-from offload_core.storage.tier import Tier
+from offload_core.reading.scan.worker_tier import WorkerTier
 from offload_hooks.schemas import SchemaHistory
 
 _Plan = TypeVar("_Plan", Scan, ScanEstimate)
@@ -60,7 +51,7 @@ class TaskReader:
         wanted = options.scan.columns if columns is None else columns
         self.read_options = read_options(options, wanted, lambda: self._tier)
         with self._tier as tier:
-            self._store = pickle.dumps(tier.store)
+            self._worker_tier = WorkerTier.of(tier.store)
             self._versions = installed_versions(tier.store.spec.driver if tier.store.spec else None)
         self.conditions: tuple[Condition, ...] = ()
 
@@ -107,13 +98,12 @@ class TaskReader:
         """
         if _KEEPS_LOGS in os.environ:
             logging.getLogger("offload_core").setLevel(logging.INFO)
-        store = _store_of_process(os.getpid(), self._store)
         # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = options_of(self._options.scan, conditions=self.conditions).times
         read = replace(self.read_options, times=times)
         if read.payloads is not None and histories:
             read = replace(read, payloads=read.payloads.with_topics(histories))
-        return map(spark_batch, read_task(store, task, read, self._report))
+        return map(spark_batch, self._worker_tier.read(task, read, self._report))
 
 
 def _restored(versions: dict[str, str], state: bytes) -> TaskReader:
@@ -122,11 +112,3 @@ def _restored(versions: dict[str, str], state: bytes) -> TaskReader:
     reader = TaskReader.__new__(TaskReader)
     reader.__dict__.update(pickle.loads(state))  # noqa: S301 - written by the driver of the same application
     return reader
-
-
-@functools.lru_cache(maxsize=8)
-def _store_of_process(process_id: int, store: bytes) -> Tier:
-    """The tier of this process: made after the fork, kept for the tasks that follow."""
-    del process_id
-    tier: Tier = pickle.loads(store)  # noqa: S301 - written by the driver of the same application
-    return tier

@@ -7,7 +7,7 @@ scan itself pays for that only in topics that have transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -77,7 +77,7 @@ class Scan:
         """Bytes that a full read fetches, without what the lookup of transactions does."""
         return sum(task.data_bytes for task in self.planned)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the batches, task after task, in order of topics and positions."""
         for _, batches in self.parts():
             yield from batches
@@ -109,7 +109,7 @@ class Scan:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        _require("pandas")
+        require_library("pandas")
         return self.to_table().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
@@ -118,7 +118,7 @@ class Scan:
         Raises:
             MissingExtraError: Polars is not installed.
         """
-        _require("polars")
+        require_library("polars")
         import polars
 
         return polars.DataFrame(self)
@@ -291,7 +291,8 @@ def sampler(tier: TierReader, asked: ScanOptions, catalogue: Catalogue | None = 
     return sample
 
 
-def _require(library: str) -> None:
+def require_library(library: str) -> None:
+    """Refuse to go on without a library that the extra of its name installs: `MissingExtraError`."""
     if find_spec(library) is None:
         raise MissingExtraError(
             f"{library} is not installed", hint=f"Install it: pip install 'pulsar-offload[{library}]'"

@@ -141,13 +141,22 @@ def chromium() -> tuple[Path, dict[str, str]]:
 
 def pyspark(version: str) -> Path:
     """A folder with another PySpark, to be put before the installed one: one of `OTHER_SPARKS`."""
-    pinned = Path(__file__).with_name("pyspark") / f"requirements-{version}.txt"
+    return _packages(f"pyspark-{version}", f"pyspark/requirements-{version}.txt")
+
+
+def daft() -> Path:
+    """A folder with Daft and the PyArrow that it takes, to be put before the installed one."""
+    return _packages("daft", "daft/requirements.txt")
+
+
+def _packages(name: str, requirements: str) -> Path:
+    pinned = Path(__file__).parent / requirements
 
     def build(folder: Path, run: Run) -> None:
         options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
         run([sys.executable, "-m", "pip", "install", *options, "--requirement", str(pinned)], {})
 
-    return built_once(f"pyspark-{version}-{digest(pinned)}", build)
+    return built_once(f"{name}-{digest(pinned)}", build)
 
 
 def main() -> int:

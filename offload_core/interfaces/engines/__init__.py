@@ -1,0 +1,1 @@
+"""Read tiers from engines beside Spark: Polars, Dask, Ray, Daft."""
